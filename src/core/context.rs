@@ -1,0 +1,175 @@
+//! How a handler reaches the world: handles that are bound to its caller, behind traits that the engine implements.
+//!
+//! A handler never sees the engine, the store or the vault, and cannot address another caller.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Code, Error, Result};
+use crate::secrets::{Grant, Secret};
+use crate::{Identity, Json, Outcome, PackName, RunId, Timestamp, Version};
+
+/// Takes progress of a running call.
+pub trait ProgressSink: Send + Sync {
+    /// Takes one report: a percentage (0 to 100) if the handler knows one, and a short text. Must not block.
+    fn report(&self, percent: Option<f32>, message: &str);
+}
+
+/// A file that a run wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactRef {
+    /// Where it is kept: `<pack>/<run id>/<name>`.
+    pub key: String,
+    /// The name that the handler gave it.
+    pub name: String,
+    /// Its media type (RFC 6838), for example `application/json`.
+    pub media_type: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// SHA-256 of its bytes, 64 hex digits.
+    pub sha256: String,
+    /// When it is deleted.
+    pub expires_at: Timestamp,
+}
+
+/// Takes files of one run.
+#[async_trait]
+pub trait Artifacts: Send + Sync {
+    /// Stores a file under a name of this run. The same name again replaces it.
+    ///
+    /// # Errors
+    /// `invalid_input` for a name with path characters, `too_large` over the size cap, `artifact_failed` if it cannot be stored.
+    async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef>;
+}
+
+/// Runs another pack through its own pipeline, with the same identity, deadline and cancel.
+#[async_trait]
+pub trait Packs: Send + Sync {
+    /// Calls a pack. At most 8 deep.
+    ///
+    /// # Errors
+    /// Whatever the pack's pipeline answers.
+    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome>;
+}
+
+/// The credentials of one call: those that the manifest declares, already resolved to grants.
+pub trait CallSecrets: Send + Sync {
+    /// Returns the grants, in the order of the manifest. A credential that does not exist and was not asked for by name is absent.
+    fn grants(&self) -> &[Grant];
+
+    /// Returns a secret and remembers it, so that it is taken out of whatever leaves the handler.
+    ///
+    /// # Errors
+    /// `forbidden` for a name that the manifest does not declare; `credential_invalid` if it cannot be read.
+    fn get(&self, name: &str) -> Result<Option<Secret>>;
+
+    /// Returns the secrets that were handed out so far.
+    fn revealed(&self) -> Vec<Secret>;
+}
+
+/// An answer of earlier, which the handler may confirm instead of fetching it anew.
+#[derive(Debug, Clone)]
+pub struct Stale {
+    /// The output of then.
+    pub output: Json,
+    /// What the handler gave to confirm it with.
+    pub validator: Arc<str>,
+}
+
+/// What a handler is given besides its input.
+#[derive(Clone)]
+pub struct Context {
+    /// The pack that runs.
+    pub pack: PackName,
+    /// Its version.
+    pub version: Version,
+    /// Who called.
+    pub identity: Arc<Identity>,
+    /// This run.
+    pub run: RunId,
+    /// When the run must have ended.
+    pub deadline: Option<Instant>,
+    /// Cancelled when nobody waits for the answer any more.
+    pub cancel: Option<CancellationToken>,
+    /// How many packs deep this run is.
+    pub depth: u8,
+    /// An answer of earlier that the handler may confirm with [`crate::Reply::not_modified`].
+    pub stale: Option<Stale>,
+    /// Where progress goes.
+    pub progress: Option<Arc<dyn ProgressSink>>,
+    /// The credentials of this call.
+    pub secrets: Option<Arc<dyn CallSecrets>>,
+    /// Where files go.
+    pub artifacts: Option<Arc<dyn Artifacts>>,
+    /// The other packs.
+    pub packs: Option<Arc<dyn Packs>>,
+}
+
+impl Context {
+    /// Reports progress: a percentage (0 to 100) if known, and a short text. Cheap, never blocks.
+    pub fn report(&self, percent: Option<f32>, message: &str) {
+        if let Some(progress) = &self.progress {
+            progress.report(percent, message);
+        }
+    }
+
+    /// Returns the secret of the first credential that the manifest declares, `None` if it does not exist (anonymous).
+    ///
+    /// # Errors
+    /// As [`CallSecrets::get`].
+    pub fn credential(&self) -> Result<Option<Secret>> {
+        match self.secrets.as_ref().and_then(|secrets| Some((secrets, secrets.grants().first()?))) {
+            Some((secrets, grant)) => secrets.get(&grant.name),
+            None => Ok(None),
+        }
+    }
+
+    /// Stores a file of this run.
+    ///
+    /// # Errors
+    /// As [`Artifacts::put`]; `artifact_failed` if this engine has no artifact store.
+    pub async fn put_artifact(
+        &self,
+        name: &str,
+        media_type: &str,
+        bytes: impl Into<Bytes> + Send,
+    ) -> Result<ArtifactRef> {
+        match &self.artifacts {
+            Some(artifacts) => artifacts.put(name, media_type, bytes.into()).await,
+            None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
+        }
+    }
+
+    /// Runs another pack through its own pipeline with this caller, deadline and cancel.
+    ///
+    /// # Errors
+    /// Whatever that pipeline answers; `invalid_input` beyond 8 levels.
+    pub async fn call(&self, pack: &str, input: Json) -> Result<Outcome> {
+        let pack = PackName::new(pack).map_err(|message| Error::new(Code::InvalidInput, message))?;
+        match &self.packs {
+            Some(packs) => packs.call(self, &pack, None, input).await,
+            None => Err(Error::new(Code::Internal, "this handler runs without an engine")),
+        }
+    }
+
+    /// Returns how much time is left, `None` without a deadline.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("pack", &self.pack)
+            .field("version", &self.version)
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}

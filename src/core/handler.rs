@@ -1,0 +1,98 @@
+//! What a pack author implements.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::error::{Code, Error, Result};
+use crate::json::Json;
+
+/// What a handler answers.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The output, or `None` for "the stale answer that I was given still holds".
+    pub output: Option<Json>,
+    /// Do not store this answer.
+    pub no_store: bool,
+    /// What this answer can be confirmed with later (an `ETag`).
+    pub validator: Option<Arc<str>>,
+    /// How many requests were made to somebody's quota.
+    pub upstream_calls: u32,
+}
+
+impl Reply {
+    /// Answers with JSON text.
+    #[must_use]
+    pub const fn json(output: Json) -> Self {
+        Self { output: Some(output), no_store: false, validator: None, upstream_calls: 0 }
+    }
+
+    /// Answers with a value.
+    ///
+    /// # Errors
+    /// `internal` if the value cannot be written as JSON.
+    pub fn value<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        Json::from_serialize(value)
+            .map(Self::json)
+            .map_err(|error| Error::new(Code::Internal, "the output cannot be written as JSON").with_source(error))
+    }
+
+    /// Confirms the stale answer in [`Context::stale`]; only allowed when there is one.
+    #[must_use]
+    pub const fn not_modified() -> Self {
+        Self { output: None, no_store: false, validator: None, upstream_calls: 0 }
+    }
+
+    /// Says what the answer can be confirmed with later.
+    #[must_use]
+    pub fn with_validator(mut self, validator: impl Into<Arc<str>>) -> Self {
+        self.validator = Some(validator.into());
+        self
+    }
+
+    /// Says how many requests were made to somebody's quota.
+    #[must_use]
+    pub const fn with_upstream_calls(mut self, calls: u32) -> Self {
+        self.upstream_calls = calls;
+        self
+    }
+
+    /// Asks that this answer is not stored.
+    #[must_use]
+    pub const fn no_store(mut self) -> Self {
+        self.no_store = true;
+        self
+    }
+}
+
+/// The code behind a pack.
+///
+/// The future is dropped when the deadline passes or nobody waits any more; hold nothing across an `await` that a drop
+/// would leave half done.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Runs the pack once on an input that its schema accepts, with defaults filled in.
+    ///
+    /// # Errors
+    /// Any [`Error`]; its public message must not hold the cause or a secret.
+    async fn run(&self, context: Context, input: Json) -> Result<Reply>;
+}
+
+/// A built-in pack: its manifest as TOML, and its handler.
+#[derive(Clone)]
+pub struct Builtin {
+    /// The path of the manifest in the source tree, for messages.
+    pub file: &'static str,
+    /// The manifest.
+    pub manifest: &'static str,
+    /// The handler that the manifest names.
+    pub handler: Arc<dyn Handler>,
+}
+
+impl std::fmt::Debug for Builtin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builtin").field("file", &self.file).finish_non_exhaustive()
+    }
+}

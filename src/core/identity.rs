@@ -1,0 +1,99 @@
+//! Who calls. It travels as one value with every call; nothing reads an ambient caller.
+
+use std::sync::Arc;
+
+/// The longest tenant, user or session, in bytes.
+pub const MAX_PART_BYTES: usize = 256;
+
+/// Tenant, user, and the agent's dialogue (`session`) if it named one.
+///
+/// *Caller* means (tenant, user). The parts are kept apart everywhere: no joined string that a `:` could break.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    tenant: Arc<str>,
+    user: Arc<str>,
+    session: Option<Arc<str>>,
+    anonymous: bool,
+}
+
+impl Identity {
+    /// Makes the identity of a known caller.
+    ///
+    /// # Errors
+    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character.
+    pub fn new(tenant: &str, user: &str) -> Result<Self, String> {
+        check("tenant", tenant)?;
+        check("user", user)?;
+        Ok(Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: false })
+    }
+
+    /// Returns the identity of everyone on a machine without configured auth: `{tenant: "local", user: "local"}`.
+    ///
+    /// The CLI is this caller too, so a server and a shell on one machine share their hits.
+    #[must_use]
+    pub fn local() -> Self {
+        Self { tenant: "local".into(), user: "local".into(), session: None, anonymous: false }
+    }
+
+    /// Returns the identity of a caller that an authenticated server does not know.
+    ///
+    /// Such a caller is never cached, unless the pack's scope is `shared`.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { tenant: "local".into(), user: "anonymous".into(), session: None, anonymous: true }
+    }
+
+    /// Narrows the identity to one dialogue.
+    ///
+    /// # Errors
+    /// As [`Identity::new`].
+    pub fn with_session(mut self, session: &str) -> Result<Self, String> {
+        check("session", session)?;
+        self.session = Some(session.into());
+        Ok(self)
+    }
+
+    /// Returns the tenant.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// Returns the user.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Returns the dialogue, if the caller named one.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Says whether nobody vouched for this caller.
+    #[must_use]
+    pub const fn is_anonymous(&self) -> bool {
+        self.anonymous
+    }
+}
+
+fn check(what: &str, text: &str) -> Result<(), String> {
+    if text.is_empty() || text.len() > MAX_PART_BYTES || text.chars().any(char::is_control) {
+        return Err(format!("the {what} must be 1 to {MAX_PART_BYTES} bytes without control characters"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_checked() {
+        assert!(Identity::new("a:b", "c|d").is_ok());
+        assert!(Identity::new("", "c").is_err());
+        assert!(Identity::new("a", "c\n").is_err());
+        assert!(Identity::local().with_session(&"x".repeat(257)).is_err());
+    }
+}

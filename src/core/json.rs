@@ -1,0 +1,237 @@
+//! Well-formed JSON text that is cheap to clone, and a strict reader for JSON that comes from outside.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+
+use crate::error::{Code, Error, Result};
+
+/// Well-formed JSON text, kept byte for byte. Cloning copies a pointer, never the text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Bytes);
+
+impl Json {
+    /// Checks that the bytes are one JSON document in UTF-8 and wraps them.
+    ///
+    /// # Errors
+    /// The parser's message, with line and column.
+    pub fn parse(bytes: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
+        let bytes = bytes.into();
+        serde_json::from_slice::<&RawValue>(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Wraps bytes that are known to be JSON: bytes that this process wrote, or that a seal vouches for.
+    #[must_use]
+    pub const fn from_trusted(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// Writes a value as JSON.
+    ///
+    /// # Errors
+    /// If the value cannot be written, for example a map with keys that are not text.
+    pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(value).map(|bytes| Self(bytes.into()))
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // The constructors checked it; a caller that broke its promise gets an empty document, not undefined behaviour.
+        std::str::from_utf8(&self.0).unwrap_or("null")
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Reads the text as `T`.
+    ///
+    /// JSON Schema counts `1.0` and `1e2` as integers and serde does not; an input spelled that way is read from its
+    /// canonical form, so that all spellings of one value reach a handler alike.
+    ///
+    /// # Errors
+    /// `invalid_input`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        match serde_json::from_slice(&self.0) {
+            Ok(value) => Ok(value),
+            Err(first) => crate::canonical::canonical(self.as_str())
+                .ok()
+                .and_then(|text| serde_json::from_slice(&text).ok())
+                .ok_or_else(|| {
+                    Error::new(Code::InvalidInput, "the input does not have the expected form").with_source(first)
+                }),
+        }
+    }
+
+    /// Reads the text as a JSON value.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::from_slice(&self.0).unwrap_or(Value::Null)
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.0.len())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_slice(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(Box::<str>::from(raw).into_string().into_bytes().into()))
+    }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self(value.to_string().into_bytes().into())
+    }
+}
+
+/// Reads one JSON document strictly: UTF-8, at most 128 levels deep, no object with the same key twice (I-JSON, RFC 7493
+/// section 2.3), no number beyond the range of a 64-bit float.
+///
+/// # Errors
+/// The parser's message, with line and column.
+pub fn read_strict(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Strict.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(Self)? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = members.next_key::<String>()? {
+            let value = members.next_value_seed(Self)?;
+            if object.insert(key, value).is_some() {
+                return Err(serde::de::Error::custom("an object has the same key twice"));
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+/// Returns the members of a JSON object as (key, raw text) in the order of the text, or `None` if it is no object.
+pub(crate) fn members(text: &str) -> Option<Vec<(String, &RawValue)>> {
+    struct Members;
+
+    impl<'de> Visitor<'de> for Members {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+            let mut members = Vec::new();
+            while let Some(member) = access.next_entry()? {
+                members.push(member);
+            }
+            Ok(members)
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    serde::Deserializer::deserialize_map(&mut deserializer, Members).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_reading_refuses_what_two_readers_could_read_differently() {
+        assert_eq!(
+            read_strict(br#"{"a":[1,-2,1.5,"x",null,true]}"#).unwrap(),
+            serde_json::json!({"a":[1,-2,1.5,"x",null,true]})
+        );
+        assert!(read_strict(br#"{"a":1,"a":2}"#).unwrap_err().to_string().contains("same key twice"));
+        assert!(read_strict(br#"{"a":{"b":1,"\u0062":2}}"#).is_err());
+        assert!(read_strict(b"{} {}").is_err());
+        assert!(read_strict(b"\"\xff\"").is_err());
+        assert!(read_strict("[".repeat(100_000).as_bytes()).is_err());
+        assert!(read_strict(b"1e999").is_err());
+    }
+
+    #[test]
+    fn reading_takes_every_spelling_of_an_integer() {
+        #[derive(Deserialize)]
+        struct Input {
+            n: u32,
+        }
+        for text in [r#"{"n":100}"#, r#"{"n":100.0}"#, r#"{"n":1e2}"#] {
+            assert_eq!(Json::parse(text).unwrap().read::<Input>().unwrap().n, 100);
+        }
+        assert!(Json::parse(r#"{"n":1.5}"#).unwrap().read::<Input>().is_err());
+    }
+}

@@ -1,0 +1,30 @@
+#![doc = include_str!("README.md")]
+
+pub mod call;
+pub mod canonical;
+pub mod clock;
+pub mod context;
+pub mod duration;
+pub mod error;
+pub mod handler;
+pub mod identity;
+pub mod ids;
+pub mod json;
+pub mod manifest;
+pub mod outcome;
+pub mod schema;
+pub mod secrets;
+pub mod template;
+
+pub use call::{Call, Directive};
+pub use clock::{Clock, SystemClock, Timestamp};
+pub use context::{ArtifactRef, Context};
+pub use error::{Code, Error, Fault, Result};
+pub use handler::{Builtin, Handler, Reply};
+pub use identity::Identity;
+pub use ids::{PackName, RunId, Version};
+pub use json::Json;
+pub use manifest::Manifest;
+pub use outcome::{CacheInfo, CacheStatus, Outcome};
+pub use schema::Schema;
+pub use secrets::Secret;

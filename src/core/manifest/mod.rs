@@ -1,0 +1,280 @@
+//! The pack manifest: a pack's contract, read strictly from TOML.
+//!
+//! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core reads no
+//! files: whoever reads the manifest passes a function for `file = "..."` schemas.
+
+mod parse;
+mod raw;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::ids::{PackName, Version};
+use crate::schema::Schema;
+use crate::template::Template;
+
+/// Reads a file named in a manifest, relative to the manifest's folder.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// A manifest that was understood.
+#[derive(Debug)]
+pub struct Manifest {
+    /// The pack's name.
+    pub name: PackName,
+    /// Its version.
+    pub version: Version,
+    /// What it does, for people and agents.
+    pub description: String,
+    /// Whether it changes nothing anywhere. Only such a pack can be cached.
+    pub read_only: bool,
+    /// Hints for routing.
+    pub metadata: Metadata,
+    /// What runs.
+    pub handler: HandlerSpec,
+    /// How long the handler may take; 30 s unless said otherwise.
+    pub timeout: Duration,
+    /// What goes in.
+    pub input: Schema,
+    /// What comes out.
+    pub output: Schema,
+    /// The session that the handler needs, if any.
+    pub session: Option<SessionSpec>,
+    /// The credentials that the handler may ask for.
+    pub credentials: Vec<Template>,
+    /// Whether it runs as a job unless the caller waits.
+    pub asynchronous: bool,
+    /// Whether no audit row is written.
+    pub no_audit: bool,
+    /// How long its artifacts are kept; the operator's default if absent.
+    pub artifact_retention: Option<Duration>,
+    /// Gate 2: `[memory]`.
+    pub memory: Option<MemorySpec>,
+    /// Inputs to try it with.
+    pub examples: Vec<Example>,
+    /// The file it came from, for messages.
+    pub file: String,
+}
+
+/// Hints for routing. Every list may be empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metadata {
+    /// What kinds of things it takes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accepts: Vec<String>,
+    /// What kinds of things it gives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub produces: Vec<String>,
+    /// Words of people who want it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intent_keywords: Vec<String>,
+    /// A sentence on when to use it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub typical_use: String,
+    /// What it cannot do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limitations: Vec<String>,
+}
+
+/// What runs when the pack is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HandlerSpec {
+    /// A function of this binary, by name.
+    Builtin(String),
+    /// A program: input on stdin, output on stdout.
+    Command {
+        /// Program and arguments. A program with a `/` is relative to the manifest's folder.
+        argv: Vec<String>,
+        /// Variables added to its short environment.
+        env: BTreeMap<String, String>,
+    },
+}
+
+impl HandlerSpec {
+    /// Returns the kind (`builtin` or `command`).
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Builtin(_) => "builtin",
+            Self::Command { .. } => "command",
+        }
+    }
+}
+
+/// The session that a handler needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSpec {
+    /// How long it lives; 20 minutes unless said otherwise.
+    pub timeout: Duration,
+    /// Whether it outlives the call.
+    pub preserve: bool,
+    /// Whether commands in it reach the network.
+    pub network: bool,
+    /// The most memory it may use, in bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+/// `[memory]`: what the pack's author opted in to.
+#[derive(Debug)]
+pub struct MemorySpec {
+    /// How answers are cached; `None` if `cache` is not true.
+    pub cache: Option<CacheSpec>,
+    /// The tags that are purged after a call of this (writing) pack.
+    pub invalidates: Vec<Template>,
+}
+
+/// How answers of a pack are cached.
+#[derive(Debug)]
+pub struct CacheSpec {
+    /// How long an answer is fresh.
+    pub ttl: Duration,
+    /// A word to group entries by; `cache` unless said otherwise.
+    pub category: String,
+    /// Who shares an entry.
+    pub scope: Scope,
+    /// How long past `ttl` an answer may be served while it is refreshed (RFC 5861).
+    pub stale_while_revalidate: Duration,
+    /// How long past `ttl` an answer may be served when the handler fails (RFC 5861).
+    pub stale_if_error: Duration,
+    /// Whether the handler understands a validator.
+    pub revalidate: bool,
+    /// How long past `ttl` an answer may still be confirmed; 24 h unless said otherwise.
+    pub revalidate_for: Duration,
+    /// Labels of an entry, for purging.
+    pub tags: Vec<Template>,
+    /// Bumped to abandon all entries.
+    pub epoch: u32,
+    /// Where one flight per key holds.
+    pub single_flight: SingleFlight,
+    /// The largest output that is stored, in bytes; 1 MiB unless said otherwise.
+    pub max_bytes: u64,
+}
+
+impl CacheSpec {
+    /// Returns how long an entry is kept in all: `ttl` and the longest time that it may still be of use past it.
+    #[must_use]
+    pub fn hard_ttl(&self) -> Duration {
+        let revalidate = if self.revalidate { self.revalidate_for } else { Duration::ZERO };
+        self.ttl.saturating_add(self.stale_while_revalidate.max(self.stale_if_error).max(revalidate))
+    }
+}
+
+/// Who shares an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Each caller (tenant and user) for itself.
+    #[default]
+    Caller,
+    /// Each dialogue of a caller for itself.
+    Session,
+    /// All callers of one tenant: only for outputs that do not depend on who asks.
+    Shared,
+}
+
+impl Scope {
+    /// Returns the name in manifests.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Session => "session",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+/// Where one flight per key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum SingleFlight {
+    /// Within one process.
+    #[default]
+    Process,
+    /// Across all replicas on one store.
+    Cluster,
+}
+
+/// An input to try the pack with.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    /// The input.
+    pub input: Value,
+    /// A schema that the output must fit, beside the pack's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// What the example shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// Why a manifest was refused: one problem, with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; `None` if the problem is that something is missing.
+    pub line: Option<usize>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// The first problem, with file, line and a suggestion.
+    pub fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Self, ManifestError> {
+        parse::parse(file, text, read_file)
+    }
+
+    /// Returns the cache specification, if gate 2 is open.
+    #[must_use]
+    pub fn cache(&self) -> Option<&CacheSpec> {
+        self.memory.as_ref()?.cache.as_ref()
+    }
+
+    /// Returns the digest of what an answer depends on besides its input: both schemas, the handler, and the epoch.
+    ///
+    /// `handler` is the digest of what runs, for handlers whose code is outside this binary; empty for `builtin`.
+    #[must_use]
+    pub fn contract(&self, handler: &[u8]) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut add = |part: &[u8]| {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        };
+        add(b"helmdeck/contract/v1");
+        add(self.input.source().to_string().as_bytes());
+        add(self.output.source().to_string().as_bytes());
+        match &self.handler {
+            HandlerSpec::Builtin(name) => add(name.as_bytes()),
+            HandlerSpec::Command { argv, env } => {
+                add(format!("{argv:?} {env:?}").as_bytes());
+            }
+        }
+        add(handler);
+        add(&self.cache().map_or(0, |cache| cache.epoch).to_be_bytes());
+        hash.finalize().into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! From TOML text to a checked manifest: every refusal names its line.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::Value;
+use toml::Spanned;
+
+use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, raw};
+use crate::duration::{parse_duration, parse_size};
+use crate::ids::{PackName, Version};
+use crate::schema::{self, Schema};
+use crate::template::Template;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+const DEFAULT_MAX_BYTES: u64 = 1 << 20;
+
+/// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
+const TOP_KEYS: &[&str] = &["name", "version", "description", "read_only", "credentials", "async", "no_audit"];
+
+/// Turns byte offsets into lines, and messages into errors with a place.
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
+        let line =
+            span.map(|span| self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1);
+        ManifestError { file: self.file.to_owned(), line, message: message.into() }
+    }
+
+    fn read<T, R>(&self, value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R, String>) -> Result<R, ManifestError> {
+        read(value.get_ref()).map_err(|message| self.error(Some(value.span()), message))
+    }
+
+    fn duration(&self, value: Option<&Spanned<String>>, default: Duration) -> Result<Duration, ManifestError> {
+        value.map_or(Ok(default), |value| self.read(value, |text| parse_duration(text)))
+    }
+
+    fn templates(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
+        let known = schema::properties(input.source());
+        values
+            .iter()
+            .map(|value| {
+                let template = self.read(value, |text| Template::parse(text))?;
+                if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
+                    let hint = suggest(unknown, known.keys().map(String::as_str));
+                    return Err(self.error(
+                        Some(value.span()),
+                        format!("the template names \"{unknown}\", which [input] does not declare{hint}"),
+                    ));
+                }
+                Ok(template)
+            })
+            .collect()
+    }
+}
+
+pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
+    let source = Source { file, text };
+    let raw: raw::Manifest =
+        toml::from_str(text).map_err(|error| source.error(error.span(), explain(error.message())))?;
+
+    let name = source.read(&raw.name, |name| PackName::new(name))?;
+    let version = source.read(&raw.version, |version| Version::parse(version))?;
+    if raw.description.get_ref().trim().is_empty() {
+        return Err(source.error(Some(raw.description.span()), "description is empty; say what the pack does"));
+    }
+    let input = schema_of(&source, raw.input.as_ref(), "input", read_file)?;
+    let output = schema_of(&source, raw.output.as_ref(), "output", read_file)?;
+    let timeout = source.duration(raw.handler.get_ref().timeout.as_ref(), DEFAULT_TIMEOUT)?;
+    if timeout.is_zero() {
+        return Err(source.error(Some(raw.handler.span()), "timeout is 0; a handler needs some time"));
+    }
+    let handler = handler_of(&source, &raw.handler)?;
+    let session = raw.session.as_ref().map(|session| session_of(&source, session)).transpose()?;
+    let credentials = source.templates(&raw.credentials, &input)?;
+    let memory = match &raw.memory {
+        Some(memory) => Some(memory_of(&source, memory, raw.read_only, &input)?),
+        None => None,
+    };
+    let artifact_retention = match raw.artifacts.as_ref().and_then(|artifacts| artifacts.retention.as_ref()) {
+        Some(retention) => Some(source.read(retention, |text| parse_duration(text))?),
+        None => None,
+    };
+    if let (Some(retention), Some(cache)) =
+        (artifact_retention, memory.as_ref().and_then(|memory| memory.cache.as_ref()))
+        && cache.ttl > retention
+    {
+        return Err(source.error(
+            raw.memory.as_ref().map(Spanned::span),
+            "ttl is longer than the artifacts' retention; a cached answer would name files that are gone",
+        ));
+    }
+    let examples = raw.examples.iter().map(|example| example_of(&source, example, &input)).collect::<Result<_, _>>()?;
+
+    Ok(Manifest {
+        name,
+        version,
+        description: raw.description.into_inner().trim().to_owned(),
+        read_only: raw.read_only,
+        metadata: raw.metadata,
+        handler,
+        timeout,
+        input,
+        output,
+        session,
+        credentials,
+        asynchronous: raw.asynchronous,
+        no_audit: raw.no_audit,
+        artifact_retention,
+        memory,
+        examples,
+        file: file.to_owned(),
+    })
+}
+
+/// Adds a suggestion to the parser's "unknown field" messages.
+fn explain(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    match (message.starts_with("unknown field"), quoted.next()) {
+        (true, Some(unknown)) => {
+            let known: Vec<&str> = quoted.collect();
+            let hint = if TOP_KEYS.contains(&unknown) && !known.contains(&unknown) {
+                format!("; `{unknown}` stands at the top of the file, before the first [table]")
+            } else {
+                suggest(unknown, known.iter().copied())
+            };
+            format!("unknown key `{unknown}`{hint}")
+        }
+        _ => message.replace("missing field", "missing key"),
+    }
+}
+
+/// Returns `; did you mean "..."?` for the nearest known word, or nothing if none is near.
+fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    known
+        .map(|word| (strsim::damerau_levenshtein(unknown, word), word))
+        .filter(|(distance, word)| *distance <= 1 + word.len() / 3)
+        .min()
+        .map_or_else(String::new, |(_, word)| format!("; did you mean `{word}`?"))
+}
+
+fn schema_of(
+    source: &Source<'_>,
+    value: Option<&Spanned<toml::Value>>,
+    what: &str,
+    read_file: ReadFile<'_>,
+) -> Result<Schema, ManifestError> {
+    let Some(value) = value else { return Ok(Schema::anything()) };
+    let fail = |message: String| source.error(Some(value.span()), format!("[{what}]: {message}"));
+    let toml::Value::Table(table) = value.get_ref() else {
+        return Err(fail("must be a table with a JSON Schema, or `file = \"schema.json\"`".to_owned()));
+    };
+    let json = match (table.get("file").and_then(toml::Value::as_str), table.len()) {
+        (Some(file), 1) => {
+            let text = read_file(file).map_err(fail)?;
+            serde_json::from_str(&text).map_err(|error| fail(format!("{file} is not JSON: {error}")))?
+        }
+        _ => to_json(value.get_ref()),
+    };
+    Schema::compile(json).map_err(fail)
+}
+
+fn to_json(value: &toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::Integer(number) => Value::from(*number),
+        toml::Value::Float(number) => Value::from(*number),
+        toml::Value::Boolean(flag) => Value::from(*flag),
+        toml::Value::Datetime(time) => Value::from(time.to_string()),
+        toml::Value::Array(items) => Value::Array(items.iter().map(to_json).collect()),
+        toml::Value::Table(table) => {
+            Value::Object(table.iter().map(|(key, value)| (key.clone(), to_json(value))).collect())
+        }
+    }
+}
+
+fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<HandlerSpec, ManifestError> {
+    let raw = handler.get_ref();
+    for (kind, value) in [("http", &raw.http), ("mcp", &raw.mcp)] {
+        if let Some(value) = value {
+            return Err(source.error(
+                Some(value.span()),
+                format!("handlers of kind `{kind}` are not part of this version; use `builtin` or `command`"),
+            ));
+        }
+    }
+    match (&raw.builtin, &raw.command) {
+        (Some(name), None) if raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
+        (Some(_), None) => Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`")),
+        (None, Some(command)) => {
+            if command.get_ref().first().is_none_or(|program| program.trim().is_empty()) {
+                return Err(
+                    source.error(Some(command.span()), "command is empty; write [\"program\", \"argument\", ...]")
+                );
+            }
+            if let Some(name) = raw
+                .env
+                .keys()
+                .find(|name| name.starts_with("HELMDECK_") || name.is_empty() || name.contains(['=', '\0']))
+            {
+                return Err(source.error(Some(handler.span()), format!("env \"{name}\" cannot be set for a command")));
+            }
+            Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
+        }
+        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin` and `command`")),
+    }
+}
+
+fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
+    Ok(SessionSpec {
+        timeout: source.duration(raw.timeout.as_ref(), DEFAULT_SESSION_TIMEOUT)?,
+        preserve: raw.preserve,
+        network: raw.network,
+        memory_bytes: raw.memory.as_ref().map(|memory| source.read(memory, |text| parse_size(text))).transpose()?,
+    })
+}
+
+fn memory_of(
+    source: &Source<'_>,
+    memory: &Spanned<raw::Memory>,
+    read_only: bool,
+    input: &Schema,
+) -> Result<MemorySpec, ManifestError> {
+    let raw = memory.get_ref();
+    let invalidates = source.templates(&raw.invalidates, input)?;
+    if let (Some(first), true) = (raw.invalidates.first(), read_only) {
+        return Err(
+            source.error(Some(first.span()), "invalidates is for packs that write; this one says read_only = true")
+        );
+    }
+    let Some(flag) = raw.cache.as_ref().filter(|flag| *flag.get_ref()) else {
+        if let Some(ttl) = &raw.ttl {
+            return Err(source.error(Some(ttl.span()), "ttl has no meaning without cache = true"));
+        }
+        return Ok(MemorySpec { cache: None, invalidates });
+    };
+    if !read_only {
+        return Err(source
+            .error(Some(flag.span()), "cache = true needs read_only = true; a pack that writes can never be cached"));
+    }
+    let Some(ttl) = &raw.ttl else {
+        return Err(source.error(Some(flag.span()), "cache = true needs a ttl, for example ttl = \"5m\""));
+    };
+    let fresh = source.read(ttl, |text| parse_duration(text))?;
+    if fresh.is_zero() {
+        return Err(source.error(Some(ttl.span()), "ttl is 0; leave out cache = true to run the handler every time"));
+    }
+    let category = match &raw.category {
+        Some(category) if category.get_ref().trim().is_empty() => {
+            return Err(source.error(Some(category.span()), "category is empty"));
+        }
+        Some(category) => category.get_ref().clone(),
+        None => "cache".to_owned(),
+    };
+    let cache = CacheSpec {
+        ttl: fresh,
+        category,
+        scope: raw.scope,
+        stale_while_revalidate: source.duration(raw.stale_while_revalidate.as_ref(), Duration::ZERO)?,
+        stale_if_error: source.duration(raw.stale_if_error.as_ref(), Duration::ZERO)?,
+        revalidate: raw.revalidate,
+        revalidate_for: source.duration(raw.revalidate_for.as_ref(), DEFAULT_REVALIDATE_FOR)?,
+        tags: source.templates(&raw.tags, input)?,
+        epoch: raw.epoch.unwrap_or(1),
+        single_flight: raw.single_flight,
+        max_bytes: raw
+            .max_bytes
+            .as_ref()
+            .map_or(Ok(DEFAULT_MAX_BYTES), |size| source.read(size, |text| parse_size(text)))?,
+    };
+    Ok(MemorySpec { cache: Some(cache), invalidates })
+}
+
+fn example_of(source: &Source<'_>, example: &Spanned<raw::Example>, input: &Schema) -> Result<Example, ManifestError> {
+    let raw = example.get_ref();
+    let value = to_json(&raw.input);
+    let filled = input.fill(&value.to_string()).into_owned();
+    let filled: Value = serde_json::from_str(&filled).unwrap_or(Value::Null);
+    input.validate(&filled).map_err(|violations| {
+        let places: Vec<String> = violations
+            .iter()
+            .map(|v| format!("at {}: {}", if v.pointer.is_empty() { "/" } else { &v.pointer }, v.detail))
+            .collect();
+        source.error(Some(example.span()), format!("the example's input does not fit [input]: {}", places.join("; ")))
+    })?;
+    Ok(Example { input: value, output: raw.output.as_ref().map(to_json), description: raw.description.clone() })
+}

@@ -1,0 +1,118 @@
+use super::*;
+
+const GOOD: &str = r#"
+name = "github.list_issues"
+version = "v2"
+description = "Lists issues"
+read_only = true
+credentials = ["{input.credential|github-token}"]
+
+[handler]
+builtin = "github.list_issues"
+timeout = "20s"
+
+[input]
+type = "object"
+required = ["repo"]
+[input.properties]
+repo = { type = "string" }
+credential = { type = "string" }
+
+[memory]
+cache = true
+ttl = "5m"
+tags = ["github:{repo}"]
+revalidate = true
+
+[[examples]]
+input = { repo = "a/b" }
+"#;
+
+fn parse(text: &str) -> Result<Manifest, ManifestError> {
+    Manifest::parse("packs/x.toml", text, &|file| {
+        if file == "in.json" { Ok("{\"type\":\"object\"}".into()) } else { Err(format!("{file} cannot be read")) }
+    })
+}
+
+fn refusal(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    parse(&GOOD.replace(from, to)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_full_manifest_is_understood() {
+    let manifest = parse(GOOD).unwrap();
+    assert_eq!((manifest.name.as_str(), manifest.version.number()), ("github.list_issues", 2));
+    let cache = manifest.cache().unwrap();
+    assert_eq!(
+        (cache.ttl, cache.scope, cache.epoch, cache.max_bytes),
+        (Duration::from_secs(300), Scope::Caller, 1, 1 << 20)
+    );
+    assert_eq!(cache.hard_ttl(), Duration::from_secs(300 + 86_400));
+    assert_eq!(manifest.timeout, Duration::from_secs(20));
+    assert_eq!(manifest.examples.len(), 1);
+}
+
+#[test]
+fn unknown_keys_are_errors_with_file_line_and_suggestion() {
+    assert_eq!(refusal("ttl = ", "tll = "), "packs/x.toml:21: unknown key `tll`; did you mean `ttl`?");
+    assert_eq!(
+        refusal("ttl = \"5m\"", "ttl = \"5m\"\nno_audit = true"),
+        "packs/x.toml:22: unknown key `no_audit`; `no_audit` stands at the top of the file, before the first [table]"
+    );
+    assert!(
+        refusal("read_only = true", "readonly = true")
+            .contains(":5: unknown key `readonly`; did you mean `read_only`?")
+    );
+}
+
+#[test]
+fn the_rules_of_gate_two_hold() {
+    assert!(refusal("ttl = \"5m\"", "ttl = \"0s\"").contains(":21: ttl is 0"));
+    assert!(refusal("ttl = \"5m\"\n", "").contains("needs a ttl"));
+    assert!(refusal("read_only = true", "read_only = false").contains("can never be cached"));
+    assert!(refusal("cache = true", "cache = false").contains("ttl has no meaning"));
+    assert!(refusal("ttl = \"5m\"", "ttl = \"5 minutes\"").contains("is not a duration"));
+    assert!(refusal("revalidate = true", "invalidates = [\"x\"]").contains("read_only"));
+    assert!(refusal("[memory]", "[artifacts]\nretention = \"1m\"\n[memory]").contains("retention"));
+}
+
+#[test]
+fn names_versions_templates_schemas_and_examples_are_checked() {
+    assert!(
+        refusal("github.list_issues\"\nversion", "Github\"\nversion").contains(":2: \"Github\" is not a pack name")
+    );
+    assert!(refusal("\"v2\"", "\"2\"").contains("is not a version"));
+    assert!(refusal("github:{repo}", "github:{rep}").contains("did you mean `repo`?"));
+    assert!(refusal("type = \"object\"", "type = \"objekt\"").contains("[input]: the schema is not valid"));
+    assert!(
+        refusal("{ repo = \"a/b\" }", "{ repo = 1 }").contains("the example's input does not fit [input]: at /repo")
+    );
+    assert!(refusal("builtin = \"github.list_issues\"", "").contains("exactly one of"));
+    assert!(
+        refusal("builtin = \"github.list_issues\"", "command = [\"x\"]\nenv = { HELMDECK_MEMORY_KEY = \"x\" }")
+            .contains("cannot be set")
+    );
+    assert!(parse("name = ").unwrap_err().line.is_some());
+}
+
+#[test]
+fn schemas_may_live_in_files() {
+    let text = "name = \"a.b\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"x\"]\n[input]\nfile = \"in.json\"\n";
+    assert_eq!(parse(text).unwrap().input.source(), &serde_json::json!({"type": "object"}));
+    assert!(parse(&text.replace("in.json", "no.json")).unwrap_err().message.contains("no.json cannot be read"));
+}
+
+#[test]
+fn the_contract_changes_with_schema_handler_and_epoch() {
+    let base = parse(GOOD).unwrap().contract(b"");
+    assert_eq!(base, parse(GOOD).unwrap().contract(b""));
+    for (from, to) in [
+        ("{ type = \"string\" }\ncred", "{ type = \"string\", minLength = 1 }\ncred"),
+        ("revalidate = true", "epoch = 2"),
+        ("builtin = \"github", "builtin = \"other"),
+    ] {
+        assert_ne!(base, parse(&GOOD.replace(from, to)).unwrap().contract(b""), "{to}");
+    }
+    assert_ne!(base, parse(GOOD).unwrap().contract(b"program"));
+}

@@ -1,0 +1,202 @@
+//! What a call comes to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::context::ArtifactRef;
+use crate::{Json, PackName, Version};
+
+/// How the cache took part in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheStatus {
+    /// Answered from the cache.
+    Hit,
+    /// The handler ran.
+    Miss,
+    /// Answered from the cache past its freshness.
+    Stale,
+    /// The handler confirmed that the cached answer still holds.
+    Revalidated,
+    /// The caller asked to leave the cache alone.
+    Bypass,
+    /// Another caller's run of the handler answered this call too.
+    Coalesced,
+}
+
+impl CacheStatus {
+    /// Every status.
+    pub const ALL: [Self; 6] = [Self::Hit, Self::Miss, Self::Stale, Self::Revalidated, Self::Bypass, Self::Coalesced];
+
+    /// Returns the name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Stale => "stale",
+            Self::Revalidated => "revalidated",
+            Self::Bypass => "bypass",
+            Self::Coalesced => "coalesced",
+        }
+    }
+}
+
+/// What the cache says about an answer; only there when both gates are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheInfo {
+    /// How the cache took part.
+    pub status: CacheStatus,
+    /// How old the answer is.
+    pub age: Duration,
+    /// How long it is fresh from its making on.
+    pub ttl: Duration,
+    /// The first 8 bytes of the entry's key; safe to log.
+    pub key: [u8; 8],
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The pack that answered.
+    pub pack: PackName,
+    /// The version that answered.
+    pub version: Version,
+    /// The output, byte for byte what the handler returned.
+    pub output: Json,
+    /// What the run wrote.
+    pub artifacts: Arc<[ArtifactRef]>,
+    /// How long the call took, as its caller saw it.
+    pub duration: Duration,
+    /// The session that the run used, if it was kept.
+    pub session_id: Option<Arc<str>>,
+    /// What the cache did; `None` unless both gates are open.
+    pub cache: Option<CacheInfo>,
+    /// What the layers tell each other on the way out. Never on the wire.
+    pub remark: Remark,
+}
+
+/// What the handler and the layers say about an outcome on its way out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remark {
+    /// The handler does not want this answer stored.
+    pub no_store: bool,
+    /// The handler confirmed the stale answer it was given; `output` is that answer.
+    pub not_modified: bool,
+    /// What the handler can confirm this answer with later (an `ETag`).
+    pub validator: Option<Arc<str>>,
+    /// How many requests the handler made to somebody's quota.
+    pub upstream_calls: u32,
+    /// A secret was found in the output and taken out.
+    pub had_secret: bool,
+}
+
+impl Outcome {
+    /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where
+    /// `cache` is `{status, age_ms, ttl_ms, key}`. The output is copied byte for byte.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        out.reserve(self.output.bytes().len() + 256);
+        out.extend_from_slice(b"{\"pack\":\"");
+        out.extend_from_slice(self.pack.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"version\":\"v");
+        write_number(out, u64::from(self.version.number()));
+        out.extend_from_slice(b"\",\"output\":");
+        out.extend_from_slice(self.output.bytes());
+        out.extend_from_slice(b",\"artifacts\":");
+        if self.artifacts.is_empty() {
+            out.extend_from_slice(b"[]");
+        } else {
+            // Artifact references are plain data; writing them to memory cannot fail.
+            let _ = serde_json::to_writer(&mut *out, &self.artifacts[..]);
+        }
+        out.extend_from_slice(b",\"duration_ms\":");
+        write_number(out, millis(self.duration));
+        if let Some(session) = &self.session_id {
+            out.extend_from_slice(b",\"session_id\":");
+            let _ = serde_json::to_writer(&mut *out, session.as_ref());
+        }
+        if let Some(cache) = &self.cache {
+            out.extend_from_slice(b",\"cache\":{\"status\":\"");
+            out.extend_from_slice(cache.status.as_str().as_bytes());
+            out.extend_from_slice(b"\",\"age_ms\":");
+            write_number(out, millis(cache.age));
+            out.extend_from_slice(b",\"ttl_ms\":");
+            write_number(out, millis(cache.ttl));
+            out.extend_from_slice(b",\"key\":\"");
+            out.extend_from_slice(&hex(&cache.key));
+            out.extend_from_slice(b"\"}");
+        }
+        out.push(b'}');
+    }
+
+    /// Returns [`Outcome::write_json`] as text.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_json(&mut out);
+        out
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn hex(bytes: &[u8; 8]) -> [u8; 16] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 16];
+    for (index, byte) in bytes.iter().enumerate() {
+        text[index * 2] = DIGITS[usize::from(byte >> 4)];
+        text[index * 2 + 1] = DIGITS[usize::from(byte & 15)];
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_form_is_the_documented_one() {
+        let mut outcome = Outcome {
+            pack: PackName::new("a.b").unwrap(),
+            version: Version::new(3).unwrap(),
+            output: Json::parse(r#"{ "x": 1.0 }"#).unwrap(),
+            artifacts: Arc::new([]),
+            duration: Duration::from_micros(12_999),
+            session_id: None,
+            cache: None,
+            remark: Remark::default(),
+        };
+        assert_eq!(
+            String::from_utf8(outcome.to_json()).unwrap(),
+            r#"{"pack":"a.b","version":"v3","output":{ "x": 1.0 },"artifacts":[],"duration_ms":12}"#
+        );
+        outcome.session_id = Some("s\"1".into());
+        outcome.cache = Some(CacheInfo {
+            status: CacheStatus::Hit,
+            age: Duration::from_secs(1),
+            ttl: Duration::from_secs(300),
+            key: [0, 1, 2, 3, 4, 5, 6, 255],
+        });
+        let text = String::from_utf8(outcome.to_json()).unwrap();
+        assert!(text.ends_with(r#","session_id":"s\"1","cache":{"status":"hit","age_ms":1000,"ttl_ms":300000,"key":"00010203040506ff"}}"#), "{text}");
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    }
+}

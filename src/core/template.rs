@@ -1,0 +1,129 @@
+//! Templates over a call's input, as manifests write them: `github:{repo}`, `{input.credential|github-token}`.
+
+use serde_json::Value;
+
+/// Text with places that are filled from the input: `{a.b}` or `{input.a.b}`, and `{a|fallback}` for an absent value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    source: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Place { path: Vec<String>, fallback: Option<String> },
+}
+
+/// A template that was filled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filled {
+    /// The text.
+    pub text: String,
+    /// Whether any place took its value from the input (and none of them its fallback).
+    pub from_input: bool,
+}
+
+impl Template {
+    /// Parses a template.
+    ///
+    /// # Errors
+    /// A message that names the template and what is wrong with it.
+    pub fn parse(source: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = source;
+        while let Some(open) = rest.find('{') {
+            if open > 0 {
+                parts.push(Part::Text(rest[..open].to_owned()));
+            }
+            let close =
+                rest[open..].find('}').ok_or_else(|| format!("template \"{source}\" has a {{ without a }}"))? + open;
+            let (path, fallback) = match rest[open + 1..close].split_once('|') {
+                Some((path, fallback)) => (path, Some(fallback.to_owned())),
+                None => (&rest[open + 1..close], None),
+            };
+            let path = path.strip_prefix("input.").unwrap_or(path);
+            let path: Vec<String> = path.split('.').map(|part| part.trim().to_owned()).collect();
+            if path.iter().any(String::is_empty) {
+                return Err(format!("template \"{source}\" has an empty place"));
+            }
+            parts.push(Part::Place { path, fallback });
+            rest = &rest[close + 1..];
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        Ok(Self { source: source.to_owned(), parts })
+    }
+
+    /// Returns the template as it was written.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Returns the first member of every place's path, to be checked against a schema.
+    pub fn roots(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Place { path, .. } => path.first().map(String::as_str),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// Fills the places from the input. Text, numbers and booleans can be filled in; `None` if a place has neither a value
+    /// nor a fallback.
+    #[must_use]
+    pub fn fill(&self, input: &Value) -> Option<Filled> {
+        let mut filled = Filled { text: String::new(), from_input: false };
+        let mut fell_back = false;
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => filled.text.push_str(text),
+                Part::Place { path, fallback } => {
+                    let value = path.iter().try_fold(input, |value, name| value.get(name));
+                    match (value, fallback) {
+                        (Some(Value::String(text)), _) => filled.text.push_str(text),
+                        (Some(value @ (Value::Number(_) | Value::Bool(_))), _) => {
+                            filled.text.push_str(&value.to_string())
+                        }
+                        (_, Some(fallback)) => {
+                            fell_back = true;
+                            filled.text.push_str(fallback);
+                            continue;
+                        }
+                        (_, None) => return None,
+                    }
+                    filled.from_input = true;
+                }
+            }
+        }
+        filled.from_input &= !fell_back;
+        Some(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn places_are_filled_from_the_input_or_their_fallback() {
+        let tag = Template::parse("github:{repo}#{n}").unwrap();
+        assert_eq!(tag.fill(&json!({"repo": "a/b", "n": 7})).unwrap().text, "github:a/b#7");
+        assert_eq!(tag.fill(&json!({"repo": "a/b"})), None);
+
+        let credential = Template::parse("{input.credential|github-token}").unwrap();
+        let filled = credential.fill(&json!({})).unwrap();
+        assert_eq!((filled.text.as_str(), filled.from_input), ("github-token", false));
+        let filled = credential.fill(&json!({"credential": "mine"})).unwrap();
+        assert_eq!((filled.text.as_str(), filled.from_input), ("mine", true));
+    }
+
+    #[test]
+    fn broken_templates_are_refused() {
+        assert!(Template::parse("a{b").is_err());
+        assert!(Template::parse("a{}").is_err());
+        assert!(Template::parse("a{b..c}").is_err());
+    }
+}
