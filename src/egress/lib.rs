@@ -1,1 +1,13 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+mod address;
+mod allowed;
+mod error;
+mod guard;
+mod resolver;
+mod rules;
+
+pub use address::refused_kind;
+pub use allowed::Allowed;
+pub use error::{Error, Refused, never_connected, refusal};
+pub use guard::{Config, Egress};

@@ -1,0 +1,145 @@
+//! The guard and its client; no request of the client reaches an address that was not checked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Proxy, redirect};
+use tokio::sync::OnceCell;
+use url::Url;
+
+use crate::allowed::Allowed;
+use crate::error::{Error, Refused};
+use crate::resolver::{self, Lookup, NOWHERE, Resolver};
+use crate::rules::Rules;
+
+/// The most redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
+
+/// What may be reached, and how long it may take.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What may be reached although it is not public; nothing unless said otherwise.
+    pub allow: Vec<Allowed>,
+    /// How long connecting may take, TLS included; 10 s unless said otherwise.
+    pub connect_timeout: Duration,
+    /// How long the other side may say nothing in the middle of an answer; 30 s unless said otherwise.
+    pub read_timeout: Duration,
+    /// What the client calls itself where a request does not say; `helmdeck/<version>` unless said otherwise.
+    pub user_agent: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(30),
+            user_agent: concat!("helmdeck/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// The guard. Cheap to clone; clones share one client and its connections.
+#[derive(Clone)]
+pub struct Egress(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    rules: Arc<Rules>,
+    lookup: Lookup,
+    client: OnceCell<Client>,
+}
+
+impl Egress {
+    /// Makes a guard. Opens nothing and reads nothing yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self::build(config, None, resolver::system())
+    }
+
+    /// Returns a guard that may also reach exactly the host and port of this URL, which the operator's configuration names.
+    ///
+    /// It has a client of its own, so that what is named for one purpose is not open to a URL that comes from a call's
+    /// input. A URL without a host names nothing.
+    #[must_use]
+    pub fn naming(&self, url: &Url) -> Self {
+        Self::build(self.0.config.clone(), Rules::target(url), Arc::clone(&self.0.lookup))
+    }
+
+    fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {
+        let rules = Arc::new(Rules { allow: config.allow.clone(), named });
+        Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new() }))
+    }
+
+    /// Checks all of a URL that can be checked without resolving its name: scheme, port of a named host, and a host that is
+    /// written as an address. The client checks the same and the rest by itself; this says no before anything is sent.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotHttp`].
+    pub fn check_url(&self, url: &Url) -> Result<(), Error> {
+        self.0.rules.check_url(url)
+    }
+
+    /// Returns the client. It is made on first use, off the async runtime, since that reads the system's certificates.
+    ///
+    /// Its errors may hold a [`Refused`], found by [`crate::refusal`].
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if the client cannot be made; the next call tries again.
+    pub async fn client(&self) -> Result<Client, Error> {
+        let make = || async {
+            let inner = Arc::clone(&self.0);
+            tokio::task::spawn_blocking(move || inner.make_client()).await.map_err(|_| Error::Ending)?
+        };
+        self.0.client.get_or_try_init(make).await.cloned()
+    }
+}
+
+impl Inner {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that makes clients")]
+    fn make_client(&self) -> Result<Client, Error> {
+        let rules = Arc::clone(&self.rules);
+        // A client has no hook that may say no to a URL, and a host written as an address never meets the resolver. So a
+        // refused URL is sent to a proxy whose name the resolver never resolves, and nobody can forget the check.
+        let gate = Proxy::custom(move |url| rules.check_url(url).err().map(|_| format!("http://{NOWHERE}")));
+        let rules = Arc::clone(&self.rules);
+        let redirects = redirect::Policy::custom(move |attempt| {
+            let downgrade = attempt.previous().last().is_some_and(|last| last.scheme() == "https")
+                && attempt.url().scheme() != "https";
+            let host = attempt.url().host_str().unwrap_or_default();
+            if attempt.previous().len() > MAX_REDIRECTS {
+                let refused = Refused::new(host, format!("it was redirected more than {MAX_REDIRECTS} times"));
+                return attempt.error(refused);
+            }
+            if downgrade {
+                let refused = Refused::new(host, "it was redirected from https to http");
+                return attempt.error(refused);
+            }
+            match rules.check_url(attempt.url()) {
+                Ok(()) => attempt.follow(),
+                Err(error) => attempt.error(error),
+            }
+        });
+        Client::builder()
+            .no_proxy()
+            .proxy(gate)
+            .redirect(redirects)
+            .referer(false)
+            .dns_resolver(Arc::new(Resolver { rules: Arc::clone(&self.rules), lookup: Arc::clone(&self.lookup) }))
+            .connect_timeout(self.config.connect_timeout)
+            .read_timeout(self.config.read_timeout)
+            .user_agent(&self.config.user_agent)
+            .build()
+            .map_err(|error| Error::Setup(Arc::new(error)))
+    }
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress").field("rules", &self.0.rules).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

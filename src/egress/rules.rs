@@ -1,0 +1,166 @@
+//! Decides whether a URL or an address may be reached; it never resolves a name itself.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+use crate::address::{embedded, refused_kind};
+use crate::allowed::{Allowed, plain};
+use crate::error::{Error, Refused};
+
+/// The operator's list, and the one host and port that a guard may reach besides.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) allow: Vec<Allowed>,
+    pub(crate) named: Option<(Host<String>, u16)>,
+}
+
+impl Rules {
+    /// Returns the host and port that a URL names, if it is one for HTTP.
+    pub(crate) fn target(url: &Url) -> Option<(Host<String>, u16)> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        let host = match url.host()?.to_owned() {
+            Host::Domain(name) => Host::Domain(plain(&name)),
+            address => address,
+        };
+        Some((host, url.port_or_known_default()?))
+    }
+
+    /// Checks all of a URL that can be checked without resolving its name.
+    pub(crate) fn check_url(&self, url: &Url) -> Result<(), Error> {
+        let (host, port) = Self::target(url).ok_or(Error::NotHttp)?;
+        if let Some((named, named_port)) = &self.named
+            && *named == host
+        {
+            // The resolver knows names but no ports, and lets a named host pass. So a named host at another port must be
+            // stopped here, also where it happens to be public.
+            return if port == *named_port || self.allows_host(&host) {
+                Ok(())
+            } else {
+                Err(Refused::new(&host.to_string(), format!("only its port {named_port} is open")).into())
+            };
+        }
+        let address = match &host {
+            Host::Domain(_) => return Ok(()),
+            Host::Ipv4(address) => IpAddr::V4(*address),
+            Host::Ipv6(address) => IpAddr::V6(*address),
+        };
+        self.check_address(address).map_err(|kind| Refused::new(&host.to_string(), format!("it is {kind}")).into())
+    }
+
+    /// Checks an address; the error says what kind of address it is.
+    pub(crate) fn check_address(&self, address: IpAddr) -> Result<(), &'static str> {
+        match refused_kind(address) {
+            Some(kind) if !self.allows_address(address) => Err(kind),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says whether a name may resolve to anything: it is on the list, or named (its port was checked with the URL).
+    pub(crate) fn exempts(&self, name: &str) -> bool {
+        let host = Host::Domain(plain(name));
+        self.allows_host(&host) || self.named.as_ref().is_some_and(|(named, _)| *named == host)
+    }
+
+    fn allows_host(&self, host: &Host<String>) -> bool {
+        match host {
+            Host::Domain(name) => {
+                self.allow.iter().any(|allowed| matches!(allowed, Allowed::Host(host) if host == name))
+            }
+            Host::Ipv4(address) => self.allows_address(IpAddr::V4(*address)),
+            Host::Ipv6(address) => self.allows_address(IpAddr::V6(*address)),
+        }
+    }
+
+    fn allows_address(&self, address: IpAddr) -> bool {
+        let inner = match address {
+            IpAddr::V6(address) => embedded(address).map(IpAddr::V4),
+            IpAddr::V4(_) => None,
+        };
+        let within =
+            |network: &IpNet| network.contains(&address) || inner.is_some_and(|inner| network.contains(&inner));
+        self.allow.iter().any(|allowed| matches!(allowed, Allowed::Network(network) if within(network)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], named: Option<&str>) -> Rules {
+        Rules {
+            allow: allow.iter().map(|text| text.parse().unwrap()).collect(),
+            named: named.map(|url| Rules::target(&Url::parse(url).unwrap()).unwrap()),
+        }
+    }
+
+    fn check(rules: &Rules, url: &str) -> Result<(), String> {
+        rules.check_url(&Url::parse(url).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_spelling_of_a_loopback_address_is_refused() {
+        for url in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0x7f.0.0.1/",
+            "http://0177.0.0.1/",
+            "http://017700000001/",
+            "http://127.0.0.1./",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[0:0:0:0:0:ffff:7f00:0001]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://user:secret@127.0.0.1/",
+            "http://example.com@127.0.0.1/",
+            "http://①②⑦.⓪.⓪.①/",
+            "https://0/",
+        ] {
+            let message = check(&rules(&[], None), url).unwrap_err();
+            assert!(
+                message.contains("may not be reached") && message.contains("HELMDECK_EGRESS_ALLOW"),
+                "{url}: {message}"
+            );
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_http_and_https_are_reached() {
+        for url in ["ftp://example.com/", "file:///etc/passwd", "gopher://example.com/", "data:,x", "unix:/run/x"] {
+            assert!(check(&rules(&[], None), url).unwrap_err().contains("only http and https"), "{url}");
+        }
+        assert_eq!(check(&rules(&[], None), "https://example.com/"), Ok(()));
+    }
+
+    #[test]
+    fn the_operator_can_allow_a_network_an_address_or_a_host() {
+        let rules = rules(&["10.1.0.0/16", "::1", "wiki.internal"], None);
+        assert_eq!(check(&rules, "http://10.1.2.3/"), Ok(()));
+        assert_eq!(check(&rules, "http://[::ffff:10.1.2.3]/"), Ok(()));
+        assert!(check(&rules, "http://10.2.0.1/").is_err());
+        assert_eq!(check(&rules, "http://[::1]:8080/"), Ok(()));
+        assert!(rules.exempts("wiki.internal") && rules.exempts("WIKI.internal."));
+        assert!(!rules.exempts("www.wiki.internal") && !rules.exempts("internal"));
+    }
+
+    #[test]
+    fn a_named_host_is_open_at_exactly_its_port() {
+        let address = rules(&[], Some("http://127.0.0.1:8080/api"));
+        assert_eq!(check(&address, "http://127.0.0.1:8080/x"), Ok(()));
+        assert_eq!(check(&address, "http://2130706433:8080/x"), Ok(()));
+        assert!(check(&address, "http://127.0.0.1:8081/").unwrap_err().contains("only its port 8080"));
+        assert!(check(&address, "http://127.0.0.2:8080/").is_err());
+
+        let name = rules(&[], Some("https://ghe.internal/"));
+        assert_eq!(check(&name, "https://GHE.internal.:443/"), Ok(()));
+        assert!(check(&name, "http://ghe.internal/").is_err());
+        assert!(name.exempts("ghe.internal") && !name.exempts("other.internal"));
+    }
+}
