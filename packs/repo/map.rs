@@ -1,0 +1,223 @@
+//! `repo.map`: the symbols of a source tree that matter most, within a token budget.
+//!
+//! Reads files only, on threads that may block; never touches the network, git's commands, or anything outside the folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
+use serde::{Deserialize, Serialize};
+
+use super::git;
+use super::rank::{self, Ranked};
+use super::render::{self, MapFile};
+use super::symbols::{self, Skip, Symbols};
+use super::walk::{self, Filter, Found, Globs, SourceFile};
+
+/// The most threads that one call parses on.
+const MAX_THREADS: usize = 4;
+
+/// How many files are parsed between two reports of progress.
+const REPORT_EVERY: usize = 100;
+
+/// The handler.
+pub(super) struct RepoMap;
+
+#[derive(Deserialize)]
+struct Input {
+    path: String,
+    token_budget: usize,
+    #[serde(default)]
+    paths: Vec<String>,
+    #[serde(default)]
+    focus: Vec<String>,
+    #[serde(default)]
+    languages: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    root: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+    files: Vec<MapFile<'a>>,
+    map: &'a str,
+    tokens: usize,
+    files_seen: usize,
+    skipped: Skipped,
+    truncated: bool,
+}
+
+/// How many files are not in the map, by reason.
+#[derive(Serialize, Default)]
+struct Skipped {
+    too_large: usize,
+    not_text: usize,
+    unreadable: usize,
+}
+
+#[async_trait]
+impl Handler for RepoMap {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let input: Input = input.read()?;
+        let dropped = Arc::new(AtomicBool::new(false));
+        // The blocking thread outlives this future when it is dropped; the guard tells it to end.
+        let _guard = SetOnDrop(Arc::clone(&dropped));
+        let work = Work { context, dropped };
+        tokio::task::spawn_blocking(move || work.run(&input))
+            .await
+            .map_err(|error| Error::new(Code::Internal, "the map could not be finished").with_source(error))?
+    }
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A file with what was found in it.
+type Parsed<'a> = (&'a SourceFile, Symbols);
+
+/// One call, on a thread that may block.
+struct Work {
+    context: Context,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn stopped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+            || self.context.cancel.as_ref().is_some_and(|cancel| cancel.is_cancelled())
+            || self.context.time_left().is_some_and(|left| left.is_zero())
+    }
+
+    fn stop_error(&self) -> Error {
+        if self.context.time_left().is_some_and(|left| left.is_zero()) {
+            Error::new(Code::Timeout, "the map was not finished in time; narrow it with paths or languages")
+        } else {
+            Error::new(Code::Cancelled, "the map was cancelled")
+        }
+    }
+
+    fn run(&self, input: &Input) -> Result<Reply> {
+        let root = root(&input.path)?;
+        let paths = Globs::new("paths", &input.paths)?;
+        let focus = Globs::new("focus", &input.focus)?;
+        let work_tree = git::work_tree(&root);
+        let commit = work_tree.and_then(git::head);
+        self.context.report(Some(0.0), "looking for source files");
+        let filter = Filter { paths: &paths, languages: &input.languages };
+        let found = walk::walk(&root, work_tree.is_some(), commit.as_deref(), &filter, &|| self.stopped())
+            .ok_or_else(|| self.stop_error())?;
+        if self.context.stale.as_ref().is_some_and(|stale| *stale.validator == *found.digest) {
+            return Ok(Reply::not_modified());
+        }
+        let (files, skipped) = self.parse(&found)?;
+        let ranked: Vec<Ranked<'_>> = files
+            .iter()
+            .map(|(file, symbols)| Ranked {
+                family: file.grammar.family,
+                symbols,
+                focus: !focus.is_empty() && focus.matches(&file.path),
+            })
+            .collect();
+        let ranks = rank::rank(&ranked);
+        let map = render::fit(&files, &ranks, input.token_budget);
+        self.context.report(Some(100.0), "done");
+        let output = Output {
+            root: root.to_string_lossy().into_owned(),
+            commit,
+            map: &map.text,
+            tokens: map.tokens,
+            files_seen: found.seen,
+            truncated: map.cut || found.cut,
+            files: map.files,
+            skipped,
+        };
+        Ok(Reply::value(&output)?.with_validator(found.digest.as_str()))
+    }
+
+    /// Parses all files on a few threads; the answer is in the order of the files, whatever thread was first.
+    fn parse<'a>(&self, found: &'a Found) -> Result<(Vec<Parsed<'a>>, Skipped)> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::with_capacity(found.files.len()));
+        let worker = || {
+            while let index = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(file) = found.files.get(index)
+                && !self.stopped()
+            {
+                let symbols = symbols::read(&file.file, file.grammar, &|| self.stopped());
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.push((index, symbols));
+                let finished = done.len();
+                drop(done);
+                if finished.is_multiple_of(REPORT_EVERY) {
+                    self.report_parsed(finished, found.files.len());
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(MAX_THREADS).min(found.files.len().div_ceil(REPORT_EVERY)) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        if self.stopped() {
+            return Err(self.stop_error());
+        }
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_unstable_by_key(|(index, _)| *index);
+        let mut skipped = Skipped { too_large: found.too_large, not_text: 0, unreadable: found.unreadable };
+        let mut files = Vec::with_capacity(done.len());
+        for (index, symbols) in done {
+            match symbols {
+                Ok(symbols) => files.push((&found.files[index], symbols)),
+                Err(Skip::TooLarge) => skipped.too_large += 1,
+                Err(Skip::NotText) => skipped.not_text += 1,
+                Err(Skip::Unreadable) => skipped.unreadable += 1,
+                Err(Skip::Stopped) => return Err(self.stop_error()),
+            }
+        }
+        Ok((files, skipped))
+    }
+
+    fn report_parsed(&self, finished: usize, all: usize) {
+        let percent = finished as f32 * 100.0 / all.max(1) as f32;
+        self.context.report(Some(percent), &format!("read {finished} of {all} source files"));
+    }
+}
+
+/// Checks the folder and resolves links in the path to it.
+fn root(path: &str) -> Result<PathBuf> {
+    let shown = path.escape_debug();
+    if !Path::new(path).is_absolute() {
+        // Relative to what? The answer is cached by this text, and a server's working directory means nothing to a caller.
+        return Err(Error::new(
+            Code::InvalidInput,
+            format!("path \"{shown}\" is relative; give an absolute path (the command line makes it absolute itself)"),
+        ));
+    }
+    let root = std::fs::canonicalize(path).map_err(|error| {
+        let (code, fact) = match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => (Code::NotFound, "does not exist"),
+            std::io::ErrorKind::PermissionDenied => (Code::Forbidden, "may not be read"),
+            _ => (Code::InvalidInput, "cannot be resolved"),
+        };
+        Error::new(code, format!("path \"{shown}\" {fact}")).with_source(error)
+    })?;
+    if !root.is_dir() {
+        return Err(Error::new(Code::InvalidInput, format!("path \"{shown}\" is a file; give the folder to map")));
+    }
+    std::fs::read_dir(&root)
+        .map_err(|error| Error::new(Code::Forbidden, format!("path \"{shown}\" may not be read")).with_source(error))?;
+    Ok(root)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+; What only JavaScript spells this way.
+(class_declaration name: (identifier) @name) @class
+(class name: (identifier) @name) @class

@@ -1,0 +1,169 @@
+//! Walks a folder for source files, as git would see them.
+//!
+//! Never follows a symbolic link, so nothing outside the folder is read; never reads the user's own git settings.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use helmdeck_core::{Code, Error, Result};
+use ignore::WalkBuilder;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use sha2::{Digest, Sha256};
+
+use super::languages::{self, Grammar};
+use super::symbols::MAX_FILE_BYTES;
+
+/// The most source files that are read; the first ones in the order of the walk.
+const MAX_FILES: usize = 10_000;
+
+/// The most files and folders that are looked at.
+const MAX_ENTRIES: usize = 500_000;
+
+/// The deepest folder.
+const MAX_DEPTH: usize = 64;
+
+/// Bumped when the same tree gives another map, so that no older answer is confirmed.
+const MAP_VERSION: &str = "1";
+
+/// A source file that may be read.
+pub(super) struct SourceFile {
+    /// Where it is.
+    pub(super) file: PathBuf,
+    /// Its path below the root, with `/`.
+    pub(super) path: String,
+    /// Its grammar.
+    pub(super) grammar: &'static Grammar,
+}
+
+/// What the walk found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The files, by path.
+    pub(super) files: Vec<SourceFile>,
+    /// How many source files there are, those too large among them.
+    pub(super) seen: usize,
+    /// How many are too large.
+    pub(super) too_large: usize,
+    /// How many files or folders could not be looked at.
+    pub(super) unreadable: usize,
+    /// Whether a limit ended the walk.
+    pub(super) cut: bool,
+    /// What the answer depends on, as hex digits.
+    pub(super) digest: String,
+}
+
+/// What is looked for.
+pub(super) struct Filter<'a> {
+    /// Only files that match one of these; all if empty.
+    pub(super) paths: &'a Globs,
+    /// Only these languages; all if empty.
+    pub(super) languages: &'a [String],
+}
+
+/// Patterns as in a `.gitignore` file, over paths below the root.
+pub(super) struct Globs(Gitignore);
+
+impl Globs {
+    /// Compiles patterns.
+    ///
+    /// # Errors
+    /// `invalid_input` naming the field and the pattern.
+    pub(super) fn new(field: &str, patterns: &[String]) -> Result<Self> {
+        let mut builder = GitignoreBuilder::new("");
+        for pattern in patterns {
+            let refused =
+                || Error::new(Code::InvalidInput, format!("{field}: \"{}\" is not a glob", pattern.escape_debug()));
+            builder.add_line(None, pattern).map_err(|error| refused().with_source(error))?;
+        }
+        let globs = builder.build().map_err(|error| {
+            Error::new(Code::InvalidInput, format!("{field} is not a list of globs")).with_source(error)
+        })?;
+        Ok(Self(globs))
+    }
+
+    /// Says whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Says whether a file, or a folder above it, matches.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        self.0.matched_path_or_any_parents(path, false).is_ignore()
+    }
+}
+
+/// Walks `root`, which must be a canonical path. `None` when `stopped` says so.
+///
+/// Inside a git repository its ignore rules hold, those above `root` too; elsewhere the `.gitignore` files below `root` do.
+/// Hidden files are left out.
+pub(super) fn walk(
+    root: &Path,
+    in_git: bool,
+    commit: Option<&str>,
+    filter: &Filter<'_>,
+    stopped: &dyn Fn() -> bool,
+) -> Option<Found> {
+    let mut found = Found::default();
+    let mut digest = Sha256::new();
+    let walk = WalkBuilder::new(root)
+        .follow_links(false)
+        .max_depth(Some(MAX_DEPTH))
+        .git_global(false)
+        .parents(in_git)
+        .require_git(in_git)
+        .sort_by_file_name(std::ffi::OsStr::cmp)
+        .build();
+    for (entries, entry) in walk.enumerate() {
+        if entries.is_multiple_of(64) && stopped() {
+            return None;
+        }
+        if entries >= MAX_ENTRIES || found.files.len() >= MAX_FILES {
+            found.cut = true;
+            break;
+        }
+        let Ok(entry) = entry else {
+            found.unreadable += 1;
+            continue;
+        };
+        // A link is no file here, whatever it points to; nor is a pipe or a device.
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let Some(grammar) = languages::of(entry.path()) else { continue };
+        if !filter.languages.is_empty() && !filter.languages.iter().any(|name| name == grammar.name) {
+            continue;
+        }
+        let Ok(below) = entry.path().strip_prefix(root) else { continue };
+        let path = below.to_string_lossy().into_owned();
+        if !filter.paths.is_empty() && !filter.paths.matches(&path) {
+            continue;
+        }
+        let Ok(metadata) = entry.metadata() else {
+            found.unreadable += 1;
+            continue;
+        };
+        found.seen += 1;
+        // The change time too: nobody can set it back, so a file that kept its size and modification time is still noticed.
+        digest.update((path.len() as u64).to_be_bytes());
+        digest.update(path.as_bytes());
+        for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
+            digest.update(number.to_be_bytes());
+        }
+        digest.update(metadata.len().to_be_bytes());
+        if metadata.len() > MAX_FILE_BYTES {
+            found.too_large += 1;
+        } else {
+            found.files.push(SourceFile { file: entry.into_path(), path, grammar });
+        }
+    }
+    digest.update((found.unreadable as u64).to_be_bytes());
+    digest.update([u8::from(found.cut)]);
+    digest.update(commit.unwrap_or_default());
+    digest.update(MAP_VERSION);
+    // A link to the folder may point elsewhere by then.
+    digest.update(root.as_os_str().as_encoded_bytes());
+    found.digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    // By the path as text, so that ties are broken alike everywhere below.
+    found.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Some(found)
+}
