@@ -1,0 +1,245 @@
+//! The architecture as a test: which crate may depend on which, what may not be in the graph, and what must not be forgotten.
+//!
+//! Changing a line of [`MAY_DEPEND_ON`] changes the architecture.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// Every crate, and those of ours that it may depend on. Dev-dependencies on `testkit` are always allowed.
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("events", &["core"]),
+    ("memory", &["core", "events"]),
+    ("egress", &["core"]),
+    ("llm", &["core", "egress"]),
+    ("vault", &["core", "memory"]),
+    ("project", &["core", "events", "egress"]),
+    // Packs see the engine, the store and the vault only through the traits of core.
+    ("packs", &["core", "egress", "llm", "project", "conversation", "seam"]),
+    ("engine", &["core", "events", "memory", "egress"]),
+    ("conversation", &["core", "events", "memory", "llm"]),
+    // Read by processes; nothing that it reads may know it.
+    ("seam", &["core", "memory", "project"]),
+    ("server", &["core", "events", "egress", "memory", "vault", "engine", "conversation", "project", "seam"]),
+    ("testkit", &["core", "events", "memory", "engine"]),
+];
+
+/// Crates that may depend on all others: the one that wires them, the binary with its tests, the benchmarks.
+const MAY_DEPEND_ON_ALL: &[&str] = &["cli", "helmdeck", "bench"];
+
+/// A dependency of one of our crates on another of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Edge {
+    from: String,
+    to: String,
+    kind: &'static str,
+}
+
+/// Says what is wrong with an edge, if anything is.
+fn objection(edge: &Edge) -> Option<String> {
+    let Edge { from, to, kind } = edge;
+    let shown = format!("{from} depends on {to} ({kind})");
+    match to.as_str() {
+        "testkit" if *kind == "dev" => return None,
+        "testkit" if from != "bench" => return Some(format!("{shown}: testkit is for tests only")),
+        "bench" | "helmdeck" => return Some(format!("{shown}: nothing may")),
+        _ => {}
+    }
+    if MAY_DEPEND_ON_ALL.contains(&from.as_str()) {
+        return None;
+    }
+    match MAY_DEPEND_ON.iter().find(|(name, _)| name == from) {
+        None => Some(format!("{from} is not in the table of tests/layering.rs")),
+        Some((_, allowed)) if allowed.contains(&to.as_str()) => None,
+        Some(_) => Some(format!("{shown}: not in the table of tests/layering.rs")),
+    }
+}
+
+/// Reads our crates and the edges among them, of all kinds, from `cargo metadata`.
+fn read(metadata: &Value) -> (BTreeSet<String>, Vec<Edge>) {
+    let short = |name: &str| name.strip_prefix("helmdeck-").unwrap_or(name).to_owned();
+    let packages = metadata["packages"].as_array().unwrap();
+    let full_names: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let mut edges = Vec::new();
+    for package in packages {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let to = dependency["name"].as_str().unwrap();
+            if full_names.contains(to) {
+                let kind = match dependency["kind"].as_str() {
+                    Some("dev") => "dev",
+                    Some("build") => "build",
+                    _ => "normal",
+                };
+                edges.push(Edge { from: short(package["name"].as_str().unwrap()), to: short(to), kind });
+            }
+        }
+    }
+    (full_names.into_iter().map(short).collect(), edges)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn metadata() -> Value {
+    serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).unwrap()
+}
+
+/// Returns all files below a folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            files.extend(files_below(&entry.path()));
+        } else {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn crates_depend_only_on_what_the_table_allows() {
+    let (crates, edges) = read(&metadata());
+    assert!(crates.contains("core") && crates.contains("helmdeck") && !edges.is_empty());
+    let objections: Vec<String> = edges.iter().filter_map(objection).collect();
+    assert!(objections.is_empty(), "{objections:#?}");
+    let unknown: Vec<&String> = crates
+        .iter()
+        .filter(|name| !MAY_DEPEND_ON_ALL.contains(&name.as_str()))
+        .filter(|name| MAY_DEPEND_ON.iter().all(|(known, _)| known != name))
+        .collect();
+    assert!(unknown.is_empty(), "not in the table: {unknown:?}");
+}
+
+#[test]
+fn the_table_has_no_circle() {
+    let table: BTreeMap<&str, &[&str]> = MAY_DEPEND_ON.iter().copied().collect();
+    let mut settled: BTreeSet<&str> = BTreeSet::new();
+    // Each round settles those that only need settled ones; a circle is what never settles.
+    while let Some(name) =
+        table.keys().find(|name| !settled.contains(**name) && table[**name].iter().all(|need| settled.contains(need)))
+    {
+        settled.insert(name);
+    }
+    assert_eq!(settled.len(), table.len(), "settled: {settled:?}");
+}
+
+#[test]
+fn a_forbidden_edge_of_any_kind_is_noticed() {
+    let edge = |from: &str, to: &str, kind| Edge { from: from.into(), to: to.into(), kind };
+    for allowed in [edge("engine", "memory", "normal"), edge("core", "testkit", "dev"), edge("bench", "cli", "normal")]
+    {
+        assert_eq!(objection(&allowed), None, "{allowed:?}");
+    }
+    for forbidden in [
+        edge("packs", "engine", "dev"),
+        edge("packs", "memory", "normal"),
+        edge("memory", "seam", "build"),
+        edge("engine", "testkit", "normal"),
+        edge("helmdeck", "testkit", "normal"),
+        edge("cli", "bench", "dev"),
+        edge("newcomer", "core", "normal"),
+    ] {
+        assert!(objection(&forbidden).is_some(), "{forbidden:?}");
+    }
+}
+
+#[test]
+fn edges_of_every_kind_are_read() {
+    let metadata = serde_json::json!({"packages": [
+        {"name": "helmdeck-core", "dependencies": [{"name": "serde", "kind": null}]},
+        {"name": "helmdeck-a", "dependencies": [
+            {"name": "helmdeck-core", "kind": null},
+            {"name": "helmdeck-core", "kind": "dev"},
+            {"name": "helmdeck-core", "kind": "build"},
+        ]},
+    ]});
+    let (crates, edges) = read(&metadata);
+    assert_eq!(crates.into_iter().collect::<Vec<_>>(), ["a", "core"]);
+    assert_eq!(edges.iter().map(|edge| edge.kind).collect::<Vec<_>>(), ["normal", "dev", "build"]);
+    assert!(edges.iter().all(|edge| edge.from == "a" && edge.to == "core"));
+}
+
+/// `preserve_order` would make objects come out in another order than the one that digests of schemas are made over;
+/// `arbitrary_precision` changes how every number is kept. Any crate of the graph could switch them on for all.
+#[test]
+fn serde_json_has_no_feature_that_changes_what_json_means() {
+    // Build scripts and macros have a copy of their own (resolver 2 and later); it is no part of the binary.
+    let tree = cargo(&[
+        "tree",
+        "--workspace",
+        "--all-features",
+        "--edges",
+        "normal,no-proc-macro",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}|{f}",
+    ]);
+    let features: BTreeSet<&str> = tree
+        .lines()
+        .filter(|line| line.starts_with("serde_json "))
+        .filter_map(|line| line.split('|').nth(1))
+        .flat_map(|features| features.trim_end_matches(" (*)").split(','))
+        .collect();
+    assert!(features.contains("raw_value"), "{features:?}");
+    for unwanted in ["preserve_order", "arbitrary_precision"] {
+        assert!(!features.contains(unwanted), "serde_json has {unwanted}: cargo tree -e features -i serde_json");
+    }
+}
+
+#[test]
+fn no_test_file_is_forgotten() {
+    let main = std::fs::read_to_string(root().join("tests/main.rs")).unwrap();
+    for entry in std::fs::read_dir(root().join("tests")).unwrap() {
+        let file = entry.unwrap().path();
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let is_module = file.extension().is_some_and(|ending| ending == "rs") || file.join("mod.rs").exists();
+        if is_module && name != "main" {
+            let line = format!("mod {name};");
+            assert!(main.lines().any(|known| known == line), "tests/main.rs lacks `{line}`");
+        }
+    }
+}
+
+#[test]
+fn no_manifest_of_a_built_in_pack_is_forgotten() {
+    let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
+    let packs = helmdeck_packs::all(&helmdeck_packs::Dependencies {
+        egress,
+        clock: Arc::new(helmdeck_core::SystemClock::default()),
+        github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),
+    });
+    let known: BTreeMap<&str, &str> = packs.iter().map(|pack| (pack.file, pack.manifest)).collect();
+    assert_eq!(known.len(), packs.len(), "two packs name one file");
+    let written: BTreeMap<String, String> = files_below(&root().join("packs"))
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|ending| ending == "toml"))
+        .filter(|file| file.file_name().is_some_and(|name| name != "Cargo.toml"))
+        .map(|file| {
+            let text = std::fs::read_to_string(&file).unwrap();
+            (file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned(), text)
+        })
+        .collect();
+    assert!(!written.is_empty());
+    let written: BTreeMap<&str, &str> = written.iter().map(|(file, text)| (file.as_str(), text.as_str())).collect();
+    assert_eq!(known, written, "packs/**/*.toml and helmdeck_packs::all() differ");
+    for (file, text) in written {
+        if let Err(error) = helmdeck_core::Manifest::parse(file, text, &|_| Err("it is not built in".into())) {
+            panic!("{error}");
+        }
+    }
+}

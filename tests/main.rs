@@ -1,0 +1,5 @@
+//! The one test binary of the whole product: end to end, and what no single crate can see.
+//!
+//! A file in this folder is a module here; `layering` fails if one is forgotten.
+
+mod layering;
