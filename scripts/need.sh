@@ -11,21 +11,21 @@ fail() {
     exit 1
 }
 
-# need PROGRAM DEBIAN_PACKAGE...: installs the packages if the program is missing.
+# need 'COMMAND' DEBIAN_PACKAGE...: installs the packages if the command, which only asks for a version, does not succeed.
 need() {
-    local program="$1"
+    local check="$1"
     shift
-    if command -v "$program" >/dev/null; then return; fi
-    command -v apt-get >/dev/null || fail "$program is missing; install it (Debian: $*)"
+    if $check >/dev/null 2>&1; then return; fi
+    command -v apt-get >/dev/null || fail "\"$check\" fails; install what it needs (Debian: $*)"
     local -a root=()
     if [[ "$(id -u)" -ne 0 ]]; then
-        command -v sudo >/dev/null || fail "$program is missing and neither root nor sudo is at hand: apt-get install $*"
+        command -v sudo >/dev/null || fail "\"$check\" fails; as root: apt-get install $*"
         root=(sudo -n)
     fi
     say "installing $*"
     "${root[@]}" apt-get update -q </dev/null
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@" </dev/null
-    command -v "$program" >/dev/null || fail "$program is still missing after installing $*"
+    $check >/dev/null || fail "\"$check\" still fails after installing $*"
 }
 
 # need_component SUBCOMMAND COMPONENT: adds a part of the Rust toolchain if it is missing.
