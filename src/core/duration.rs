@@ -75,6 +75,57 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(factor).ok_or_else(bad)
 }
 
+/// Reads and writes a duration as text in configuration: `#[serde(with = "helmdeck_core::duration::text")]`.
+pub mod text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the form of [`super::format_duration`].
+    ///
+    /// # Errors
+    /// Whatever the serializer answers.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::format_duration(*duration))
+    }
+
+    /// Reads the form of [`super::parse_duration`].
+    ///
+    /// # Errors
+    /// The message of [`super::parse_duration`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        super::parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Reads and writes a size as text in configuration: `#[serde(with = "helmdeck_core::duration::size")]`.
+pub mod size {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the number of bytes, with the largest unit that divides it.
+    ///
+    /// # Errors
+    /// Whatever the serializer answers.
+    pub fn serialize<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        let (count, unit) = match *bytes {
+            0 => (0, ""),
+            n if n % (1 << 30) == 0 => (n >> 30, "GiB"),
+            n if n % (1 << 20) == 0 => (n >> 20, "MiB"),
+            n if n % (1 << 10) == 0 => (n >> 10, "KiB"),
+            n => (n, ""),
+        };
+        serializer.serialize_str(&format!("{count}{unit}"))
+    }
+
+    /// Reads the form of [`super::parse_size`].
+    ///
+    /// # Errors
+    /// The message of [`super::parse_size`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        super::parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

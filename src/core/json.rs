@@ -182,7 +182,7 @@ impl<'de> Visitor<'de> for Strict {
 }
 
 /// Returns the members of a JSON object as (key, raw text) in the order of the text, or `None` if it is no object.
-pub(crate) fn members(text: &str) -> Option<Vec<(String, &RawValue)>> {
+pub fn members(text: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 
     impl<'de> Visitor<'de> for Members {

@@ -1,1 +1,29 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+mod artifacts;
+mod audit;
+mod builder;
+mod cache;
+mod command;
+mod config;
+mod engine;
+mod folder;
+mod handler;
+mod layers;
+mod memory;
+mod metrics;
+mod pipeline;
+mod registry;
+mod scrub;
+
+pub use audit::{AuditRow, Finding};
+pub use builder::{Builder, Memory};
+pub use cache::explain::{Explanation, Nearest};
+pub use cache::purge::{Purged, Selector};
+pub use config::{ArtifactConfig, AuditConfig, CacheConfig, CommandConfig, Config};
+pub use engine::Engine;
+pub use memory::MemoryControl;
+pub use registry::{CacheSummary, PackInfo, Source};
+#[derive(Clone, Debug)]
+pub struct System;
+impl System { pub(crate) async fn add(&self, _: Vec<(String, String, i64)>) -> helmdeck_memory::Result<()> { Ok(()) } }

@@ -1,1 +1,11 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+mod clock;
+mod faulty_store;
+mod packs;
+mod stores;
+
+pub use clock::TestClock;
+pub use faulty_store::{Fault, FaultyStore};
+pub use packs::{Counted, call, function, manifest};
+pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};

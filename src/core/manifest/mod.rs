@@ -165,7 +165,7 @@ impl CacheSpec {
 }
 
 /// Who shares an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Each caller (tenant and user) for itself.

@@ -1,0 +1,286 @@
+//! The audit: one row per call while gate 1 is open, written behind the response and by its own deadline.
+//!
+//! A call only puts a record into a bounded queue; what is learnable is picked out by the writer, off the caller's thread.
+//! A full queue or a failing store costs rows, which are counted, and never a call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::{Identity, Json, Outcome, PackName, Result, Timestamp, Version};
+use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::AuditConfig;
+use crate::metrics::{Metrics, PackMetrics};
+
+/// The most rows of one write.
+const BATCH: usize = 256;
+/// Inputs that may be learnt from; everything else of an input is dropped.
+const LEARNABLE: &[&str] = &[
+    "persona", "audience", "angle", "model", "theme", "voice", "persona_used", "kind", "format", "title", "author",
+];
+/// The most findings of one row.
+const MAX_FINDINGS: usize = 50;
+/// Inputs and outputs over this size are not looked into.
+const MAX_LOOK_BYTES: usize = 256 << 10;
+
+/// One call, as it is queued.
+pub(crate) struct Record {
+    pack: PackName,
+    version: Version,
+    outcome: &'static str,
+    cache: Option<&'static str>,
+    duration: Duration,
+    at: Timestamp,
+    identity: Arc<Identity>,
+    input: Bytes,
+    output: Option<Json>,
+}
+
+impl Record {
+    pub(crate) fn of(
+        metrics: &PackMetrics,
+        result: &Result<Outcome>,
+        identity: Arc<Identity>,
+        input: Bytes,
+        duration: Duration,
+        at: Timestamp,
+    ) -> Self {
+        let (outcome, cache, output) = match result {
+            Ok(outcome) => ("ok", outcome.cache.map(|cache| cache.status.as_str()), Some(outcome.output.clone())),
+            Err(error) => (error.code().as_str(), None, None),
+        };
+        Self { pack: metrics.pack().clone(), version: metrics.version(), outcome, cache, duration, at, identity, input, output }
+    }
+}
+
+/// One row of the audit, as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditRow {
+    /// The pack.
+    pub pack: PackName,
+    /// Its version.
+    pub version: Version,
+    /// `ok` or an error code.
+    pub outcome: String,
+    /// How long the call took, in microseconds.
+    pub duration_us: u64,
+    /// When it ended.
+    pub at: Timestamp,
+    /// What the cache did, if both gates were open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// Inputs from a closed list of names, text only.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub inputs: serde_json::Map<String, Value>,
+    /// What the pack found fault with, at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// Something that a pack found fault with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What kind of fault.
+    pub code: String,
+    /// How bad.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub severity: String,
+    /// Where.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+}
+
+enum Message {
+    Row(Record),
+    Flush(oneshot::Sender<()>),
+}
+
+/// The way into the audit. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Audit {
+    queue: mpsc::Sender<Message>,
+    metrics: Arc<Metrics>,
+}
+
+impl Audit {
+    /// Starts the writer.
+    pub(crate) fn start(store: Arc<dyn Store>, config: AuditConfig, metrics: Arc<Metrics>, stop: &CancellationToken) -> Self {
+        let (queue, inbox) = mpsc::channel(config.queue.max(1));
+        let writer = Writer { store, config, metrics: Arc::clone(&metrics), counter: AtomicU64::new(0) };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(writer.run(inbox)));
+        Self { queue, metrics }
+    }
+
+    /// Queues a row; never waits.
+    pub(crate) fn push(&self, record: Record) {
+        if self.queue.try_send(Message::Row(record)).is_err() {
+            self.metrics.audit_dropped.inc();
+        }
+    }
+
+    /// Waits until everything queued so far is written or lost.
+    pub(crate) async fn flush(&self) {
+        let (done, wait) = oneshot::channel();
+        if self.queue.send(Message::Flush(done)).await.is_ok() {
+            let _ = wait.await;
+        }
+    }
+}
+
+struct Writer {
+    store: Arc<dyn Store>,
+    config: AuditConfig,
+    metrics: Arc<Metrics>,
+    counter: AtomicU64,
+}
+
+impl Writer {
+    async fn run(self, mut inbox: mpsc::Receiver<Message>) {
+        while let Some(first) = inbox.recv().await {
+            let mut rows = Vec::new();
+            let mut flushed = Vec::new();
+            let mut take = |message| match message {
+                Message::Row(row) => rows.push(row),
+                Message::Flush(done) => flushed.push(done),
+            };
+            let lingers = matches!(first, Message::Row(_));
+            take(first);
+            if lingers {
+                tokio::time::sleep(self.config.linger).await;
+            }
+            for _ in 1..BATCH {
+                match inbox.try_recv() {
+                    Ok(message) => take(message),
+                    Err(_) => break,
+                }
+            }
+            self.write(rows).await;
+            for done in flushed {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn write(&self, rows: Vec<Record>) {
+        if rows.is_empty() {
+            return;
+        }
+        let count = rows.len() as u64;
+        let batch = rows.into_iter().map(|row| Op::Put(self.put(row))).collect();
+        let written = tokio::time::timeout(Duration::from_secs(5), self.store.write(batch)).await;
+        match written {
+            Ok(Ok(_)) => {
+                self.metrics.audit_written.inc_by(count);
+            }
+            Ok(Err(error)) => {
+                self.metrics.audit_dropped.inc_by(count);
+                self.metrics.store_error("audit");
+                tracing::warn!(rows = count, %error, "audit rows were lost");
+            }
+            Err(_) => {
+                self.metrics.audit_dropped.inc_by(count);
+                self.metrics.store_error("audit");
+                tracing::warn!(rows = count, "audit rows were lost: the store took longer than 5 s");
+            }
+        }
+    }
+
+    fn put(&self, record: Record) -> Put {
+        let row = AuditRow {
+            outcome: record.outcome.to_owned(),
+            duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
+            at: record.at,
+            cache: record.cache.map(str::to_owned),
+            inputs: learnable(&record.input),
+            findings: record.output.as_ref().map(findings).unwrap_or_default(),
+            pack: record.pack,
+            version: record.version,
+        };
+        // Zero-padded, so that keys sort by time; counter and process id tell apart what one microsecond holds.
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
+        let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", row.pack, row.at.micros(), std::process::id());
+        let value = serde_json::to_vec(&row).unwrap_or_default();
+        let mut put = Put::new(Namespace::of_caller(&record.identity), Kind::Audit, key, value);
+        put.category = "pack".to_owned();
+        put.ttl = Some(self.config.retention);
+        put
+    }
+}
+
+fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
+    let mut picked = serde_json::Map::new();
+    if input.len() > MAX_LOOK_BYTES {
+        return picked;
+    }
+    // Only looked into if a learnable name can be there at all.
+    if !LEARNABLE.iter().any(|name| memchr::memmem::find(input, name.as_bytes()).is_some()) {
+        return picked;
+    }
+    if let Ok(Value::Object(object)) = serde_json::from_slice(input) {
+        for (name, value) in object {
+            if LEARNABLE.contains(&name.as_str()) && value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= 256) {
+                picked.insert(name, value);
+            }
+        }
+    }
+    picked
+}
+
+fn findings(output: &Json) -> Vec<Finding> {
+    let bytes = output.bytes();
+    let may_hold = |name: &str| memchr::memmem::find(bytes, name.as_bytes()).is_some();
+    if bytes.len() > MAX_LOOK_BYTES || !["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].into_iter().any(may_hold) {
+        return Vec::new();
+    }
+    let document = output.to_value();
+    let mut lists = vec![document.get("findings")];
+    for part in ["lint", "inspect", "validate"] {
+        for list in ["findings", "issues", "errors", "warnings"] {
+            lists.push(document.get(part).and_then(|part| part.get(list)));
+        }
+    }
+    let text = |item: &Value, name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    lists
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_array)
+        .flatten()
+        .filter_map(|item| {
+            let severity = item.get("severity").or_else(|| item.get("level")).and_then(Value::as_str).unwrap_or_default();
+            let code = text(item, "code");
+            (!code.is_empty()).then(|| Finding { code, severity: severity.to_owned(), file: text(item, "file") })
+        })
+        .take(MAX_FINDINGS)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_text_of_the_closed_list_is_learnt() {
+        let picked = learnable(br#"{"persona":"dev","title":"","body":"secret","model":3,"theme":"dark"}"#);
+        assert_eq!(Value::Object(picked), serde_json::json!({"persona": "dev", "theme": "dark"}));
+        assert!(learnable(b"not json persona").is_empty());
+    }
+
+    #[test]
+    fn findings_are_taken_from_their_known_places_and_capped() {
+        let output = Json::from(serde_json::json!({
+            "findings": [{"code": "a", "severity": "high", "file": "x.rs"}, {"message": "no code"}],
+            "lint": {"issues": [{"code": "b", "level": "low"}]},
+        }));
+        let found = findings(&output);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[1].code.as_str(), found[1].severity.as_str()), ("b", "low"));
+        let many: Vec<_> = (0..500).map(|n| serde_json::json!({"code": n.to_string()})).collect();
+        assert_eq!(findings(&Json::from(serde_json::json!({"findings": many}))).len(), MAX_FINDINGS);
+    }
+}

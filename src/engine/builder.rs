@@ -1,0 +1,215 @@
+//! Puts an engine together: what is not given is not there.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use helmdeck_core::secrets::{NoSecrets, Secrets};
+use helmdeck_core::{Builtin, Clock, SystemClock};
+use helmdeck_events::Bus;
+use crate::System;
+use helmdeck_memory::{KeyRing, Store};
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::ArtifactStore;
+use crate::audit::Audit;
+use crate::cache::hub::{self, Hub};
+use crate::config::Config;
+use crate::engine::{Engine, Inner};
+use crate::folder;
+use crate::memory::MemoryControl;
+use crate::metrics::Metrics;
+use crate::registry::{Registry, Snapshot};
+
+/// How many events are kept for listeners who come late.
+const EVENTS: usize = 1024;
+
+/// Gate 1, open: a store and the keys it is sealed with.
+#[derive(Clone)]
+pub struct Memory {
+    /// The store; sealed.
+    pub store: Arc<dyn Store>,
+    /// The keys; cache keys are made with them too.
+    pub keyring: Arc<KeyRing>,
+    /// Where clear counters go; `None` = they are not kept.
+    pub system: Option<System>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
+    }
+}
+
+/// Puts an engine together.
+pub struct Builder {
+    config: Config,
+    builtins: Vec<Builtin>,
+    packs_dir: Option<PathBuf>,
+    watch: bool,
+    memory: Option<Memory>,
+    secrets: Arc<dyn Secrets>,
+    artifacts: Option<PathBuf>,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("config", &self.config).field("builtins", &self.builtins).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Starts to put an engine together.
+    #[must_use]
+    pub fn builder(config: Config) -> Builder {
+        Builder {
+            config,
+            builtins: Vec::new(),
+            packs_dir: None,
+            watch: false,
+            memory: None,
+            secrets: Arc::new(NoSecrets),
+            artifacts: None,
+            clock: Arc::new(SystemClock::default()),
+        }
+    }
+}
+
+impl Builder {
+    /// Adds packs that are part of the binary.
+    #[must_use]
+    pub fn builtins(mut self, builtins: Vec<Builtin>) -> Self {
+        self.builtins.extend(builtins);
+        self
+    }
+
+    /// Adds the packs of a folder. It need not be there.
+    #[must_use]
+    pub fn packs_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.packs_dir = Some(folder.into());
+        self
+    }
+
+    /// Picks up changes of the packs folder without a restart.
+    #[must_use]
+    pub const fn watch(mut self, watch: bool) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// Opens gate 1.
+    #[must_use]
+    pub fn memory(mut self, memory: Memory) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Says where credentials come from.
+    #[must_use]
+    pub fn secrets(mut self, secrets: Arc<dyn Secrets>) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Says in which folder files of packs are kept. The first file creates it.
+    #[must_use]
+    pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.artifacts = Some(folder.into());
+        self
+    }
+
+    /// Says what time it is.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Builds every pack's pipeline. Manifests that are refused are listed ([`Engine::refused`]), not fatal.
+    ///
+    /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no task.
+    #[must_use]
+    pub fn build(self) -> Engine {
+        let metrics = Arc::new(Metrics::new());
+        let events = Bus::new(EVENTS, Arc::clone(&self.clock));
+        let stop = CancellationToken::new();
+        let (memory, audit) = match self.memory {
+            Some(memory) => {
+                let audit = Audit::start(
+                    Arc::clone(&memory.store),
+                    self.config.audit.clone(),
+                    Arc::clone(&metrics),
+                    &stop,
+                );
+                let parts = hub::Parts {
+                    store: memory.store,
+                    keyring: memory.keyring,
+                    system: memory.system,
+                    clock: Arc::clone(&self.clock),
+                    config: self.config.cache.clone(),
+                    metrics: Arc::clone(&metrics),
+                    events: events.clone(),
+                };
+                (Some(MemoryControl { hub: Hub::start(parts, &stop) }), Some(audit))
+            }
+            None => (None, None),
+        };
+        let artifacts = self.artifacts.map(|folder| {
+            Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
+        });
+        let engine = Engine(Arc::new(Inner {
+            registry: Registry::default(),
+            config: self.config,
+            clock: self.clock,
+            secrets: self.secrets,
+            artifacts,
+            memory,
+            audit,
+            metrics,
+            events,
+            builtins: self.builtins,
+            packs_dir: self.packs_dir,
+            watch: Mutex::new(None),
+            stop,
+        }));
+        let snapshot = Inner::load(&engine.0, &Snapshot::default());
+        for error in &snapshot.refused {
+            tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
+        }
+        engine.0.registry.replace(snapshot);
+        if self.watch {
+            start_watching(&engine);
+        }
+        engine
+    }
+}
+
+fn start_watching(engine: &Engine) {
+    let Some(folder) = engine.0.packs_dir.clone().filter(|folder| folder.is_dir()) else { return };
+    let inner = Arc::downgrade(&engine.0);
+    let watching = folder::watch(&folder, move || {
+        if let Some(inner) = inner.upgrade() {
+            // Reading manifests blocks; the watch has a task of its own for it.
+            tokio::task::spawn_blocking(move || Engine(inner).reload());
+        }
+    });
+    match watching {
+        Ok(watch) => *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch),
+        Err(error) => tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed"),
+    }
+}
+
+impl Engine {
+    /// Starts the sweep of files that have ended; it ends with [`Engine::shutdown`]. For servers; one-shot commands need none.
+    pub fn start_sweeping(&self) {
+        let Some(store) = self.0.artifacts.clone() else { return };
+        let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
+        let sweep = async move {
+            loop {
+                metrics.swept.inc_by(store.sweep().await);
+                tokio::time::sleep(interval).await;
+            }
+        };
+        tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(sweep));
+    }
+}

@@ -1,0 +1,184 @@
+//! A cached answer, in memory and as it is sealed: freshness, validator and references in a small head, then the output.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use helmdeck_core::outcome::Remark;
+use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Json, Outcome, PackName, Timestamp, Version};
+use helmdeck_memory::Namespace;
+use serde::{Deserialize, Serialize};
+
+use super::key::Key;
+
+const FORMAT: u8 = 1;
+
+/// Where an answer belongs, for purging.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) key: Key,
+    pub(crate) pack: PackName,
+    pub(crate) version: Version,
+    pub(crate) namespace: Namespace,
+    pub(crate) tags: Arc<[String]>,
+}
+
+/// An answer that may be served again.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) place: Arc<Place>,
+    pub(crate) output: Json,
+    pub(crate) artifacts: Arc<[ArtifactRef]>,
+    pub(crate) validator: Option<Arc<str>>,
+    pub(crate) made_at: Timestamp,
+    pub(crate) fresh_until: Timestamp,
+    pub(crate) hard_until: Timestamp,
+    /// How long the handler took for it: what a hit saves.
+    pub(crate) cost: Duration,
+    /// How many requests of somebody's quota it took.
+    pub(crate) upstream_calls: u32,
+    /// Purged or replaced: must not be served any more.
+    dead: AtomicBool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    contract: String,
+    made_at: Timestamp,
+    fresh_until: Timestamp,
+    hard_until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    validator: Option<Arc<str>>,
+    cost_us: u64,
+    upstream_calls: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    artifacts: Vec<ArtifactRef>,
+}
+
+/// The times of an answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) made_at: Timestamp,
+    pub(crate) fresh_until: Timestamp,
+    pub(crate) hard_until: Timestamp,
+}
+
+impl Answer {
+    pub(crate) fn new(place: Arc<Place>, outcome: &Outcome, times: Times, cost: Duration, upstream_calls: u32) -> Self {
+        Self {
+            place,
+            output: outcome.output.clone(),
+            artifacts: Arc::clone(&outcome.artifacts),
+            validator: outcome.remark.validator.clone(),
+            made_at: times.made_at,
+            fresh_until: times.fresh_until,
+            hard_until: times.hard_until,
+            cost,
+            upstream_calls,
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the same answer, confirmed: new times, and a new validator if there is one.
+    pub(crate) fn renewed(&self, validator: Option<Arc<str>>, times: Times) -> Self {
+        Self {
+            place: Arc::clone(&self.place),
+            output: self.output.clone(),
+            artifacts: Arc::clone(&self.artifacts),
+            validator: validator.or_else(|| self.validator.clone()),
+            made_at: times.made_at,
+            fresh_until: times.fresh_until,
+            hard_until: times.hard_until,
+            cost: self.cost,
+            upstream_calls: self.upstream_calls,
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn kill(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+
+    /// Returns how many bytes of memory the answer holds, roughly.
+    pub(crate) fn weight(&self) -> u64 {
+        let tags: usize = self.place.tags.iter().map(|tag| tag.len() + 24).sum();
+        (self.output.bytes().len() + tags + self.artifacts.len() * 256 + 512) as u64
+    }
+
+    /// Returns the plaintext that is sealed: format, length of the head, head, output.
+    pub(crate) fn encode(&self, contract: &str) -> Bytes {
+        let head = Head {
+            contract: contract.to_owned(),
+            made_at: self.made_at,
+            fresh_until: self.fresh_until,
+            hard_until: self.hard_until,
+            validator: self.validator.clone(),
+            cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
+            upstream_calls: self.upstream_calls,
+            artifacts: self.artifacts.to_vec(),
+        };
+        let head = serde_json::to_vec(&head).unwrap_or_default();
+        let mut bytes = BytesMut::with_capacity(5 + head.len() + self.output.bytes().len());
+        bytes.put_u8(FORMAT);
+        bytes.put_u32(u32::try_from(head.len()).unwrap_or(0));
+        bytes.put_slice(&head);
+        bytes.put_slice(self.output.bytes());
+        bytes.freeze()
+    }
+
+    /// Reads what [`Answer::encode`] wrote. `None` if it is of another format or contract, or broken: a miss.
+    pub(crate) fn decode(place: Arc<Place>, contract: &str, bytes: &Bytes) -> Option<Self> {
+        let (&format, rest) = bytes.split_first()?;
+        let length = u32::from_be_bytes(rest.get(..4)?.try_into().ok()?) as usize;
+        let head_bytes = rest.get(4..4 + length)?;
+        if format != FORMAT {
+            return None;
+        }
+        let head: Head = serde_json::from_slice(head_bytes).ok()?;
+        if head.contract != contract {
+            return None;
+        }
+        // The seal vouches for these bytes: they are what `encode` was given, which was JSON.
+        let output = Json::from_trusted(bytes.slice(5 + length..));
+        Some(Self {
+            place,
+            output,
+            artifacts: head.artifacts.into(),
+            validator: head.validator,
+            made_at: head.made_at,
+            fresh_until: head.fresh_until,
+            hard_until: head.hard_until,
+            cost: Duration::from_micros(head.cost_us),
+            upstream_calls: head.upstream_calls,
+            dead: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes an outcome of the answer.
+    pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Outcome {
+        Outcome {
+            pack: self.place.pack.clone(),
+            version: self.place.version,
+            output: self.output.clone(),
+            artifacts: Arc::clone(&self.artifacts),
+            duration: Duration::ZERO,
+            session_id: None,
+            cache: Some(self.info(status, now)),
+            remark: Remark::default(),
+        }
+    }
+
+    pub(crate) fn info(&self, status: CacheStatus, now: Timestamp) -> CacheInfo {
+        CacheInfo {
+            status,
+            age: now.since(self.made_at),
+            ttl: self.fresh_until.since(self.made_at),
+            key: self.place.key.short(),
+        }
+    }
+}

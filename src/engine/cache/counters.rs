@@ -1,0 +1,74 @@
+//! Clear counters: what the cache did and saved, per pack, kept in the system database so that `cache stats` and
+//! `cache savings` work without the memory key. Names and numbers only, never anything of a call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use helmdeck_core::CacheStatus;
+
+/// The counters of one pack since they were last taken.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    by_status: [AtomicU64; CacheStatus::ALL.len()],
+    saved_calls: AtomicU64,
+    saved_micros: AtomicU64,
+    saved_upstream: AtomicU64,
+}
+
+/// What calls that the cache answered would have cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saved {
+    pub(crate) time: Duration,
+    pub(crate) upstream_calls: u32,
+}
+
+impl Counters {
+    pub(crate) fn answered(&self, status: CacheStatus) {
+        self.by_status[status as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn saved(&self, saved: Saved) {
+        self.saved_calls.fetch_add(1, Ordering::Relaxed);
+        self.saved_micros.fetch_add(u64::try_from(saved.time.as_micros()).unwrap_or(0), Ordering::Relaxed);
+        self.saved_upstream.fetch_add(u64::from(saved.upstream_calls), Ordering::Relaxed);
+    }
+
+    /// Takes what was counted, as (name, count), zeros left out.
+    fn take(&self) -> Vec<(&'static str, u64)> {
+        let statuses = CacheStatus::ALL.iter().map(|status| (status.as_str(), &self.by_status[*status as usize]));
+        let savings = [
+            ("saved_calls", &self.saved_calls),
+            ("saved_us", &self.saved_micros),
+            ("saved_upstream_calls", &self.saved_upstream),
+        ];
+        statuses
+            .chain(savings)
+            .map(|(name, counter)| (name, counter.swap(0, Ordering::Relaxed)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+}
+
+/// The counters of all packs of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct AllCounters(std::sync::Mutex<BTreeMap<String, Arc<Counters>>>);
+
+impl AllCounters {
+    pub(crate) fn of(&self, pack: &str) -> Arc<Counters> {
+        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Arc::clone(all.entry(pack.to_owned()).or_default())
+    }
+
+    /// Takes what was counted since the last time, as (pack, name, count).
+    pub(crate) fn take(&self) -> Vec<(String, String, i64)> {
+        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.iter()
+            .flat_map(|(pack, counters)| {
+                let taken = counters.take();
+                taken.into_iter().map(move |(name, count)| (pack.clone(), name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,275 @@
+//! What all cached packs of an engine share: hot tier, store behind a breaker, flights, purges, counters.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::{Clock, Identity};
+use helmdeck_events::{Bus, EventKind};
+use crate::System;
+use helmdeck_memory::{KeyRing, Kind, Put, Store, StoreError};
+use moka::sync::Cache;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{Answer, Place};
+use super::breaker::Breaker;
+use super::counters::AllCounters;
+use super::flight::Flights;
+use super::key::Key;
+use super::purge::{PendingPurges, Purged, Selector};
+use super::writer::{self, Purge, Queue};
+use crate::config::CacheConfig;
+use crate::metrics::Metrics;
+
+/// The longest input that is remembered byte for byte.
+const MAX_ALIAS_BYTES: usize = 16 << 10;
+/// How long a caller of `purge` waits for the store; the purge itself holds at once.
+const PURGE_WAIT: Duration = Duration::from_secs(2);
+
+/// The very bytes of a call, in the eyes of one registered pack. Compared whole, so no two calls can be taken for one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Alias {
+    /// Differs between registrations, so a replaced pack never answers with its predecessor's entries.
+    pub(crate) stack: u64,
+    /// Changes with any grant or credential.
+    pub(crate) secrets: u64,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) input: Bytes,
+}
+
+/// What all cached packs share.
+pub(crate) struct Hub {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keyring: Arc<KeyRing>,
+    pub(crate) system: Option<System>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: CacheConfig,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) flights: Arc<Flights>,
+    pub(crate) pending: PendingPurges,
+    pub(crate) counters: AllCounters,
+    pub(crate) queue: Queue,
+    /// Deletes of this process that the store's generation will show, or has shown, and that are no news.
+    pub(crate) own_deletes: AtomicI64,
+    hot: Cache<Key, Arc<Answer>>,
+    /// Points into the hot tier without keeping anything alive.
+    aliases: Cache<Alias, Weak<Answer>>,
+    breaker: Breaker,
+    events: Bus,
+}
+
+/// What a hub is made of.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keyring: Arc<KeyRing>,
+    pub(crate) system: Option<System>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: CacheConfig,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Bus,
+}
+
+impl Hub {
+    /// Makes the hub and starts its tasks, which end when `stop` is cancelled.
+    pub(crate) fn start(parts: Parts, stop: &CancellationToken) -> Arc<Self> {
+        let config = parts.config;
+        let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
+        let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
+        // Aliases take a tenth of the tier on top of it.
+        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.input.len() + 256).unwrap_or(u32::MAX);
+        let hub = Arc::new(Self {
+            hot: Cache::builder().max_capacity(config.hot_bytes).weigher(weigh).build(),
+            aliases: Cache::builder().max_capacity(config.hot_bytes / 10).weigher(weigh_alias).build(),
+            breaker: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
+            flights: Arc::default(),
+            pending: PendingPurges::default(),
+            counters: AllCounters::default(),
+            own_deletes: AtomicI64::new(0),
+            store: parts.store,
+            keyring: parts.keyring,
+            system: parts.system,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            events: parts.events,
+            config,
+            queue,
+        });
+        tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(watch_others(Arc::clone(&hub))));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
+        hub
+    }
+
+    /// Returns a live answer of the hot tier.
+    pub(crate) fn hot(&self, key: &Key) -> Option<Arc<Answer>> {
+        self.hot.get(key).filter(|answer| !answer.is_dead())
+    }
+
+    /// Puts an answer into the hot tier, in the place of its predecessor.
+    pub(crate) fn warm(&self, answer: &Arc<Answer>) {
+        if let Some(old) = self.hot.get(&answer.place.key)
+            && !Arc::ptr_eq(&old, answer)
+        {
+            old.kill();
+        }
+        self.hot.insert(answer.place.key, Arc::clone(answer));
+    }
+
+    /// Returns the answer that these very bytes got.
+    pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
+        self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_dead())
+    }
+
+    /// Remembers the bytes of a call.
+    pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
+        if alias.input.len() <= MAX_ALIAS_BYTES {
+            self.aliases.insert(alias, Arc::downgrade(answer));
+        }
+    }
+
+    /// Returns what the store has, within the time budget. Any failure is a miss, and is counted.
+    pub(crate) async fn read(&self, place: &Arc<Place>, contract: &str) -> Option<Answer> {
+        if !self.allows() {
+            return None;
+        }
+        let key = place.key.stored(&place.pack, place.version);
+        let started = self.clock.monotonic();
+        let read = tokio::time::timeout(self.config.read_budget, self.store.get(&place.namespace, Kind::Cache, &key)).await;
+        self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
+        match read {
+            Ok(Ok(entry)) => {
+                self.store_works();
+                let entry = entry.filter(|entry| !self.pending.covers(place, entry.meta.updated_at))?;
+                Answer::decode(Arc::clone(place), contract, &entry.value)
+            }
+            Ok(Err(StoreError::Unreadable { reason })) => {
+                self.store_works();
+                self.metrics.unreadable.inc();
+                tracing::warn!(pack.name = %place.pack, key = super::key::hex(&place.key.short()), reason, "a stored answer does not open; it counts as a miss");
+                None
+            }
+            Ok(Err(error)) => {
+                self.store_fails("read", &error.to_string());
+                None
+            }
+            Err(_) => {
+                self.store_fails("read", "it took too long");
+                None
+            }
+        }
+    }
+
+    /// Queues an answer for the store; never waits.
+    pub(crate) fn write(&self, put: Put) {
+        if !self.queue.put(put) {
+            self.metrics.writes_dropped.inc();
+        }
+    }
+
+    /// Drops cached answers: here at once, in the store in order with the writes before it.
+    pub(crate) async fn purge(&self, selector: Selector) -> Purged {
+        let selector = match selector {
+            Selector::Tag(tag) => Selector::Tag(tag.to_lowercase()),
+            other => other,
+        };
+        let id = self.pending.add(selector.clone(), self.clock.now());
+        self.forget(|place| selector.covers(place));
+        let (done, wait) = tokio::sync::oneshot::channel();
+        let what = selector.describe();
+        let carried_out = async {
+            self.queue.purge(Purge { id, selector, done: Some(done) }).await;
+            wait.await.ok()
+        };
+        let rows = tokio::time::timeout(PURGE_WAIT, carried_out).await.ok().flatten();
+        self.events.publish(EventKind::CachePurged { what, rows: rows.unwrap_or(0) });
+        Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
+    }
+
+    /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead.
+    fn forget(&self, covers: impl Fn(&Place) -> bool) {
+        self.flights.poison(&covers);
+        for (key, answer) in &self.hot {
+            if covers(&answer.place) {
+                answer.kill();
+                self.hot.invalidate(key.as_ref());
+            }
+        }
+    }
+
+    /// Drops what has ended from the hot tier, so that plaintext does not outlive its entry.
+    pub(crate) fn drop_ended(&self) {
+        let now = self.clock.now();
+        for (key, answer) in &self.hot {
+            if now >= answer.hard_until {
+                answer.kill();
+                self.hot.invalidate(key.as_ref());
+            }
+        }
+        self.hot.run_pending_tasks();
+        self.metrics.hot_bytes.set(self.hot.weighted_size() as f64);
+    }
+
+    /// Says whether the store may be asked.
+    pub(crate) fn allows(&self) -> bool {
+        self.breaker.allows(self.clock.monotonic())
+    }
+
+    pub(crate) fn breaker_is_open(&self) -> bool {
+        self.breaker.is_open()
+    }
+
+    pub(crate) fn store_works(&self) {
+        if self.breaker.succeeded() {
+            self.metrics.breaker_open.set(0);
+            tracing::info!("the store answers again");
+        }
+    }
+
+    pub(crate) fn store_fails(&self, operation: &'static str, why: &str) {
+        self.metrics.store_error(operation);
+        if self.breaker.failed(self.clock.monotonic()) {
+            self.metrics.breaker_open.set(1);
+            self.metrics.breaker_opened.inc();
+            tracing::warn!(operation, why, "the store fails; it is left alone for a while and handlers run instead");
+        } else {
+            tracing::debug!(operation, why, "the store failed");
+        }
+    }
+
+    /// Writes what was counted since the last time to the system database. A failure costs counts, never a call.
+    pub(crate) async fn write_counters(&self) {
+        let Some(system) = &self.system else { return };
+        let counted = self.counters.take();
+        if !counted.is_empty()
+            && let Err(error) = system.add(counted).await
+        {
+            tracing::debug!(%error, "counters were lost");
+        }
+    }
+}
+
+/// Notices when another process deletes: everything in this process may then be outdated, so all of it goes.
+async fn watch_others(hub: Arc<Hub>) {
+    let mut seen: Option<u64> = None;
+    loop {
+        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
+            let news = i64::try_from(generation.wrapping_sub(seen.unwrap_or(generation))).unwrap_or(i64::MAX);
+            seen = Some(generation);
+            let own = hub.own_deletes.load(Ordering::Acquire).clamp(0, news.max(0));
+            hub.own_deletes.fetch_sub(own, Ordering::AcqRel);
+            if news != own {
+                hub.forget(|_| true);
+            }
+        }
+        tokio::time::sleep(hub.config.watch_interval).await;
+    }
+}
+
+async fn keep_counters(hub: Arc<Hub>) {
+    loop {
+        tokio::time::sleep(hub.config.counters_interval).await;
+        hub.write_counters().await;
+        hub.drop_ended();
+    }
+}

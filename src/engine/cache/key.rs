@@ -1,0 +1,111 @@
+//! The cache key: HMAC-SHA-256, under a key derived for the namespace, over everything that an answer depends on.
+//!
+//! Key order, white space, `1` or `1.0` and an omitted default make no difference; a changed version, schema, handler, epoch,
+//! caller, credential or any value does. The key says nothing about the input to whoever does not hold the memory key.
+
+use std::sync::Arc;
+
+use helmdeck_core::canonical::{CanonicalError, canonical};
+use helmdeck_core::manifest::Scope;
+use helmdeck_core::secrets::Grant;
+use helmdeck_core::{Call, Identity, PackName, Version};
+use helmdeck_memory::{KeyRing, Namespace};
+
+/// The key of one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) [u8; 32]);
+
+impl Key {
+    /// Returns the first 8 bytes, which are shown.
+    pub(crate) fn short(&self) -> [u8; 8] {
+        let mut short = [0; 8];
+        short.copy_from_slice(&self.0[..8]);
+        short
+    }
+
+    /// Returns the key under which the store holds the answer: `<pack>/<version>/<64 hex digits>`.
+    pub(crate) fn stored(&self, pack: &PackName, version: Version) -> String {
+        format!("{pack}/{version}/{}", hex(&self.0))
+    }
+}
+
+/// What a key is made of, besides the caller.
+pub(crate) struct Parts<'a> {
+    pub(crate) pack: &'a PackName,
+    pub(crate) version: Version,
+    pub(crate) contract: &'a [u8; 32],
+    pub(crate) scope: Scope,
+    pub(crate) grants: &'a [Grant],
+    /// The canonical form of the input, defaults filled in.
+    pub(crate) input: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// Makes the key. Cost: one HMAC over the input.
+    pub(crate) fn key(&self, keyring: &KeyRing, namespace: &Namespace) -> Key {
+        let version = self.version.number().to_be_bytes();
+        let credentials = credentials(self.grants);
+        Key(keyring.mac(
+            namespace,
+            "cache-key/v1",
+            &[self.pack.as_str().as_bytes(), &version, self.contract, self.scope.as_str().as_bytes(), &credentials, self.input],
+        ))
+    }
+
+    /// Returns digests of the parts, stored in the clear beside an entry so that `cache explain` can tell which part differs.
+    /// Credentials and input are digested under the namespace's key, so that nobody can guess them from the file.
+    pub(crate) fn digests(&self, keyring: &KeyRing, namespace: &Namespace) -> Digests {
+        let keyed = |part: &[u8]| hex(&keyring.mac(namespace, "cache-part/v1", &[part])[..8]);
+        Digests {
+            contract: hex(&self.contract[..8]),
+            credentials: keyed(&credentials(self.grants)),
+            input: keyed(self.input),
+        }
+    }
+}
+
+/// Digests of what a key is made of, 16 hex digits each.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Digests {
+    pub(crate) contract: String,
+    pub(crate) credentials: String,
+    pub(crate) input: String,
+}
+
+/// Names and versions, never tokens: a refreshed token of the same credential still hits.
+fn credentials(grants: &[Grant]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for grant in grants {
+        bytes.extend_from_slice(&(grant.name.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(grant.name.as_bytes());
+        bytes.extend_from_slice(&grant.version.to_be_bytes());
+    }
+    bytes
+}
+
+/// Returns the canonical form of a call's input.
+pub(crate) fn canonical_input(call: &Call) -> Result<Vec<u8>, CanonicalError> {
+    canonical(std::str::from_utf8(&call.input).map_err(|_| CanonicalError::Malformed)?)
+}
+
+/// Returns whose an answer is, `None` if this caller must not be cached.
+pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Option<&Arc<str>>) -> Option<Namespace> {
+    match scope {
+        Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
+        _ if identity.is_anonymous() => None,
+        // Work in a pinned session sees that session's files: its answers are nobody else's.
+        _ if pinned_session.is_some() => Some(Namespace::new(identity.tenant(), identity.user(), pinned_session.map(AsRef::as_ref))),
+        Scope::Session => Some(Namespace::new(identity.tenant(), identity.user(), identity.session())),
+        Scope::Caller => Some(Namespace::new(identity.tenant(), identity.user(), None)),
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,196 @@
+//! One pack's handle on the cache: made at registration, when both gates are open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use helmdeck_core::context::CallSecrets;
+use helmdeck_core::manifest::CacheSpec;
+use helmdeck_core::secrets::Secrets;
+use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, Timestamp};
+use helmdeck_memory::{Kind, Namespace, Put};
+
+use super::answer::{Answer, Place, Times};
+use super::counters::Counters;
+use super::hub::{Alias, Hub};
+use super::key::{Digests, Parts, canonical_input, hex, namespace};
+use crate::artifacts::{ArtifactStore, earliest_end};
+use crate::scrub;
+
+/// The cache, as one registered pack sees it.
+pub(crate) struct PackCache {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    pub(crate) counters: Arc<Counters>,
+    secrets: Arc<dyn Secrets>,
+    contract: [u8; 32],
+    contract_hex: String,
+    /// Tells this registration from every other.
+    stack: u64,
+}
+
+/// Where a call's answer belongs, and what its key was made of.
+pub(crate) struct Located {
+    pub(crate) place: Arc<Place>,
+    /// The canonical form of the input.
+    input: Vec<u8>,
+    secrets: Option<Arc<dyn CallSecrets>>,
+}
+
+/// How an answer stands to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// May be served.
+    Fresh,
+    /// Past its freshness, but the caller takes it so.
+    TakenStale,
+    /// Past its freshness; may be served while it is renewed.
+    WhileRenewed,
+    /// Not to be served, but the handler may confirm it or fail over to it.
+    Old,
+    /// Of no use.
+    Ended,
+}
+
+impl PackCache {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        manifest: Arc<Manifest>,
+        contract: [u8; 32],
+        secrets: Arc<dyn Secrets>,
+        artifacts: Option<Arc<ArtifactStore>>,
+    ) -> Self {
+        static STACKS: AtomicU64 = AtomicU64::new(0);
+        let counters = hub.counters.of(manifest.name.as_str());
+        let stack = STACKS.fetch_add(1, Ordering::Relaxed);
+        Self { hub, artifacts, counters, secrets, contract_hex: hex(&contract), contract, stack, manifest }
+    }
+
+    /// Returns the manifest's cache section. A handle is only made when there is one.
+    pub(crate) fn spec(&self) -> Result<&CacheSpec> {
+        self.manifest.cache().ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
+    }
+
+    pub(crate) fn contract(&self) -> &str {
+        &self.contract_hex
+    }
+
+    /// Returns the alias of a call's bytes, as they came in.
+    pub(crate) fn alias(&self, call: &Call, input: bytes::Bytes) -> Alias {
+        Alias { stack: self.stack, secrets: self.secrets.generation(), identity: Arc::clone(&call.identity), input }
+    }
+
+    /// Returns where the answer to a call belongs; `None` if this caller or this input cannot be cached.
+    pub(crate) fn locate(&self, call: &Call) -> Option<Located> {
+        let spec = self.spec().ok()?;
+        let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref())?;
+        let input = canonical_input(call).ok()?;
+        let secrets = call.stage.secrets.clone();
+        let key = self.parts(spec, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
+        let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
+        let tags: Vec<String> = spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase()).collect();
+        let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
+        Some(Located { place: Arc::new(Place { key, pack, version, namespace, tags: tags.into() }), input, secrets })
+    }
+
+    fn parts<'a>(&'a self, spec: &CacheSpec, input: &'a [u8], secrets: Option<&'a Arc<dyn CallSecrets>>) -> Parts<'a> {
+        Parts {
+            pack: &self.manifest.name,
+            version: self.manifest.version,
+            contract: &self.contract,
+            scope: spec.scope,
+            grants: secrets.map_or(&[], |secrets| secrets.grants()),
+            input,
+        }
+    }
+
+    /// Returns digests of what the key was made of.
+    pub(crate) fn digests(&self, located: &Located) -> Result<Digests> {
+        let parts = self.parts(self.spec()?, &located.input, located.secrets.as_ref());
+        Ok(parts.digests(&self.hub.keyring, &located.place.namespace))
+    }
+
+    /// Says how an answer stands to this call now.
+    pub(crate) fn standing(&self, answer: &Answer, call: &Call, now: Timestamp) -> Standing {
+        // A clock that went back makes an answer look as if it were made later; it is as old as can be, not new.
+        if now >= answer.hard_until {
+            return Standing::Ended;
+        }
+        let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
+        if now < answer.fresh_until {
+            return if too_old { Standing::Old } else { Standing::Fresh };
+        }
+        let past = now.since(answer.fresh_until);
+        let renewable = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_while_revalidate);
+        if too_old {
+            Standing::Old
+        } else if call.max_stale.is_some_and(|max| past <= max) {
+            Standing::TakenStale
+        } else if past < renewable {
+            Standing::WhileRenewed
+        } else {
+            Standing::Old
+        }
+    }
+
+    /// Says whether a failing handler may be covered up with this answer.
+    pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
+        let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
+        // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota counts too.
+        let eligible = error.code().fault() == helmdeck_core::Fault::Host || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
+        eligible && !window.is_zero() && now < answer.fresh_until.saturating_add(window)
+    }
+
+    /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
+    pub(crate) fn times(&self, now: Timestamp, artifacts: &[helmdeck_core::ArtifactRef]) -> Result<Times> {
+        let spec = self.spec()?;
+        let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
+        Ok(Times {
+            made_at: now,
+            fresh_until: now.saturating_add(spec.ttl).min(end),
+            hard_until: now.saturating_add(spec.hard_ttl()).min(end),
+        })
+    }
+
+    /// Says why an answer must not be stored, if so.
+    pub(crate) fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
+        let bytes = outcome.output.bytes();
+        if outcome.remark.had_secret {
+            Some("secret")
+        } else if outcome.remark.no_store {
+            Some("no_store")
+        } else if self.manifest.cache().is_none_or(|spec| bytes.len() as u64 > spec.max_bytes) {
+            Some("too_large")
+        } else if scrub::looks_like_token(bytes) {
+            Some("token_format")
+        } else {
+            None
+        }
+    }
+
+    /// Keeps an answer: in the hot tier at once, in the store behind the response.
+    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp) {
+        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return };
+        let place = &located.place;
+        self.hub.warm(answer);
+        let namespace: Namespace = place.namespace.clone();
+        let mut put = Put::new(namespace, Kind::Cache, place.key.stored(&place.pack, place.version), answer.encode(&self.contract_hex));
+        put.category.clone_from(&spec.category);
+        put.tags = place.tags.to_vec();
+        put.ttl = Some(answer.hard_until.since(now));
+        put.attributes = [
+            ("pack", place.pack.to_string()),
+            ("version", place.version.to_string()),
+            ("scope", spec.scope.as_str().to_owned()),
+            ("contract", digests.contract),
+            ("credentials", digests.credentials),
+            ("input", digests.input),
+            ("fresh_until", answer.fresh_until.micros().to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+        self.hub.write(put);
+    }
+}

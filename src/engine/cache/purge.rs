@@ -1,0 +1,109 @@
+//! What can be purged, and what is being purged right now.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use helmdeck_core::{PackName, Timestamp};
+use helmdeck_memory::{Delete, Kind, Namespace};
+use serde::Serialize;
+
+use super::answer::Place;
+
+/// Which cached answers to drop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selector {
+    /// All of them, of everybody.
+    All,
+    /// Those of one pack.
+    Pack(PackName),
+    /// Those with a tag (tags are compared in lower case).
+    Tag(String),
+    /// Those of one namespace.
+    Namespace(Namespace),
+    /// One: its namespace and its key as the store has it.
+    Key {
+        /// Whose it is.
+        namespace: Namespace,
+        /// `<pack>/<version>/<64 hex digits>`.
+        key: String,
+    },
+}
+
+/// What a purge did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Purged {
+    /// How many stored rows went.
+    pub rows: u64,
+    /// The store could not be reached in time: nothing purged is served any more by this process, and the rows go as soon as
+    /// the store is back.
+    pub pending: bool,
+}
+
+impl Selector {
+    /// Returns the purge in words, for people and events.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::All => "all cached answers".to_owned(),
+            Self::Pack(pack) => format!("cached answers of pack {pack}"),
+            Self::Tag(tag) => format!("cached answers with tag {tag}"),
+            Self::Namespace(namespace) => match &namespace.session {
+                Some(session) => format!("cached answers of {}/{} in session {session}", namespace.tenant, namespace.subject),
+                None => format!("cached answers of {}/{}", namespace.tenant, namespace.subject),
+            },
+            Self::Key { key, .. } => format!("the cached answer {key}"),
+        }
+    }
+
+    pub(crate) fn covers(&self, place: &Place) -> bool {
+        match self {
+            Self::All => true,
+            Self::Pack(pack) => *pack == place.pack,
+            Self::Tag(tag) => place.tags.iter().any(|of_place| of_place == tag),
+            Self::Namespace(namespace) => *namespace == place.namespace,
+            Self::Key { namespace, key } => *namespace == place.namespace && *key == place.key.stored(&place.pack, place.version),
+        }
+    }
+
+    pub(crate) fn delete(&self) -> Delete {
+        let prefix = |namespace, prefix| Delete::Prefix { namespace, kind: Some(Kind::Cache), prefix };
+        match self {
+            Self::All => prefix(None, String::new()),
+            Self::Pack(pack) => prefix(None, format!("{pack}/")),
+            Self::Tag(tag) => Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.clone() },
+            Self::Namespace(namespace) => prefix(Some(namespace.clone()), String::new()),
+            Self::Key { namespace, key } => Delete::Key { namespace: namespace.clone(), kind: Kind::Cache, key: key.clone() },
+        }
+    }
+}
+
+/// Purges that this process has decided on and the store has not yet carried out. Until then, rows they cover are not served.
+#[derive(Debug, Default)]
+pub(crate) struct PendingPurges(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    purges: Vec<(u64, Timestamp, Selector)>,
+}
+
+impl PendingPurges {
+    pub(crate) fn add(&self, selector: Selector, at: Timestamp) -> u64 {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.next += 1;
+        let id = state.next;
+        state.purges.push((id, at, selector));
+        id
+    }
+
+    pub(crate) fn done(&self, id: u64) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.purges.retain(|(pending, ..)| *pending != id);
+    }
+
+    /// Says whether a row that was written at this time is being purged. A tie counts as purged.
+    pub(crate) fn covers(&self, place: &Place, written_at: Timestamp) -> bool {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.purges.iter().any(|(_, at, selector)| written_at <= *at && selector.covers(place))
+    }
+}

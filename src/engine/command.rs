@@ -1,0 +1,179 @@
+//! Handlers of kind `command`: a program that reads the input on stdin and writes the output on stdout.
+//!
+//! The program gets a short environment that is listed here, never ours; it runs in a process group of its own, and the
+//! whole group is killed when the call ends, however it ends.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use crate::config::CommandConfig;
+use crate::scrub;
+
+/// How much of stderr is kept for the log and the error's cause.
+const STDERR_BYTES: usize = 4 << 10;
+
+/// A program behind a pack.
+#[derive(Debug)]
+pub(crate) struct CommandHandler {
+    program: PathBuf,
+    arguments: Vec<String>,
+    env: BTreeMap<String, String>,
+    folder: PathBuf,
+    config: CommandConfig,
+}
+
+impl CommandHandler {
+    /// Finds the program: relative to the manifest's folder if it has a `/`, else in the configured search path.
+    ///
+    /// # Errors
+    /// A message that names the program and where it was looked for.
+    pub(crate) fn new(argv: &[String], env: BTreeMap<String, String>, folder: &Path, config: CommandConfig) -> Result<Self, String> {
+        let (name, arguments) = argv.split_first().ok_or("command is empty")?;
+        let program = if name.contains('/') {
+            let path = folder.join(name);
+            if !path.is_file() {
+                return Err(format!("the program {} does not exist", path.display()));
+            }
+            path
+        } else {
+            config
+                .path
+                .split(':')
+                .map(|dir| Path::new(dir).join(name))
+                .find(|path| path.is_file())
+                .ok_or_else(|| format!("the program \"{name}\" is not in the search path {}", config.path))?
+        };
+        Ok(Self { program, arguments: arguments.to_vec(), env, folder: folder.to_owned(), config })
+    }
+
+    /// Returns the digest of what runs: the program's bytes, and those of every argument that is a file in the manifest's
+    /// folder (a script), so that changed code never serves its predecessor's answers.
+    pub(crate) fn digest(&self) -> Vec<u8> {
+        let scripts = self.arguments.iter().map(|argument| self.folder.join(argument)).filter(|path| path.starts_with(&self.folder));
+        let mut hash = Sha256::new();
+        for path in std::iter::once(self.program.clone()).chain(scripts) {
+            if let Ok(bytes) = std::fs::read(&path) {
+                hash.update((bytes.len() as u64).to_be_bytes());
+                hash.update(bytes);
+            }
+        }
+        hash.finalize().to_vec()
+    }
+
+    fn spawn(&self) -> Result<Group> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .current_dir(&self.folder)
+            .env_clear()
+            .env("PATH", &self.config.path)
+            .env("LANG", "C.UTF-8")
+            .env("TZ", "UTC")
+            .envs(&self.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let child = command.spawn().map_err(|error| {
+            let code = if error.kind() == std::io::ErrorKind::OutOfMemory { Code::ResourceExhausted } else { Code::HandlerFailed };
+            Error::new(code, "the program of the pack cannot be started").with_source(error)
+        })?;
+        Ok(Group { child })
+    }
+}
+
+/// A running program and everything it started. Dropping it kills them all.
+struct Group {
+    child: Child,
+}
+
+impl Group {
+    fn kill(&self) {
+        if let Some(pid) = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+            // Fails only if the group is gone already, which is what is wanted.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[async_trait]
+impl Handler for CommandHandler {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let mut group = self.spawn()?;
+        let gone = || Error::new(Code::Internal, "the program of the pack has no pipes");
+        let stdin = group.child.stdin.take().ok_or_else(gone)?;
+        let stdout = group.child.stdout.take().ok_or_else(gone)?;
+        let stderr = group.child.stderr.take().ok_or_else(gone)?;
+        let limit = usize::try_from(self.config.max_output_bytes).unwrap_or(usize::MAX);
+
+        let ((), output, noise) = tokio::join!(feed(stdin, input.bytes().clone()), read_capped(stdout, limit), read_head(stderr));
+        let output = output.map_err(|error| Error::new(Code::HandlerFailed, "the program's output cannot be read").with_source(error))?;
+        let Some(output) = output else {
+            group.kill();
+            return Err(Error::new(Code::InvalidOutput, format!("the program wrote more than {limit} bytes")));
+        };
+        let status = group.child.wait().await.map_err(|error| Error::new(Code::HandlerFailed, "the program was lost").with_source(error))?;
+
+        let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+        let noise = scrub::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
+        if !status.success() {
+            let how = status.code().map_or_else(|| "was killed by a signal".to_owned(), |code| format!("exited with status {code}"));
+            return Err(Error::new(Code::HandlerFailed, format!("the program {how}")).with_source(noise));
+        }
+        if !noise.trim().is_empty() {
+            tracing::debug!(pack.name = %context.pack, stderr = noise, "a program wrote to stderr");
+        }
+        let output = trim(output);
+        let place = |error: &serde_json::Error| format!("line {}, column {}", error.line(), error.column());
+        Json::parse(output).map(Reply::json).map_err(|error| {
+            let message = format!("the program's output is not one JSON document ({})", place(&error));
+            Error::new(Code::InvalidOutput, message).with_source(error)
+        })
+    }
+}
+
+async fn feed(mut stdin: tokio::process::ChildStdin, input: Bytes) {
+    // A program need not read its input; a broken pipe is its choice, not a failure.
+    let _ = stdin.write_all(&input).await;
+    let _ = stdin.shutdown().await;
+}
+
+/// Reads to the end; `None` if there is more than `limit`.
+async fn read_capped(pipe: impl AsyncRead + Unpin, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let mut pipe = pipe.take(limit as u64 + 1);
+    pipe.read_to_end(&mut bytes).await?;
+    Ok((bytes.len() <= limit).then_some(bytes))
+}
+
+/// Reads to the end, and keeps the first 4 KiB.
+async fn read_head(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut buffer = [0; 1024];
+    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+        let room = STDERR_BYTES.saturating_sub(kept.len());
+        kept.extend_from_slice(&buffer[..count.min(room)]);
+    }
+    kept
+}
+
+fn trim(bytes: Vec<u8>) -> Bytes {
+    let bytes = Bytes::from(bytes);
+    let text = bytes.trim_ascii();
+    bytes.slice_ref(text)
+}

@@ -1,0 +1,318 @@
+//! The engine: what the doors call. It finds the pack and hands the call to its pipeline; everything else is in the layers.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use helmdeck_core::context::Packs;
+use helmdeck_core::manifest::{HandlerSpec, ManifestError};
+use helmdeck_core::secrets::Secrets;
+use helmdeck_core::{
+    ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName, Result, Version,
+};
+use helmdeck_events::{Bus, EventKind};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::artifacts::ArtifactStore;
+use crate::audit::Audit;
+use crate::cache::pack::PackCache;
+use crate::command::CommandHandler;
+use crate::config::Config;
+use crate::folder::{self, Watch};
+use crate::handler::HandlerService;
+use crate::layers::artifacts::ArtifactsLayer;
+use crate::layers::credentials::CredentialsLayer;
+use crate::layers::observe::ObserveLayer;
+use crate::layers::session::SessionLayer;
+use crate::layers::validate_input::ValidateInputLayer;
+use crate::layers::validate_output::ValidateOutputLayer;
+use crate::memory::MemoryControl;
+use crate::metrics::Metrics;
+use crate::pipeline::{self, Gates, Parts};
+use crate::registry::{PackInfo, Registered, Registry, Snapshot, Source};
+
+/// The deepest chain of packs that call packs.
+const MAX_DEPTH: u8 = 8;
+
+/// Runs packs. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) registry: Registry,
+    pub(crate) config: Config,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) secrets: Arc<dyn Secrets>,
+    pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    pub(crate) memory: Option<MemoryControl>,
+    pub(crate) audit: Option<Audit>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Bus,
+    pub(crate) builtins: Vec<Builtin>,
+    pub(crate) packs_dir: Option<PathBuf>,
+    pub(crate) watch: Mutex<Option<Watch>>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("memory", &self.0.memory.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Runs a call through its pack's pipeline.
+    ///
+    /// Dropping the future cancels the call; a run that others wait for goes on for them.
+    ///
+    /// # Errors
+    /// Any [`Code`]; `not_found` if there is no such pack or version.
+    pub async fn call(&self, call: Call) -> Result<Outcome> {
+        let service = self.0.registry.find(call.pack.as_str(), call.version)?.service.clone();
+        service.oneshot(call).await
+    }
+
+    /// Returns every pack in its latest version, sorted by name.
+    #[must_use]
+    pub fn packs(&self) -> Vec<PackInfo> {
+        let snapshot = self.0.registry.snapshot();
+        snapshot.packs.values().filter_map(|versions| Some(versions.last()?.info(&snapshot))).collect()
+    }
+
+    /// Returns one pack, in its latest version unless one is named.
+    ///
+    /// # Errors
+    /// `not_found`, with the nearest name there is.
+    pub fn pack(&self, name: &str, version: Option<Version>) -> Result<PackInfo> {
+        let found = self.0.registry.find(name, version)?;
+        Ok(found.info(&self.0.registry.snapshot()))
+    }
+
+    /// Returns the manifests that were refused, with their reasons.
+    #[must_use]
+    pub fn refused(&self) -> Vec<ManifestError> {
+        self.0.registry.snapshot().refused.clone()
+    }
+
+    /// Returns what stands behind gate 1, `None` if it is shut.
+    #[must_use]
+    pub fn memory(&self) -> Option<&MemoryControl> {
+        self.0.memory.as_ref()
+    }
+
+    /// Returns what happened and happens.
+    #[must_use]
+    pub fn events(&self) -> &Bus {
+        &self.0.events
+    }
+
+    /// Returns all metrics in the OpenMetrics text format.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        if let Some(memory) = &self.0.memory {
+            memory.hub.drop_ended();
+        }
+        self.0.metrics.encode()
+    }
+
+    /// Returns a file that a pack wrote for this caller.
+    ///
+    /// # Errors
+    /// `not_found` if there is none or it is somebody else's; `artifact_failed` if it cannot be read.
+    pub async fn artifact(&self, identity: &Identity, key: &str) -> Result<(ArtifactRef, Bytes)> {
+        match &self.0.artifacts {
+            Some(store) => store.get(identity, key).await,
+            None => Err(Error::new(Code::NotFound, "there is no such artifact")),
+        }
+    }
+
+    /// Returns named checks: whether this engine can do its work.
+    #[must_use]
+    pub fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
+        let mut checks = vec![("packs", Ok(()))];
+        if self.0.registry.snapshot().packs.is_empty() {
+            checks[0].1 = Err("no pack is registered".to_owned());
+        }
+        if let Some(memory) = &self.0.memory {
+            // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
+            let state = if memory.hub.breaker_is_open() { Err("the store fails and is left alone".to_owned()) } else { Ok(()) };
+            checks.push(("store", state));
+        }
+        checks
+    }
+
+    /// Reads the packs folder anew. Packs whose manifest is bad are listed as refused; all others are served.
+    pub fn reload(&self) {
+        let previous = self.0.registry.snapshot();
+        let snapshot = Inner::load(&self.0, &previous);
+        let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
+            snapshot.packs.values().flatten().map(|p| (p.manifest.name.clone(), p.manifest.version, p.contract)).collect()
+        };
+        let (before, after) = (keys(&previous), keys(&snapshot));
+        for error in &snapshot.refused {
+            if !previous.refused.contains(error) {
+                tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
+                self.0.events.publish(EventKind::PackRefused { file: error.file.clone(), reason: error.to_string() });
+            }
+        }
+        self.0.registry.replace(snapshot);
+        for (pack, version, _) in after.iter().filter(|pack| !before.contains(pack)) {
+            self.0.events.publish(EventKind::PackRegistered { pack: pack.clone(), version: *version });
+        }
+        for (pack, version, _) in before.iter().filter(|(pack, version, _)| !after.iter().any(|(p, v, _)| p == pack && v == version)) {
+            self.0.events.publish(EventKind::PackRemoved { pack: pack.clone(), version: *version });
+        }
+    }
+
+    /// Writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
+    pub async fn shutdown(&self) {
+        self.0.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(memory) = &self.0.memory {
+            let limit = self.0.config.cache.write_budget;
+            let drain = async {
+                memory.hub.queue.flush().await;
+                if let Some(audit) = &self.0.audit {
+                    audit.flush().await;
+                }
+                memory.hub.write_counters().await;
+            };
+            if tokio::time::timeout(limit, drain).await.is_err() {
+                tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
+            }
+            self.0.stop.cancel();
+            if let Ok(Err(error)) = tokio::time::timeout(limit, memory.hub.store.close()).await {
+                tracing::warn!(%error, "the store could not be closed cleanly");
+            }
+        }
+        self.0.stop.cancel();
+    }
+}
+
+impl Inner {
+    /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
+    pub(crate) fn load(this: &Arc<Self>, previous: &Snapshot) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for builtin in &this.builtins {
+            let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
+            let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
+            let read = read.map(|manifest| (manifest, Arc::clone(&builtin.handler), Vec::new()));
+            this.admit(this, &mut snapshot, previous, read, Source::Builtin);
+        }
+        for read in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
+            let read = read.and_then(|(manifest, folder)| this.command(manifest, &folder));
+            this.admit(this, &mut snapshot, previous, read, Source::Folder);
+        }
+        for versions in snapshot.packs.values_mut() {
+            versions.sort_by_key(|pack| pack.manifest.version);
+        }
+        snapshot
+    }
+
+    fn command(&self, manifest: Manifest, folder: &Path) -> Result<(Manifest, Arc<dyn Handler>, Vec<u8>), ManifestError> {
+        let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
+        match &manifest.handler {
+            HandlerSpec::Command { argv, env } => {
+                let handler = CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
+                let digest = handler.digest();
+                Ok((manifest, Arc::new(handler), digest))
+            }
+            HandlerSpec::Builtin(name) => {
+                // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
+                let known = self.builtins.iter().find(|builtin| {
+                    Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new())).is_ok_and(|m| m.handler == manifest.handler)
+                });
+                let handler = known.map(|builtin| Arc::clone(&builtin.handler));
+                let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
+                Ok((manifest, handler, Vec::new()))
+            }
+        }
+    }
+
+    fn admit(
+        &self,
+        this: &Arc<Self>,
+        snapshot: &mut Snapshot,
+        previous: &Snapshot,
+        read: Result<(Manifest, Arc<dyn Handler>, Vec<u8>), ManifestError>,
+        source: Source,
+    ) {
+        let (manifest, handler, digest) = match read {
+            Ok(read) => read,
+            Err(error) => return snapshot.refused.push(error),
+        };
+        let there = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
+        if let Some(other) = there.iter().find(|pack| pack.manifest.version == manifest.version) {
+            let message = format!("pack \"{}\" {} is already defined by {}; give this one another version", manifest.name, manifest.version, other.manifest.file);
+            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
+        }
+        let contract = manifest.contract(&digest);
+        let kept = previous.packs.get(&manifest.name).and_then(|versions| {
+            let same = |pack: &&Arc<Registered>| pack.contract == contract && pack.manifest.version == manifest.version && pack.source == source && source == Source::Builtin;
+            versions.iter().find(same).cloned()
+        });
+        let registered = kept.unwrap_or_else(|| Arc::new(self.register(this, manifest, handler, contract, source)));
+        snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
+    }
+
+    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks or not.
+    fn register(&self, this: &Arc<Self>, manifest: Manifest, handler: Arc<dyn Handler>, contract: [u8; 32], source: Source) -> Registered {
+        let manifest = Arc::new(manifest);
+        let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
+        let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
+        let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
+            let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
+            Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts))
+        });
+        let gates = match (&cache, hub) {
+            (Some(cache), _) => Gates::Cached(Arc::clone(cache)),
+            (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
+            _ => Gates::Shut,
+        };
+        let validate_input = ValidateInputLayer::new(Arc::clone(&manifest));
+        let credentials = (!manifest.credentials.is_empty())
+            .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
+        let parts = Parts {
+            observe: ObserveLayer {
+                metrics: Arc::new(self.metrics.pack(&manifest.name, manifest.version)),
+                audit: self.audit.clone().filter(|_| !manifest.no_audit),
+                clock: Arc::clone(&self.clock),
+            },
+            validate_input: validate_input.clone(),
+            credentials: credentials.clone(),
+            session: manifest.session.is_some().then_some(SessionLayer),
+            artifacts: ArtifactsLayer { manifest: Arc::clone(&manifest), store: self.artifacts.clone(), clock: Arc::clone(&self.clock) },
+            validate_output: ValidateOutputLayer(Arc::clone(&manifest)),
+            handler: HandlerService {
+                manifest: Arc::clone(&manifest),
+                handler,
+                packs: Arc::new(OtherPacks(Arc::downgrade(this))),
+                clock: Arc::clone(&self.clock),
+            },
+        };
+        Registered { service: pipeline::build(parts, gates), manifest, source, contract, cache, validate_input, credentials }
+    }
+}
+
+/// The other packs, for a handler. Weak, because the engine holds the handler.
+struct OtherPacks(Weak<Inner>);
+
+#[async_trait]
+impl Packs for OtherPacks {
+    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
+        let Some(engine) = self.0.upgrade().map(Engine) else {
+            return Err(Error::new(Code::Cancelled, "the engine is shutting down"));
+        };
+        if from.depth >= MAX_DEPTH {
+            return Err(Error::new(Code::InvalidInput, format!("packs call packs more than {MAX_DEPTH} deep")));
+        }
+        let mut call = Call::new(pack.clone(), input.bytes().clone(), Arc::clone(&from.identity));
+        call.version = version;
+        call.deadline = from.deadline;
+        call.cancel.clone_from(&from.cancel);
+        call.progress.clone_from(&from.progress);
+        call.depth = from.depth + 1;
+        Box::pin(engine.call(call)).await
+    }
+}

@@ -1,0 +1,101 @@
+//! The operator's packs folder: every `*.toml` in it, at any depth, is a manifest; changes are picked up without a restart.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use helmdeck_core::Manifest;
+use helmdeck_core::manifest::ManifestError;
+use notify::{RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+/// The largest manifest or schema file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// The most manifests in a folder.
+const MAX_MANIFESTS: usize = 2000;
+const MAX_DEPTH: usize = 4;
+/// Editors write a file in several steps; a reload waits until they are done.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Reads every manifest of a folder, in the order of their paths. A folder that is not there is empty.
+pub(crate) fn read(folder: &Path) -> Vec<Result<(Manifest, PathBuf), ManifestError>> {
+    let mut files = Vec::new();
+    collect(folder, 0, &mut files);
+    files.sort();
+    files.truncate(MAX_MANIFESTS);
+    files.into_iter().map(|file| read_one(&file)).collect()
+}
+
+/// Reads one manifest; the path that comes with it is its folder.
+///
+/// # Errors
+/// Why it was refused, with file and line.
+pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError> {
+    let shown = file.display().to_string();
+    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
+    let text = bounded(file).map_err(|message| ManifestError { file: shown.clone(), line: None, message })?;
+    let manifest = Manifest::parse(&shown, &text, &|name| {
+        let path = folder.join(name);
+        let inside = !Path::new(name).is_absolute() && !Path::new(name).components().any(|part| part == std::path::Component::ParentDir);
+        if inside { bounded(&path) } else { Err(format!("{name} must lie in the manifest's folder")) }
+    })?;
+    Ok((manifest, folder))
+}
+
+fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if hidden {
+            continue;
+        }
+        if kind.is_dir() && depth < MAX_DEPTH {
+            collect(&path, depth + 1, files);
+        } else if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
+            files.push(path);
+        }
+    }
+}
+
+fn bounded(file: &Path) -> Result<String, String> {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let size = std::fs::metadata(file).map_err(|error| format!("{name} cannot be read: {error}"))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(format!("{name} is {size} bytes, the limit is {MAX_FILE_BYTES}"));
+    }
+    std::fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))
+}
+
+/// Watches a folder: `changed` is called after every change, once things have settled. Ends when the returned guard is dropped.
+///
+/// # Errors
+/// If the system cannot watch the folder, for example because it is not there.
+pub(crate) fn watch(folder: &Path, changed: impl Fn() + Send + Sync + 'static) -> notify::Result<Watch> {
+    let (sender, mut receiver) = mpsc::channel::<()>(1);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Reading the folder makes access events; only changes count. A full channel means a reload is due anyway.
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            let _ = sender.try_send(());
+        }
+    })?;
+    watcher.watch(folder, RecursiveMode::Recursive)?;
+    let task = tokio::spawn(async move {
+        while receiver.recv().await.is_some() {
+            while tokio::time::timeout(SETTLE, receiver.recv()).await.is_ok_and(|more| more.is_some()) {}
+            changed();
+        }
+    });
+    Ok(Watch { _watcher: Box::new(watcher), task })
+}
+
+/// Keeps a watch alive.
+pub(crate) struct Watch {
+    _watcher: Box<dyn Watcher + Send + Sync>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,142 @@
+//! The innermost service: runs a handler once, under its deadline, with panics turned into `handler_failed`.
+//!
+//! What leaves the handler is cleaned of the secrets that it was given, here and nowhere else, so that nothing further out
+//! (checks, cache, log, reply) ever sees one.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use helmdeck_core::context::Packs;
+use helmdeck_core::outcome::Remark;
+use helmdeck_core::{Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, Reply, Result, RunId};
+use tower::Service;
+
+use crate::scrub;
+
+/// Runs the handler of one pack.
+#[derive(Clone)]
+pub(crate) struct HandlerService {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) packs: Arc<dyn Packs>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Service<Call> for HandlerService {
+    type Response = Outcome;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        Box::pin(run(self.clone(), call))
+    }
+}
+
+async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
+    let HandlerService { manifest, handler, packs, clock } = service;
+    let secrets = call.stage.secrets.clone();
+    let progress = match (call.progress, &secrets) {
+        (Some(inner), Some(secrets)) => Some(Arc::new(scrub::CleanProgress { inner, secrets: Arc::clone(secrets) }) as _),
+        (progress, _) => progress,
+    };
+    let limit = Instant::now() + manifest.timeout;
+    let deadline = call.deadline.map_or(limit, |deadline| deadline.min(limit));
+    let stale = call.stage.stale.clone();
+    let context = Context {
+        pack: manifest.name.clone(),
+        version: manifest.version,
+        identity: call.identity,
+        run: call.stage.run.unwrap_or_else(|| RunId::next(clock.now())),
+        deadline: Some(deadline),
+        cancel: call.cancel.clone(),
+        depth: call.depth,
+        stale: call.stage.stale,
+        progress,
+        secrets: secrets.clone(),
+        artifacts: call.stage.artifacts,
+        packs: Some(packs),
+    };
+
+    let running = AssertUnwindSafe(handler.run(context, Json::from_trusted(call.input))).catch_unwind();
+    let guarded = tokio::time::timeout_at(deadline.into(), running);
+    let ended = match &call.cancel {
+        Some(cancel) => tokio::select! {
+            biased;
+            ended = guarded => Some(ended),
+            () = cancel.cancelled() => None,
+        },
+        None => Some(guarded.await),
+    };
+    let result = match ended {
+        None => Err(Error::new(Code::Cancelled, "the call was cancelled")),
+        Some(Err(_)) => Err(timed_out(&manifest)),
+        // The panic's text may hold anything, a secret too: it goes nowhere.
+        Some(Ok(Err(_panic))) => Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name))),
+        Some(Ok(Ok(result))) => result,
+    };
+
+    let revealed = secrets.map(|secrets| secrets.revealed()).unwrap_or_default();
+    let reply = result.map_err(|error| scrub::error(error, &revealed))?;
+    let (output, had_secret, not_modified) = match reply.output.clone() {
+        Some(output) => clean(output, &revealed, &manifest)?,
+        None => match stale {
+            Some(stale) => (stale.output, false, true),
+            None => {
+                let message = format!("the handler of pack \"{}\" confirmed an answer that it was not given", manifest.name);
+                return Err(Error::new(Code::InvalidOutput, message));
+            }
+        },
+    };
+    Ok(outcome(&manifest, output, remark(reply, had_secret, not_modified, &revealed)))
+}
+
+fn timed_out(manifest: &Manifest) -> Error {
+    let limit: Duration = manifest.timeout;
+    let limit = helmdeck_core::duration::format_duration(limit);
+    Error::new(Code::Timeout, format!("pack \"{}\" did not answer in time (its limit is {limit})", manifest.name))
+}
+
+fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) -> Result<(Json, bool, bool)> {
+    match scrub::bytes(output.bytes(), revealed) {
+        std::borrow::Cow::Borrowed(_) => Ok((output, false, false)),
+        std::borrow::Cow::Owned(bytes) => {
+            // A secret outside a text (a number, say) cannot be taken out without breaking the document.
+            let output = Json::parse(bytes)
+                .map_err(|_| Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" holds a secret", manifest.name)))?;
+            Ok((output, true, false))
+        }
+    }
+}
+
+fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmdeck_core::Secret]) -> Remark {
+    let validator = reply.validator.filter(|validator| matches!(scrub::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
+    Remark { no_store: reply.no_store, not_modified, validator, upstream_calls: reply.upstream_calls, had_secret }
+}
+
+fn outcome(manifest: &Manifest, output: Json, remark: Remark) -> Outcome {
+    Outcome {
+        pack: manifest.name.clone(),
+        version: manifest.version,
+        output,
+        artifacts: no_artifacts(),
+        duration: Duration::ZERO,
+        session_id: None,
+        cache: None,
+        remark,
+    }
+}
+
+/// Most runs write no files; they share one empty list.
+fn no_artifacts() -> Arc<[helmdeck_core::ArtifactRef]> {
+    static NONE: std::sync::LazyLock<Arc<[helmdeck_core::ArtifactRef]>> = std::sync::LazyLock::new(|| Arc::new([]));
+    Arc::clone(&NONE)
+}

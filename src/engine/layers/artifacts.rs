@@ -1,0 +1,68 @@
+//! Gives a run its id and a place for files, and reports what it wrote: by run id, never by time window.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use helmdeck_core::{Call, Clock, Error, Manifest, Outcome, Result, RunId};
+use tower::{Layer, Service};
+
+use super::finish::{After, Finish};
+use crate::artifacts::{ArtifactStore, Collector};
+
+/// Collects the files of one pack's runs.
+#[derive(Clone)]
+pub(crate) struct ArtifactsLayer {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) store: Option<Arc<ArtifactStore>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl<S> Layer<S> for ArtifactsLayer {
+    type Service = Artifacts<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Artifacts { inner, layer: self.clone() }
+    }
+}
+
+/// The service of [`ArtifactsLayer`].
+#[derive(Clone)]
+pub(crate) struct Artifacts<S> {
+    inner: S,
+    layer: ArtifactsLayer,
+}
+
+impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Artifacts<S> {
+    type Response = Outcome;
+    type Error = Error;
+    type Future = Finish<S::Future, Collect>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let run = RunId::next(self.layer.clock.now());
+        call.stage.run = Some(run);
+        let collector = self.layer.store.as_ref().map(|store| {
+            Arc::new(Collector::new(Arc::clone(store), &self.layer.manifest, run, &call.identity, call.stage.secrets.clone()))
+        });
+        call.stage.artifacts = collector.clone().map(|collector| collector as _);
+        Finish::new(self.inner.call(call), Collect(collector))
+    }
+}
+
+pub(crate) struct Collect(Option<Arc<Collector>>);
+
+impl After for Collect {
+    fn after(self, result: Result<Outcome>) -> Result<Outcome> {
+        let mut outcome = result?;
+        if let Some(collector) = self.0 {
+            let written = collector.take();
+            if !written.is_empty() {
+                outcome.artifacts = written.into();
+            }
+        }
+        Ok(outcome)
+    }
+}

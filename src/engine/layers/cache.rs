@@ -1,0 +1,347 @@
+//! The read-through cache. It stands right after `validate_input` and before `session`, so a hit starts no session; and outside
+//! `validate_output`, so only checked outputs are ever stored.
+//!
+//! Order of one call: hot tier, then one flight per key, which looks into the store and else runs the inner service. A failure
+//! of the store costs the cache, never the call.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::Either;
+use helmdeck_core::context::Stale;
+use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Outcome, Result};
+use tower::{Layer, Service, ServiceExt};
+
+use super::{Answered, answer};
+use crate::cache::answer::Answer;
+use crate::cache::counters::Saved;
+use crate::cache::flight::{Boarding, Flight, FlightKey, How, Landed, Purpose, Ticket};
+use crate::cache::pack::{Located, PackCache, Standing};
+
+/// Caches answers of one pack.
+#[derive(Clone)]
+pub(crate) struct CacheLayer(pub(crate) Arc<PackCache>);
+
+impl<S> Layer<S> for CacheLayer {
+    type Service = CacheService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CacheService { inner, cache: Arc::clone(&self.0) }
+    }
+}
+
+/// The service of [`CacheLayer`].
+#[derive(Clone)]
+pub(crate) struct CacheService<S> {
+    inner: S,
+    cache: Arc<PackCache>,
+}
+
+impl<S> Service<Call> for CacheService<S>
+where
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    type Response = Outcome;
+    type Error = Error;
+    type Future = Answered<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let cache = Arc::clone(&self.cache);
+        if let Err(error) = permit(&cache, &call) {
+            return answer(Err(error));
+        }
+        let Some(located) = cache.locate(&call) else {
+            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, None)));
+        };
+        if call.directive == Directive::Bypass {
+            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, Some(located))));
+        }
+        let reads = call.directive != Directive::Refresh;
+        let found = if reads { cache.hub.hot(&located.place.key) } else { None };
+        if let Some(found) = found.as_ref().filter(|found| found.artifacts.is_empty()) {
+            match cache.standing(found, &call, cache.hub.clock.now()) {
+                Standing::Fresh => {
+                    remember(&cache, &mut call, found);
+                    return answer(Ok(serve(&cache, found, CacheStatus::Hit)));
+                }
+                Standing::TakenStale => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
+                Standing::WhileRenewed => {
+                    let outcome = serve(&cache, found, CacheStatus::Stale);
+                    if call.directive != Directive::OnlyIfCached {
+                        renew(Journey { cache, inner: self.inner.clone(), call, located: Arc::new(located), known: Some(Arc::clone(found)) });
+                    }
+                    return answer(Ok(outcome));
+                }
+                Standing::Old | Standing::Ended => {}
+            }
+        }
+        let journey = Journey { cache, inner: self.inner.clone(), call, located: Arc::new(located), known: found };
+        Either::Right(Box::pin(async move {
+            match journey.call.directive {
+                Directive::OnlyIfCached => only_if_cached(journey).await,
+                _ => fly(journey).await,
+            }
+        }))
+    }
+}
+
+/// What a call takes along on its way.
+#[derive(Clone)]
+struct Journey<S> {
+    cache: Arc<PackCache>,
+    inner: S,
+    call: Call,
+    located: Arc<Located>,
+    /// What the hot tier has, past its freshness.
+    known: Option<Arc<Answer>>,
+}
+
+/// The operator may forbid directives per scope.
+fn permit(cache: &PackCache, call: &Call) -> Result<()> {
+    let scope = cache.spec()?.scope;
+    let forbidden = cache.hub.config.forbid_directives.get(&scope);
+    if call.directive != Directive::Default && forbidden.is_some_and(|names| names.iter().any(|name| name == call.directive.as_str())) {
+        let message = format!("the operator does not allow the cache directive \"{}\" for packs of scope \"{}\"", call.directive.as_str(), scope.as_str());
+        return Err(Error::new(Code::Forbidden, message));
+    }
+    Ok(())
+}
+
+/// Runs the inner service without reading or writing anything.
+async fn pass<S>(cache: Arc<PackCache>, inner: S, call: Call, located: Option<Located>) -> Result<Outcome>
+where
+    S: Service<Call, Response = Outcome, Error = Error>,
+{
+    if call.directive == Directive::OnlyIfCached {
+        return Err(nothing_cached());
+    }
+    let ttl = cache.spec()?.ttl;
+    let mut outcome = inner.oneshot(call).await?;
+    let key = located.map_or([0; 8], |located| located.place.key.short());
+    outcome.cache = Some(CacheInfo { status: CacheStatus::Bypass, age: Duration::ZERO, ttl, key });
+    cache.counters.answered(CacheStatus::Bypass);
+    Ok(outcome)
+}
+
+fn nothing_cached() -> Error {
+    Error::new(Code::CacheMiss, "there is no cached answer that may be served, and the call asked for nothing else")
+}
+
+/// Makes an outcome of an answer, and counts what it saved.
+fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> Outcome {
+    cache.counters.answered(status);
+    let saved = match status {
+        CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced => Some(found.cost),
+        // A confirmation took a round trip; what it saved is the quota.
+        CacheStatus::Revalidated => Some(Duration::ZERO),
+        CacheStatus::Miss | CacheStatus::Bypass => None,
+    };
+    if let Some(time) = saved {
+        cache.counters.saved(Saved { time, upstream_calls: found.upstream_calls });
+    }
+    found.outcome(status, cache.hub.clock.now())
+}
+
+/// Remembers the call's own bytes, so that `recall` answers the next one.
+fn remember(cache: &PackCache, call: &mut Call, found: &Arc<Answer>) {
+    if let Some(raw) = call.stage.raw.take() {
+        cache.hub.remember(cache.alias(call, raw), found);
+    }
+}
+
+/// Answers from the hot tier or the store, or not at all.
+async fn only_if_cached<S>(journey: Journey<S>) -> Result<Outcome> {
+    let Journey { cache, call, located, known, .. } = journey;
+    let found = match known {
+        Some(known) => Some(known),
+        None => cache.hub.read(&located.place, cache.contract()).await.map(Arc::new),
+    };
+    let found = found.ok_or_else(nothing_cached)?;
+    let status = match cache.standing(&found, &call, cache.hub.clock.now()) {
+        Standing::Fresh => CacheStatus::Hit,
+        Standing::TakenStale | Standing::WhileRenewed => CacheStatus::Stale,
+        Standing::Old | Standing::Ended => return Err(nothing_cached()),
+    };
+    if !has_files(&cache, &found).await {
+        return Err(nothing_cached());
+    }
+    cache.hub.warm(&found);
+    Ok(serve(&cache, &found, status))
+}
+
+async fn has_files(cache: &PackCache, found: &Answer) -> bool {
+    match &cache.artifacts {
+        _ if found.artifacts.is_empty() => true,
+        Some(store) => store.all_exist(&found.artifacts).await,
+        None => false,
+    }
+}
+
+/// Joins or starts the flight of this key and waits for it, within the caller's own deadline.
+async fn fly<S>(journey: Journey<S>) -> Result<Outcome>
+where
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let (cache, mut call) = (Arc::clone(&journey.cache), journey.call.clone());
+    let purpose = match call.directive {
+        Directive::Refresh => Purpose::Refresh,
+        _ => Purpose::Answer { max_age: call.max_age, max_stale: call.max_stale },
+    };
+    let again = journey.clone();
+    let (mut ticket, started) = match board(journey, purpose) {
+        Boarding::Answered(found) => {
+            remember(&cache, &mut call, &found);
+            return Ok(serve(&cache, &found, CacheStatus::Hit));
+        }
+        Boarding::Started(ticket) => (ticket, true),
+        Boarding::Joined(ticket) => (ticket, false),
+    };
+    let landed = wait(&mut ticket, &call).await?;
+    let status = match (landed.how, started) {
+        (How::Stored, _) => CacheStatus::Hit,
+        (How::Stale, _) => CacheStatus::Stale,
+        (How::Ran, true) => CacheStatus::Miss,
+        (How::Confirmed, true) => CacheStatus::Revalidated,
+        (How::Ran | How::Confirmed, false) => CacheStatus::Coalesced,
+    };
+    if landed.how != How::Stale {
+        remember(&cache, &mut call, &landed.answer);
+    }
+    if landed.how == How::Stale && cache.standing(&landed.answer, &call, cache.hub.clock.now()) == Standing::WhileRenewed {
+        renew(Journey { known: Some(Arc::clone(&landed.answer)), ..again });
+    }
+    Ok(serve(&cache, &landed.answer, status))
+}
+
+async fn wait(ticket: &mut Ticket, call: &Call) -> Result<Landed> {
+    let late = || Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack));
+    let landing = async {
+        match call.deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), ticket.wait()).await.unwrap_or_else(|_| Err(late())),
+            None => ticket.wait().await,
+        }
+    };
+    match &call.cancel {
+        Some(cancel) => tokio::select! {
+            biased;
+            landed = landing => landed,
+            () = cancel.cancelled() => Err(Error::new(Code::Cancelled, "the call was cancelled")),
+        },
+        None => landing.await,
+    }
+}
+
+/// Refreshes an answer in the background, once per key however many ask.
+fn renew<S>(journey: Journey<S>)
+where
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    drop(board(journey, Purpose::Renew));
+}
+
+fn board<S>(journey: Journey<S>, purpose: Purpose) -> Boarding
+where
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let hub = Arc::clone(&journey.cache.hub);
+    let place = Arc::clone(&journey.located.place);
+    let sink = journey.call.progress.clone();
+    let recheck = {
+        let (cache, call, key) = (Arc::clone(&journey.cache), journey.call.clone(), place.key);
+        move || {
+            let found = cache.hub.hot(&key).filter(|found| found.artifacts.is_empty())?;
+            let fresh = cache.standing(&found, &call, cache.hub.clock.now()) == Standing::Fresh;
+            (purpose != Purpose::Refresh && fresh).then_some(found)
+        }
+    };
+    let flights = Arc::clone(&hub.flights);
+    flights.board(FlightKey { key: place.key, purpose }, &place, sink, recheck, move |flight| {
+        Box::pin(async move {
+            let (cache, located) = (Arc::clone(&journey.cache), Arc::clone(&journey.located));
+            let mut stored = false;
+            let result = aloft(journey, purpose, &flight, &mut stored).await;
+            let now = cache.hub.clock.now();
+            cache.hub.flights.land(&flight, result, |landed| match landed.how {
+                How::Stored | How::Stale => cache.hub.warm(&landed.answer),
+                How::Ran | How::Confirmed if stored => cache.keep(&located, &landed.answer, now),
+                How::Ran | How::Confirmed => {}
+            });
+        })
+    })
+}
+
+/// The flight itself: the store, else the inner service. `keep` says whether the answer may be stored.
+async fn aloft<S>(journey: Journey<S>, purpose: Purpose, flight: &Arc<Flight>, keep: &mut bool) -> Result<Landed>
+where
+    S: Service<Call, Response = Outcome, Error = Error>,
+{
+    let Journey { cache, inner, mut call, located, mut known } = journey;
+    if matches!(purpose, Purpose::Answer { .. })
+        && let Some(found) = cache.hub.read(&located.place, cache.contract()).await.map(Arc::new)
+    {
+        let standing = cache.standing(&found, &call, cache.hub.clock.now());
+        let how = match standing {
+            Standing::Fresh => Some(How::Stored),
+            Standing::TakenStale | Standing::WhileRenewed => Some(How::Stale),
+            Standing::Old | Standing::Ended => None,
+        };
+        if let Some(how) = how
+            && has_files(&cache, &found).await
+        {
+            return Ok(Landed { answer: found, how });
+        }
+        if standing != Standing::Ended && known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
+            known = Some(found);
+        }
+    }
+    let known = match known {
+        Some(known) if has_files(&cache, &known).await => Some(known),
+        _ => None,
+    };
+    if cache.spec()?.revalidate && purpose != Purpose::Refresh {
+        call.stage.stale = known.as_ref().and_then(|known| {
+            known.validator.clone().map(|validator| Stale { output: known.output.clone(), validator })
+        });
+    }
+    // The flight is nobody's alone: its own timeout bounds it, its waiters keep their deadlines to themselves.
+    (call.deadline, call.cancel) = (None, None);
+    call.progress = Some(Arc::clone(flight) as _);
+
+    let clock = Arc::clone(&cache.hub.clock);
+    let started = clock.monotonic();
+    let result = inner.oneshot(call).await;
+    let (cost, now) = (clock.monotonic().saturating_sub(started), clock.now());
+    match (result, known) {
+        (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
+            *keep = true;
+            let answer = known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?);
+            Ok(Landed { answer: Arc::new(answer), how: How::Confirmed })
+        }
+        (Ok(outcome), _) => {
+            match cache.refusal(&outcome) {
+                Some(reason) => cache.hub.metrics.refused(reason),
+                None => *keep = true,
+            }
+            let times = cache.times(now, &outcome.artifacts)?;
+            let upstream_calls = outcome.remark.upstream_calls;
+            let answer = Answer::new(Arc::clone(&located.place), &outcome, times, cost, upstream_calls);
+            Ok(Landed { answer: Arc::new(answer), how: How::Ran })
+        }
+        (Err(error), Some(known)) if cache.may_cover(&known, &error, now) => {
+            tracing::warn!(pack.name = %located.place.pack, code = error.code().as_str(), cause = error.cause(), "the handler failed; a stale answer is served");
+            Ok(Landed { answer: known, how: How::Stale })
+        }
+        (Err(error), _) => Err(error),
+    }
+}

@@ -1,0 +1,108 @@
+//! Resolves the credentials that a manifest declares to grants, before the cache is asked: an entry made with one
+//! credential is never served to a call with another, or to one whose grant was revoked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_util::future::Either;
+use helmdeck_core::context::CallSecrets;
+use helmdeck_core::secrets::{Grant, Secrets};
+use helmdeck_core::{Call, Code, Error, Identity, Manifest, Outcome, PackName, Result, Secret};
+use tower::{Layer, Service};
+
+use super::{Answered, answer};
+
+/// Resolves the credentials of one pack.
+#[derive(Clone)]
+pub(crate) struct CredentialsLayer {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) secrets: Arc<dyn Secrets>,
+}
+
+impl<S> Layer<S> for CredentialsLayer {
+    type Service = Credentials<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Credentials { inner, layer: self.clone() }
+    }
+}
+
+/// The service of [`CredentialsLayer`].
+#[derive(Clone)]
+pub(crate) struct Credentials<S> {
+    inner: S,
+    layer: CredentialsLayer,
+}
+
+impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Credentials<S> {
+    type Response = Outcome;
+    type Error = Error;
+    type Future = Answered<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        match resolve(&self.layer, &call) {
+            Ok(bound) => {
+                call.stage.secrets = Some(Arc::new(bound));
+                Either::Right(self.inner.call(call))
+            }
+            Err(error) => answer(Err(error)),
+        }
+    }
+}
+
+pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecrets> {
+    let mut grants = Vec::with_capacity(layer.manifest.credentials.len());
+    for template in &layer.manifest.credentials {
+        let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
+        let Some(name) = template.fill(value) else { continue };
+        match layer.secrets.grant(&name.text, &call.identity, &call.pack)? {
+            Some(grant) => grants.push(grant),
+            // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean that.
+            None if !name.from_input => {}
+            None => {
+                let message = format!("credential \"{}\" does not exist", name.text.escape_debug());
+                return Err(Error::new(Code::CredentialInvalid, message));
+            }
+        }
+    }
+    Ok(BoundSecrets {
+        grants,
+        revealed: Mutex::new(Vec::new()),
+        secrets: Arc::clone(&layer.secrets),
+        identity: Arc::clone(&call.identity),
+        pack: call.pack.clone(),
+    })
+}
+
+/// The credentials of one call. Remembers what it handed out, so that it can be taken out of whatever leaves the handler.
+pub(crate) struct BoundSecrets {
+    grants: Vec<Grant>,
+    revealed: Mutex<Vec<Secret>>,
+    secrets: Arc<dyn Secrets>,
+    identity: Arc<Identity>,
+    pack: PackName,
+}
+
+impl CallSecrets for BoundSecrets {
+    fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Secret>> {
+        let Some(grant) = self.grants.iter().find(|grant| grant.name == name) else {
+            let message = format!("pack \"{}\" does not declare credential \"{}\"", self.pack, name.escape_debug());
+            return Err(Error::new(Code::Forbidden, message));
+        };
+        let secret = self.secrets.reveal(grant, &self.identity, &self.pack)?;
+        self.revealed.lock().unwrap_or_else(PoisonError::into_inner).push(secret.clone());
+        Ok(Some(secret))
+    }
+
+    fn revealed(&self) -> Vec<Secret> {
+        self.revealed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,43 @@
+//! A future that does one more thing with the result of another, without a box: for layers that only look at the way out.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use helmdeck_core::{Outcome, Result};
+use pin_project_lite::pin_project;
+
+/// What is done with a result on its way out.
+pub(super) trait After {
+    /// Takes the inner result and gives the outer one.
+    fn after(self, result: Result<Outcome>) -> Result<Outcome>;
+}
+
+pin_project! {
+    /// Runs `inner`, then `after`, once.
+    #[derive(Debug)]
+    pub(crate) struct Finish<F, A> {
+        #[pin]
+        inner: F,
+        after: Option<A>,
+    }
+}
+
+impl<F, A> Finish<F, A> {
+    pub(super) const fn new(inner: F, after: A) -> Self {
+        Self { inner, after: Some(after) }
+    }
+}
+
+impl<F: Future<Output = Result<Outcome>>, A: After> Future for Finish<F, A> {
+    type Output = Result<Outcome>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let result = ready!(this.inner.poll(cx));
+        Poll::Ready(match this.after.take() {
+            Some(after) => after.after(result),
+            None => result,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Purges what a writing pack's manifest says it outdates (`[memory] invalidates`).
+//!
+//! It is there only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome is treated
+//! as a write. A call refused before the handler ran (by `validate_input`) never gets here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use helmdeck_core::{Call, Error, Manifest, Outcome, Result};
+use tower::{Layer, Service};
+
+use crate::cache::hub::Hub;
+use crate::cache::purge::Selector;
+
+/// Purges after calls of one pack.
+#[derive(Clone)]
+pub(crate) struct InvalidateLayer {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) manifest: Arc<Manifest>,
+}
+
+impl<S> Layer<S> for InvalidateLayer {
+    type Service = Invalidate<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Invalidate { inner, layer: self.clone() }
+    }
+}
+
+/// The service of [`InvalidateLayer`].
+#[derive(Clone)]
+pub(crate) struct Invalidate<S> {
+    inner: S,
+    layer: InvalidateLayer,
+}
+
+impl<S> Service<Call> for Invalidate<S>
+where
+    S: Service<Call, Response = Outcome, Error = Error>,
+    S::Future: Send + 'static,
+{
+    type Response = Outcome;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let purge = Purge { hub: Arc::clone(&self.layer.hub), tags: tags(&self.layer.manifest, &call) };
+        let running = self.inner.call(call);
+        Box::pin(async move {
+            let result = running.await;
+            purge.now().await;
+            result
+        })
+    }
+}
+
+fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
+    let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
+    let templates = manifest.memory.as_ref().map(|memory| memory.invalidates.as_slice()).unwrap_or_default();
+    templates.iter().filter_map(|tag| tag.fill(value)).map(|filled| filled.text).collect()
+}
+
+/// A purge that happens, also when the caller goes away while the handler runs.
+struct Purge {
+    hub: Arc<Hub>,
+    tags: Vec<String>,
+}
+
+impl Purge {
+    async fn now(mut self) {
+        while let Some(tag) = self.tags.pop() {
+            self.hub.purge(Selector::Tag(tag)).await;
+        }
+    }
+}
+
+impl Drop for Purge {
+    fn drop(&mut self) {
+        let (hub, tags) = (Arc::clone(&self.hub), std::mem::take(&mut self.tags));
+        if tags.is_empty() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                for tag in tags {
+                    hub.purge(Selector::Tag(tag)).await;
+                }
+            });
+        }
+    }
+}

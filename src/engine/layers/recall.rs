@@ -1,0 +1,69 @@
+//! Answers a repeat of the very same bytes from the hot tier, before anything is parsed.
+//!
+//! It stands outside `validate_input` and is there only together with `cache`. What it finds was put there by `cache`; a purge,
+//! an expiry, a changed grant or credential, or a replaced pack drops it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::Either;
+use helmdeck_core::{CacheStatus, Call, Directive, Error, Outcome, Result};
+use tower::{Layer, Service};
+
+use super::{Answered, answer};
+use crate::cache::counters::Saved;
+use crate::cache::pack::{PackCache, Standing};
+
+/// Recalls answers of one pack.
+#[derive(Clone)]
+pub(crate) struct RecallLayer(pub(crate) Arc<PackCache>);
+
+impl<S> Layer<S> for RecallLayer {
+    type Service = Recall<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Recall { inner, cache: Arc::clone(&self.0) }
+    }
+}
+
+/// The service of [`RecallLayer`].
+#[derive(Clone)]
+pub(crate) struct Recall<S> {
+    inner: S,
+    cache: Arc<PackCache>,
+}
+
+impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Recall<S> {
+    type Response = Outcome;
+    type Error = Error;
+    type Future = Answered<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        match recall(&self.cache, &call) {
+            Some(outcome) => answer(Ok(outcome)),
+            None => {
+                call.stage.raw = Some(call.input.clone());
+                Either::Right(self.inner.call(call))
+            }
+        }
+    }
+}
+
+fn recall(cache: &PackCache, call: &Call) -> Option<Outcome> {
+    if call.directive != Directive::Default {
+        return None;
+    }
+    let found = cache.hub.recall(&cache.alias(call, call.input.clone()))?;
+    let now = cache.hub.clock.now();
+    // Files may be gone by now; whether they are takes a look, which `cache` takes.
+    if !found.artifacts.is_empty() || cache.standing(&found, call, now) != Standing::Fresh {
+        return None;
+    }
+    cache.counters.answered(CacheStatus::Hit);
+    cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
+    Some(found.outcome(CacheStatus::Hit, now))
+}

@@ -1,0 +1,70 @@
+//! What an operator can do with the memory of a running engine.
+
+use std::sync::Arc;
+
+use helmdeck_core::{Call, Code, Error, Result};
+use helmdeck_memory::Store;
+
+use crate::cache::explain::{self, Explanation};
+use crate::cache::hub::Hub;
+use crate::cache::purge::{Purged, Selector};
+use crate::engine::Engine;
+use crate::layers::{credentials, validate_input};
+
+/// What stands behind gate 1.
+#[derive(Clone)]
+pub struct MemoryControl {
+    pub(crate) hub: Arc<Hub>,
+}
+
+impl std::fmt::Debug for MemoryControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryControl").finish_non_exhaustive()
+    }
+}
+
+impl MemoryControl {
+    /// Returns the store itself.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.hub.store
+    }
+
+    /// Drops cached answers. When it returns, nothing purged is served by this process any more; other processes on the same
+    /// store follow within 250 ms of the rows' going.
+    pub async fn purge(&self, selector: Selector) -> Purged {
+        self.hub.purge(selector).await
+    }
+
+    /// Waits until every answer that was queued for the store is written or lost.
+    pub async fn flush(&self) {
+        self.hub.queue.flush().await;
+    }
+
+    /// Says whether the store fails and is left alone.
+    #[must_use]
+    pub fn breaker_is_open(&self) -> bool {
+        self.hub.breaker_is_open()
+    }
+}
+
+impl Engine {
+    /// Says what the cache knows of a call, without running anything.
+    ///
+    /// # Errors
+    /// As the call itself up to its credentials; `conflict` if this pack is not cached, saying which gate is shut.
+    pub async fn explain(&self, mut call: Call) -> Result<Explanation> {
+        let pack = self.0.registry.find(call.pack.as_str(), call.version)?;
+        let Some(cache) = &pack.cache else {
+            let gate = if self.0.memory.is_none() { "no memory key is set" } else { "its manifest does not say cache = true" };
+            return Err(Error::new(Code::Conflict, format!("answers of pack \"{}\" are not cached: {gate}", call.pack)));
+        };
+        validate_input::validate(&pack.validate_input, &mut call)?;
+        if let Some(layer) = &pack.credentials {
+            call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
+        }
+        let located = cache.locate(&call);
+        let located = located.ok_or_else(|| Error::new(Code::Conflict, "calls of an anonymous caller are not cached"))?;
+        explain::explain(cache, &call, &located).await
+    }
+}

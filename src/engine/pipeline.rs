@@ -1,0 +1,100 @@
+//! The pipeline: one expression, a line a layer, outermost first, each with the reason for its place.
+//!
+//! Whether the cache is part of it is decided here, once, when a pack is registered: with a gate shut the layer is not there,
+//! so a shut gate costs nothing and can change nothing.
+
+use std::sync::Arc;
+
+use helmdeck_core::{Call, Error, Outcome};
+use tower::util::{BoxCloneSyncService, option_layer};
+use tower::{Layer, Service, ServiceBuilder};
+
+use crate::cache::hub::Hub;
+use crate::cache::pack::PackCache;
+use crate::handler::HandlerService;
+use crate::layers::artifacts::ArtifactsLayer;
+use crate::layers::cache::CacheLayer;
+use crate::layers::credentials::CredentialsLayer;
+use crate::layers::invalidate::InvalidateLayer;
+use crate::layers::observe::ObserveLayer;
+use crate::layers::recall::RecallLayer;
+use crate::layers::session::SessionLayer;
+use crate::layers::validate_input::ValidateInputLayer;
+use crate::layers::validate_output::ValidateOutputLayer;
+
+/// A pack, ready to be called. Built once, boxed once.
+pub(crate) type PackService = BoxCloneSyncService<Call, Outcome, Error>;
+
+/// What the two gates let in.
+pub(crate) enum Gates {
+    /// One of them is shut.
+    Shut,
+    /// Both are open: answers are cached.
+    Cached(Arc<PackCache>),
+    /// The store is there, and the pack says what its writes outdate.
+    Invalidating(Arc<Hub>),
+}
+
+/// What a pack's pipeline is made of.
+pub(crate) struct Parts {
+    pub(crate) observe: ObserveLayer,
+    pub(crate) validate_input: ValidateInputLayer,
+    pub(crate) credentials: Option<CredentialsLayer>,
+    pub(crate) session: Option<SessionLayer>,
+    pub(crate) artifacts: ArtifactsLayer,
+    pub(crate) validate_output: ValidateOutputLayer,
+    pub(crate) handler: HandlerService,
+}
+
+/// Builds the pipeline of one pack.
+pub(crate) fn build(parts: Parts, gates: Gates) -> PackService {
+    let manifest = Arc::clone(&parts.handler.manifest);
+    match gates {
+        Gates::Shut => boxed(
+            ServiceBuilder::new()
+                .layer(parts.observe) //              sees every outcome, also refusals
+                .layer(parts.validate_input) //       nothing further in sees a malformed input
+                .layer(option_layer(parts.credentials)), // only if the manifest declares any: grants before work
+            run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
+        ),
+        Gates::Cached(cache) => boxed(
+            ServiceBuilder::new()
+                .layer(parts.observe) //              sees hits too
+                .layer(RecallLayer(Arc::clone(&cache))) // the very same bytes again: answered before anything is parsed
+                .layer(parts.validate_input) //       fills in the defaults that the key is made of
+                .layer(option_layer(parts.credentials)) // the key names the credential; a revoked grant never hits
+                .layer(CacheLayer(cache)), //         before `session`: a hit starts none; outside `validate_output`: only checked outputs are stored
+            run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
+        ),
+        Gates::Invalidating(hub) => boxed(
+            ServiceBuilder::new()
+                .layer(parts.observe)
+                .layer(parts.validate_input) //       a refused input wrote nothing, so it purges nothing
+                .layer(option_layer(parts.credentials))
+                .layer(InvalidateLayer { hub, manifest }), // outside the handler: whatever it came to, the tags go
+            run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
+        ),
+    }
+}
+
+/// The inner part, the same for all: it runs only when the handler is really wanted.
+fn run(
+    session: Option<SessionLayer>,
+    artifacts: ArtifactsLayer,
+    validate_output: ValidateOutputLayer,
+    handler: HandlerService,
+) -> impl Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static {
+    ServiceBuilder::new()
+        .layer(option_layer(session)) //              only if the manifest asks for one
+        .layer(artifacts) //                          gives the run its id; reports what it wrote
+        .layer(validate_output) //                    nothing outside sees an output that breaks the contract
+        .service(handler) //                          deadline, panics, secrets
+}
+
+fn boxed<L, S>(layers: ServiceBuilder<L>, inner: S) -> PackService
+where
+    L: Layer<S>,
+    L::Service: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static,
+{
+    BoxCloneSyncService::new(layers.service(inner))
+}

@@ -1,0 +1,197 @@
+//! The registry: which packs there are, in which versions; and the list of manifests that were refused.
+//!
+//! A reader takes a snapshot and never waits for a reload; a bad manifest never takes the others down.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope};
+use helmdeck_core::{Code, Error, Manifest, PackName, Result, Version};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cache::pack::PackCache;
+use crate::layers::credentials::CredentialsLayer;
+use crate::layers::validate_input::ValidateInputLayer;
+use crate::pipeline::PackService;
+
+/// Where a pack comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Part of the binary.
+    Builtin,
+    /// A manifest in the operator's packs folder.
+    Folder,
+}
+
+/// One version of one pack, ready to be called.
+pub(crate) struct Registered {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) source: Source,
+    pub(crate) contract: [u8; 32],
+    pub(crate) service: PackService,
+    pub(crate) cache: Option<Arc<PackCache>>,
+    pub(crate) validate_input: ValidateInputLayer,
+    pub(crate) credentials: Option<CredentialsLayer>,
+}
+
+/// What there is at one moment.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    /// Versions ascending; never empty.
+    pub(crate) packs: BTreeMap<PackName, Vec<Arc<Registered>>>,
+    pub(crate) refused: Vec<ManifestError>,
+}
+
+/// The registry.
+#[derive(Default)]
+pub(crate) struct Registry(RwLock<Arc<Snapshot>>);
+
+impl Registry {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn replace(&self, snapshot: Snapshot) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+
+    /// Returns a pack in a version, the highest if none is named.
+    ///
+    /// # Errors
+    /// `not_found`, with the nearest name there is.
+    pub(crate) fn find(&self, name: &str, version: Option<Version>) -> Result<Arc<Registered>> {
+        let snapshot = self.snapshot();
+        let Some(versions) = snapshot.packs.get(name) else {
+            return Err(Error::new(Code::NotFound, unknown(name, &snapshot)));
+        };
+        let found = match version {
+            Some(version) => versions.iter().find(|pack| pack.manifest.version == version),
+            None => versions.last(),
+        };
+        found.map(Arc::clone).ok_or_else(|| {
+            let there: Vec<String> = versions.iter().map(|pack| pack.manifest.version.to_string()).collect();
+            let wanted = version.map(|version| version.to_string()).unwrap_or_default();
+            Error::new(Code::NotFound, format!("pack \"{name}\" has no version {wanted}; it has {}", there.join(", ")))
+        })
+    }
+}
+
+fn unknown(name: &str, snapshot: &Snapshot) -> String {
+    let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    let nearest = snapshot
+        .packs
+        .keys()
+        .map(|known| (strsim::damerau_levenshtein(&shown, known.as_str()), known))
+        .filter(|(distance, known)| *distance <= 2 + known.as_str().len() / 4)
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((_, known)) => format!("pack \"{shown}\" is not registered; did you mean \"{known}\"?"),
+        None => format!("pack \"{shown}\" is not registered"),
+    }
+}
+
+/// What is told about a pack.
+#[derive(Debug, Clone, Serialize)]
+pub struct PackInfo {
+    /// Its name.
+    pub name: PackName,
+    /// This version.
+    pub version: Version,
+    /// Every version there is, ascending; the last is served as `latest`.
+    pub versions: Vec<Version>,
+    /// What it does.
+    pub description: String,
+    /// Whether it changes nothing anywhere.
+    pub read_only: bool,
+    /// Hints for routing.
+    pub metadata: Metadata,
+    /// What kind of handler it has.
+    pub handler: &'static str,
+    /// How long the handler may take, in seconds.
+    pub timeout_s: f64,
+    /// The schema of its input.
+    pub input: Value,
+    /// The schema of its output.
+    pub output: Value,
+    /// What its author says about caching; absent if nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSummary>,
+    /// Whether both gates are open, so that it is really cached.
+    pub cached: bool,
+    /// The tags that a call of it purges, as templates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub invalidates: Vec<String>,
+    /// The credentials it may ask for, as templates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
+    /// Whether it runs as a job unless the caller waits.
+    #[serde(rename = "async")]
+    pub asynchronous: bool,
+    /// Whether it needs a session.
+    pub needs_session: bool,
+    /// Where it comes from.
+    pub source: Source,
+    /// The manifest's file.
+    pub file: String,
+    /// Inputs to try it with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Example>,
+}
+
+/// What a pack's author says about caching.
+#[derive(Debug, Clone, Serialize)]
+pub struct CacheSummary {
+    /// How long an answer is fresh, in seconds.
+    pub ttl_s: f64,
+    /// Who shares an entry.
+    pub scope: Scope,
+    /// Whether the handler can confirm an old answer.
+    pub revalidate: bool,
+    /// How long past its freshness an answer may be served while it is renewed, in seconds.
+    pub stale_while_revalidate_s: f64,
+    /// How long past its freshness an answer may be served when the handler fails, in seconds.
+    pub stale_if_error_s: f64,
+    /// The largest output that is stored, in bytes.
+    pub max_bytes: u64,
+    /// Labels of an entry, as templates.
+    pub tags: Vec<String>,
+}
+
+impl Registered {
+    pub(crate) fn info(&self, snapshot: &Snapshot) -> PackInfo {
+        let manifest = &self.manifest;
+        let versions = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
+        let sources = |templates: &[helmdeck_core::template::Template]| templates.iter().map(|t| t.source().to_owned()).collect();
+        PackInfo {
+            name: manifest.name.clone(),
+            version: manifest.version,
+            versions: versions.iter().map(|pack| pack.manifest.version).collect(),
+            description: manifest.description.clone(),
+            read_only: manifest.read_only,
+            metadata: manifest.metadata.clone(),
+            handler: manifest.handler.kind(),
+            timeout_s: manifest.timeout.as_secs_f64(),
+            input: manifest.input.source().clone(),
+            output: manifest.output.source().clone(),
+            cache: manifest.cache().map(|spec| CacheSummary {
+                ttl_s: spec.ttl.as_secs_f64(),
+                scope: spec.scope,
+                revalidate: spec.revalidate,
+                stale_while_revalidate_s: spec.stale_while_revalidate.as_secs_f64(),
+                stale_if_error_s: spec.stale_if_error.as_secs_f64(),
+                max_bytes: spec.max_bytes,
+                tags: sources(&spec.tags),
+            }),
+            cached: self.cache.is_some(),
+            invalidates: manifest.memory.as_ref().map(|memory| sources(&memory.invalidates)).unwrap_or_default(),
+            credentials: sources(&manifest.credentials),
+            asynchronous: manifest.asynchronous,
+            needs_session: manifest.session.is_some(),
+            source: self.source,
+            file: manifest.file.clone(),
+            examples: manifest.examples.clone(),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A store that fails or stalls on demand, around a real one.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use helmdeck_memory::{
+    Entry, Kind, ListPage, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Result, Scan, Stats, Store, StoreError, Written,
+};
+
+/// What a store does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Reads fail.
+    Reads,
+    /// Writes fail.
+    Writes,
+    /// Everything fails.
+    All,
+    /// Everything takes 5 seconds.
+    Stall,
+}
+
+/// A store that fails or stalls on demand.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    fault: AtomicU8,
+    reads: AtomicUsize,
+    writes: AtomicUsize,
+}
+
+impl std::fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FaultyStore").finish_non_exhaustive()
+    }
+}
+
+impl FaultyStore {
+    /// Wraps a store; nothing is wrong with it yet.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { inner, fault: AtomicU8::new(0), reads: AtomicUsize::new(0), writes: AtomicUsize::new(0) })
+    }
+
+    /// Says what goes wrong from now on.
+    pub fn set(&self, fault: Fault) {
+        self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// Returns how often the store was read.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    /// Returns how often the store was written.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    async fn act(&self, failing: Fault) -> Result<()> {
+        let fault = self.fault.load(Ordering::SeqCst);
+        if fault == Fault::Stall as u8 {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        } else if fault == failing as u8 || fault == Fault::All as u8 {
+            return Err(StoreError::Unavailable { message: "told to fail".to_owned(), source: None });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ReadStore for FaultyStore {
+    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.act(Fault::Reads).await?;
+        self.inner.get(namespace, kind, key).await
+    }
+
+    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
+        self.act(Fault::Reads).await?;
+        self.inner.list(namespace, kind, prefix, page).await
+    }
+
+    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
+        self.act(Fault::Reads).await?;
+        self.inner.scan(namespace, kind, prefix, order, limit).await
+    }
+
+    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
+        self.act(Fault::Reads).await?;
+        self.inner.namespaces().await
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        self.act(Fault::Reads).await?;
+        self.inner.stats().await
+    }
+
+    async fn generation(&self) -> Result<u64> {
+        self.act(Fault::Reads).await?;
+        self.inner.generation().await
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.act(Fault::Writes).await?;
+        self.inner.write(batch).await
+    }
+
+    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
+        self.act(Fault::Writes).await?;
+        self.inner.sweep_expired(limit).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
