@@ -1,1 +1,32 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+pub mod config;
+pub mod conformance;
+pub mod driver;
+pub mod drivers;
+pub mod entry;
+pub mod error;
+mod framing;
+pub mod janitor;
+pub mod key;
+pub mod keyring;
+pub mod open;
+pub mod sealed;
+pub mod store;
+pub mod stored;
+pub mod system;
+#[cfg(test)]
+mod trials;
+
+pub use config::{Config, Fingerprint, Limits};
+pub use entry::{Entry, EntryMeta, Kind, Namespace};
+pub use error::{Result, StoreError};
+pub use janitor::{Janitor, JanitorConfig};
+pub use key::MemoryKey;
+pub use keyring::KeyRing;
+pub use open::open;
+pub use store::{
+    Cursor, Delete, ListPage, NamespaceStats, Op, Order, Page, Put, ReadStore, Scan, Stats, Store, Written,
+};
+pub use stored::Stored;
+pub use system::System;

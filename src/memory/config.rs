@@ -1,0 +1,126 @@
+//! What a store is told at its start. Every value has a default that suits a single machine.
+
+use std::time::Duration;
+
+use crate::error::{Result, StoreError};
+use crate::store::{Op, Put};
+
+/// How a store behaves.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What is too large.
+    pub limits: Limits,
+    /// How fingerprints are made.
+    pub fingerprint: Fingerprint,
+    /// Threads that read, for drivers that have threads. Default 2, at least 1.
+    pub readers: usize,
+    /// How long a driver waits for a lock that another process holds before it answers `Unavailable`. Default 5 s.
+    pub busy_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            fingerprint: Fingerprint::default(),
+            readers: 2,
+            busy_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How fingerprints are made of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fingerprint {
+    /// The first 16 hex digits of SHA-256 of the plaintext: the same everywhere, so that anybody can compare. Whoever holds
+    /// the file can confirm a guessed value.
+    #[default]
+    Plain,
+    /// The first 16 hex digits of an HMAC under a key derived for the namespace: for values that can be guessed. Without a
+    /// key (a plain store) the same as `Plain`.
+    Keyed,
+}
+
+/// What is too large. A write over a limit is refused whole.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The bytes of a key. Default 1 KiB.
+    pub key_bytes: usize,
+    /// The bytes of a value. Default 1 MiB.
+    pub value_bytes: usize,
+    /// The bytes of a category. Default 256.
+    pub category_bytes: usize,
+    /// The tags of an entry. Default 32.
+    pub tags: usize,
+    /// The bytes of a tag. Default 256.
+    pub tag_bytes: usize,
+    /// The attributes of an entry. Default 16.
+    pub attributes: usize,
+    /// The bytes of an attribute's name, and of its value. Default 256.
+    pub attribute_bytes: usize,
+    /// The operations of a batch. Default 1024.
+    pub batch: usize,
+    /// The rows that one kind may have in one namespace. Default 1,000,000.
+    pub rows: u64,
+    /// The stored bytes that one kind may have in one namespace. Default 4 GiB.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            key_bytes: 1 << 10,
+            value_bytes: 1 << 20,
+            category_bytes: 256,
+            tags: 32,
+            tag_bytes: 256,
+            attributes: 16,
+            attribute_bytes: 256,
+            batch: 1024,
+            rows: 1_000_000,
+            bytes: 4 << 30,
+        }
+    }
+}
+
+impl Limits {
+    /// Checks a batch against every limit that does not depend on what is stored.
+    ///
+    /// # Errors
+    /// `TooLarge` or `Invalid` for the first operation that cannot be.
+    pub fn check(&self, batch: &[Op]) -> Result<()> {
+        within("batch", batch.len(), self.batch)?;
+        for op in batch {
+            if let Op::Put(put) = op {
+                self.check_put(put)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_put(&self, put: &Put) -> Result<()> {
+        if put.key.is_empty() {
+            return Err(StoreError::Invalid("the key is empty"));
+        }
+        within("key", put.key.len(), self.key_bytes)?;
+        within("value", put.value.len(), self.value_bytes)?;
+        within("category", put.category.len(), self.category_bytes)?;
+        within("list of tags", put.tags.len(), self.tags)?;
+        for tag in &put.tags {
+            within("tag", tag.len(), self.tag_bytes)?;
+        }
+        within("list of attributes", put.attributes.len(), self.attributes)?;
+        for (name, value) in &put.attributes {
+            within("name of an attribute", name.len(), self.attribute_bytes)?;
+            within("attribute", value.len(), self.attribute_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn within(what: &'static str, size: usize, limit: usize) -> Result<()> {
+    if size > limit {
+        return Err(StoreError::TooLarge { what, size: size as u64, limit: limit as u64 });
+    }
+    Ok(())
+}

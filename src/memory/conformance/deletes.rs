@@ -1,0 +1,125 @@
+//! Claims about deleting, sweeping, and the generation that tells others of it.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use std::time::Duration;
+
+use super::Subject;
+use super::lists::{alice, keys, put};
+use crate::entry::{Kind, Namespace};
+use crate::store::{Delete, Put};
+
+fn one(key: &str) -> Delete {
+    Delete::Key { namespace: alice(), kind: Kind::Note, key: key.into() }
+}
+
+fn prefix(prefix: &str) -> Delete {
+    Delete::Prefix { namespace: Some(alice()), kind: Some(Kind::Note), prefix: prefix.into() }
+}
+
+fn tagged(namespace: Option<Namespace>, tag: &str) -> Delete {
+    Delete::Tagged { namespace, kind: Kind::Note, tag: tag.into() }
+}
+
+pub(super) async fn delete_removes_one_and_absent_is_no_error(s: Subject) {
+    s.store.put(put("a", "v")).await.unwrap();
+    s.store.put(put("b", "v")).await.unwrap();
+    assert_eq!(s.store.delete(one("a")).await.unwrap(), 1);
+    assert_eq!(s.store.get(&alice(), Kind::Note, "a").await.unwrap(), None);
+    assert_eq!(s.store.delete(one("a")).await.unwrap(), 0);
+    assert_eq!(s.store.delete(one("never")).await.unwrap(), 0);
+    assert_eq!(keys(&s).await, ["b"]);
+    assert_eq!(s.store.put(put("a", "v")).await.unwrap().version, 1, "it starts anew");
+    assert_eq!(s.store.delete(prefix("")).await.unwrap(), 2);
+    assert!(s.store.namespaces().await.unwrap().is_empty());
+}
+
+pub(super) async fn delete_by_prefix_is_literal_and_stays_in_its_namespace(s: Subject) {
+    let bob = Namespace::new("t", "bob", None);
+    let session = Namespace::new("t", "alice", Some("s"));
+    for key in ["a_b", "aXb", "A_B", "a%b", "a_b/c"] {
+        s.store.put(put(key, "v")).await.unwrap();
+        s.store.put(Put::new(bob.clone(), Kind::Note, key, "v")).await.unwrap();
+        s.store.put(Put::new(session.clone(), Kind::Note, key, "v")).await.unwrap();
+        s.store.put(Put::new(alice(), Kind::Cache, key, "v")).await.unwrap();
+    }
+    assert_eq!(s.store.delete(prefix("a_")).await.unwrap(), 2);
+    assert_eq!(keys(&s).await, ["A_B", "a%b", "aXb"]);
+    assert_eq!(s.store.delete(prefix("a%")).await.unwrap(), 1);
+    assert_eq!(s.store.delete(prefix("")).await.unwrap(), 2);
+    assert_eq!(s.store.delete(prefix("")).await.unwrap(), 0);
+    assert_eq!(s.store.stats().await.unwrap().rows, 15, "nobody else lost anything");
+}
+
+pub(super) async fn delete_by_prefix_can_mean_everybody_and_every_kind(s: Subject) {
+    for (subject, session) in [("alice", None), ("bob", None), ("alice", Some("s"))] {
+        for kind in Kind::ALL {
+            for key in ["x/1", "y/1"] {
+                s.store.put(Put::new(Namespace::new("t", subject, session), kind, key, "v")).await.unwrap();
+            }
+        }
+    }
+    let delete = |namespace, kind, prefix: &str| Delete::Prefix { namespace, kind, prefix: prefix.into() };
+    assert_eq!(s.store.delete(delete(None, Some(Kind::Cache), "x/")).await.unwrap(), 3);
+    assert_eq!(s.store.delete(delete(Some(alice()), None, "y/")).await.unwrap(), 5);
+    assert_eq!(s.store.delete(delete(None, None, "")).await.unwrap(), 22);
+    assert_eq!(s.store.stats().await.unwrap().bytes, 0);
+}
+
+pub(super) async fn delete_by_tag_finds_exactly_that_tag(s: Subject) {
+    let tags = |tags: &[&str]| tags.iter().map(ToString::to_string).collect();
+    s.store.put(Put { tags: tags(&["repo:a/b", "x"]), ..put("1", "v") }).await.unwrap();
+    s.store.put(Put { tags: tags(&["repo:a/bc"]), ..put("2", "v") }).await.unwrap();
+    s.store.put(Put { tags: tags(&["Repo:a/b", "", "\"q\\"]), ..put("3", "v") }).await.unwrap();
+    let bob = Namespace::new("t", "bob", None);
+    s.store.put(Put { tags: tags(&["repo:a/b", "repo:a/b"]), ..Put::new(bob, Kind::Note, "4", "v") }).await.unwrap();
+    s.store.put(Put { tags: tags(&["repo:a/b"]), ..Put::new(alice(), Kind::Cache, "5", "v") }).await.unwrap();
+    assert_eq!(s.store.delete(tagged(Some(alice()), "repo:a/b")).await.unwrap(), 1);
+    assert_eq!(keys(&s).await, ["2", "3"]);
+    assert_eq!(s.store.delete(tagged(None, "repo:a/b")).await.unwrap(), 1, "bob's, and not the other kind");
+    assert_eq!(s.store.delete(tagged(None, "repo:a")).await.unwrap(), 0);
+    assert_eq!(s.store.delete(tagged(None, "\"q\\")).await.unwrap(), 1);
+    assert_eq!(s.store.stats().await.unwrap().rows, 2);
+}
+
+pub(super) async fn tags_follow_replacements(s: Subject) {
+    s.store.put(Put { tags: vec!["old".into(), "kept".into()], ..put("k", "v") }).await.unwrap();
+    s.store.put(Put { tags: vec!["kept".into(), "new".into()], ..put("k", "v") }).await.unwrap();
+    assert_eq!(s.store.delete(tagged(None, "old")).await.unwrap(), 0);
+    assert_eq!(s.store.delete(tagged(None, "new")).await.unwrap(), 1);
+    s.store.put(put("other", "v")).await.unwrap();
+    assert_eq!(s.store.delete(tagged(None, "kept")).await.unwrap(), 0, "the tag went with its entry");
+    assert_eq!(keys(&s).await, ["other"]);
+}
+
+pub(super) async fn the_sweep_takes_only_what_has_ended(s: Subject) {
+    for index in 0..5u64 {
+        s.store.put(Put { ttl: Some(Duration::from_secs(index)), ..put(&index.to_string(), "v") }).await.unwrap();
+    }
+    s.store.put(Put { tags: vec!["t".into()], ..put("for ever", "v") }).await.unwrap();
+    s.clock.advance(Duration::from_secs(3));
+    assert_eq!(s.store.sweep_expired(0).await.unwrap(), 0);
+    assert_eq!(s.store.sweep_expired(3).await.unwrap(), 3, "in batches");
+    assert_eq!(s.store.sweep_expired(3).await.unwrap(), 1);
+    assert_eq!(s.store.sweep_expired(3).await.unwrap(), 0);
+    assert_eq!(keys(&s).await, ["4", "for ever"]);
+    let stats = s.store.stats().await.unwrap();
+    assert_eq!((stats.rows, stats.expired), (2, 0));
+}
+
+pub(super) async fn deletes_raise_the_generation_and_nothing_else_does(s: Subject) {
+    let mut last = s.store.generation().await.unwrap();
+    s.store.put(Put { tags: vec!["t".into()], ttl: Some(Duration::from_secs(1)), ..put("a", "v") }).await.unwrap();
+    s.store.put(put("b", "v")).await.unwrap();
+    s.store.put(put("b", "w")).await.unwrap();
+    assert_eq!(s.store.generation().await.unwrap(), last);
+    for delete in [one("b"), prefix("zz"), tagged(None, "t")] {
+        s.store.delete(delete.clone()).await.unwrap();
+        let now = s.store.generation().await.unwrap();
+        assert!(now > last, "{delete:?}");
+        last = now;
+    }
+    s.store.put(Put { ttl: Some(Duration::ZERO), ..put("c", "v") }).await.unwrap();
+    assert_eq!(s.store.sweep_expired(9).await.unwrap(), 1);
+    assert_eq!(s.store.generation().await.unwrap(), last, "what was swept was invisible before");
+}

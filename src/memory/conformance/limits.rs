@@ -1,0 +1,97 @@
+//! Claims about what is refused, and that a refusal writes nothing.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Subject;
+use super::lists::{alice, keys, put};
+use crate::entry::{Kind, Namespace};
+use crate::error::StoreError;
+use crate::store::{Op, Put};
+
+pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Subject) {
+    let long = |bytes: usize| "x".repeat(bytes);
+    let map = |entries: usize, name: usize, value: usize| -> BTreeMap<String, String> {
+        (0..entries).map(|index| (format!("{index}{}", long(name)), long(value))).collect()
+    };
+    let refused = [
+        ("key", put(&long(1025), "v")),
+        ("value", put("k", &long((1 << 20) + 1))),
+        ("category", Put { category: long(257), ..put("k", "v") }),
+        ("list of tags", Put { tags: vec![String::new(); 33], ..put("k", "v") }),
+        ("tag", Put { tags: vec![long(257)], ..put("k", "v") }),
+        ("list of attributes", Put { attributes: map(17, 1, 1), ..put("k", "v") }),
+        ("name of an attribute", Put { attributes: map(1, 256, 1), ..put("k", "v") }),
+        ("attribute", Put { attributes: map(1, 1, 257), ..put("k", "v") }),
+    ];
+    for (expected, put) in refused {
+        let batch = vec![Op::Put(self::put("neighbour", "v")), Op::Put(put)];
+        match s.store.write(batch).await {
+            Err(StoreError::TooLarge { what, size, limit }) => {
+                assert_eq!(what, expected);
+                assert!(size > limit);
+            }
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    assert!(matches!(s.store.put(put("", "v")).await, Err(StoreError::Invalid(_))));
+    let batch = (0..1025).map(|index| Op::Put(put(&index.to_string(), "v"))).collect();
+    assert!(matches!(s.store.write(batch).await, Err(StoreError::TooLarge { what: "batch", .. })));
+    assert_eq!(s.store.stats().await.unwrap().rows, 0);
+}
+
+pub(super) async fn the_largest_that_is_allowed_is_accepted(s: Subject) {
+    let put = Put {
+        value: vec![1; 1 << 20].into(),
+        category: "c".repeat(256),
+        tags: (0..32).map(|index| format!("{index:0256}")).collect(),
+        attributes: (0..16).map(|index| (format!("{index:0256}"), "v".repeat(256))).collect(),
+        ..put(&"k".repeat(1024), "")
+    };
+    let written = s.store.put(put.clone()).await.unwrap();
+    let entry = s.store.get(&alice(), Kind::Note, &put.key).await.unwrap().unwrap();
+    assert!(entry.meta == written && entry.value == put.value);
+}
+
+pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Subject) {
+    for key in ["1", "2", "3"] {
+        s.store.put(put(key, "v")).await.unwrap();
+    }
+    let full = s.store.put(put("4", "v")).await;
+    assert!(matches!(full, Err(StoreError::QuotaExceeded { what: "rows", limit: 3 })), "{full:?}");
+    assert_eq!(keys(&s).await, ["1", "2", "3"]);
+    s.store.put(put("3", "replaced")).await.unwrap();
+    s.store.put(Put::new(Namespace::new("t", "bob", None), Kind::Note, "4", "v")).await.unwrap();
+    s.store.put(Put::new(alice(), Kind::Fact, "4", "v")).await.unwrap();
+    let batch = vec![
+        Op::Delete(crate::store::Delete::Key { namespace: alice(), kind: Kind::Note, key: "1".into() }),
+        Op::Put(put("4", "v")),
+    ];
+    s.store.write(batch).await.unwrap();
+    assert_eq!(keys(&s).await, ["2", "3", "4"]);
+}
+
+pub(super) async fn what_has_ended_makes_room(s: Subject) {
+    for key in ["1", "2", "3"] {
+        s.store.put(Put { ttl: Some(Duration::from_secs(1)), ..put(key, "v") }).await.unwrap();
+    }
+    s.clock.advance(Duration::from_secs(1));
+    for key in ["4", "5", "6"] {
+        s.store.put(put(key, "v")).await.unwrap();
+    }
+    assert!(matches!(s.store.put(put("7", "v")).await, Err(StoreError::QuotaExceeded { .. })));
+    assert_eq!(keys(&s).await, ["4", "5", "6"]);
+}
+
+pub(super) async fn a_namespace_is_bounded_in_bytes(s: Subject) {
+    // Room for the 16 bytes that a seal adds to each.
+    s.store.put(put("a", &"v".repeat(480))).await.unwrap();
+    s.store.put(put("b", &"v".repeat(480))).await.unwrap();
+    let full = s.store.put(put("c", &"v".repeat(41))).await;
+    assert!(matches!(full, Err(StoreError::QuotaExceeded { what: "bytes", limit: 1000 })), "{full:?}");
+    s.store.put(put("a", "")).await.unwrap();
+    s.store.put(put("c", &"v".repeat(450))).await.unwrap();
+    assert!(s.store.stats().await.unwrap().bytes <= 1000);
+}

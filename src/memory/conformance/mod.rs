@@ -1,0 +1,88 @@
+//! What every store must do, whatever its driver and seal: one suite, run on each of them.
+//!
+//! Each claim gets a fresh, empty store. A claim that does not hold panics with its name in the message.
+
+mod claims;
+mod deletes;
+mod entries;
+mod hostile;
+mod limits;
+mod lists;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use helmdeck_core::{Clock, Timestamp};
+
+use crate::config::Config;
+use crate::store::Store;
+
+/// A clock that is set by hand. It starts in November 2023.
+#[derive(Debug)]
+pub struct HandClock(AtomicI64);
+
+impl Default for HandClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(1_700_000_000_000_000))
+    }
+}
+
+impl HandClock {
+    /// Moves the clock forwards.
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+
+    /// Moves the clock backwards.
+    pub fn go_back(&self, by: Duration) {
+        self.0.fetch_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::SeqCst).unsigned_abs())
+    }
+}
+
+/// A future that makes a store.
+pub type Making = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
+
+/// A store under test and the clock that it reads.
+pub(crate) struct Subject {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<HandClock>,
+}
+
+/// Runs the whole suite. `make` must give a new, empty store at every call, with the clock and configuration given.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use helmdeck_memory::drivers::memory::Memory;
+/// use helmdeck_memory::{Store, Stored, conformance};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// conformance::run(|config, clock| {
+///     Box::pin(async move { Arc::new(Stored::plain(Memory::new(), &config, clock)) as Arc<dyn Store> })
+/// })
+/// .await;
+/// # });
+/// ```
+pub async fn run(make: impl Fn(Config, Arc<HandClock>) -> Making) {
+    for (name, config, claim) in claims::all() {
+        let clock = Arc::new(HandClock::default());
+        let store = make(config, Arc::clone(&clock)).await;
+        tracing::debug!(name, "claim");
+        claim(Subject { store: Arc::clone(&store), clock }).await;
+        let closed = store.close().await;
+        assert!(closed.is_ok(), "{name}: the store did not close: {closed:?}");
+    }
+}

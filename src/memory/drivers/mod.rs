@@ -1,0 +1,4 @@
+//! The drivers: places to keep rows. One conformance suite runs on each of them, plain and sealed.
+
+pub mod memory;
+pub mod sqlite;

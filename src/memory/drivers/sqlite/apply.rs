@@ -1,0 +1,293 @@
+//! What one operation does to the database, inside the writer's transaction.
+//!
+//! A single put checks everything before it changes anything, so that a refusal leaves nothing behind.
+
+use helmdeck_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
+
+use super::rows;
+use super::usage::Usage;
+use crate::driver::{Batch, Draft, DraftOp, Existing};
+use crate::entry::{EntryMeta, Kind, Namespace};
+use crate::error::Result;
+use crate::store::{Delete, Written};
+
+/// One transaction: the work of a group of batches.
+#[derive(Debug)]
+pub(super) struct Work<'c> {
+    db: &'c Connection,
+    usage: Usage,
+    deleted: bool,
+}
+
+/// Binds the columns that an insert and an update share.
+type Bind<'a> = &'a dyn Fn(&mut Statement<'_>) -> rusqlite::Result<()>;
+
+/// The stored row that a put replaces.
+struct Old {
+    id: i64,
+    version: u64,
+    created_at: Timestamp,
+    expires_at: Option<i64>,
+    bytes: i64,
+    key_id: String,
+    tags: Vec<String>,
+}
+
+impl<'c> Work<'c> {
+    /// Starts inside an open transaction.
+    pub(super) fn new(db: &'c Connection) -> Self {
+        Self { db, usage: Usage::default(), deleted: false }
+    }
+
+    /// Does a batch: all of it, or nothing and the error of the first operation that failed.
+    pub(super) fn batch(&mut self, batch: &Batch) -> Result<Vec<Written>> {
+        if let [op] = batch.ops.as_slice() {
+            return Ok(vec![self.op(op, batch)?]);
+        }
+        let before = (self.usage.clone(), self.deleted);
+        self.db.prepare_cached("SAVEPOINT batch")?.execute([])?;
+        let done: Result<Vec<Written>> = batch.ops.iter().map(|op| self.op(op, batch)).collect();
+        if done.is_err() {
+            (self.usage, self.deleted) = before;
+            self.db.prepare_cached("ROLLBACK TO batch")?.execute([])?;
+        }
+        self.db.prepare_cached("RELEASE batch")?.execute([])?;
+        done
+    }
+
+    /// Writes what was gathered; the last thing before the commit. Says whether rows were deleted.
+    pub(super) fn finish(self) -> Result<bool> {
+        self.usage.write(self.db)?;
+        if self.deleted {
+            self.db.prepare_cached("UPDATE memory_generation SET value = value + 1")?.execute([])?;
+        }
+        Ok(self.deleted)
+    }
+
+    fn op(&mut self, op: &DraftOp, batch: &Batch) -> Result<Written> {
+        match op {
+            DraftOp::Put(draft) => Ok(Written::Put(Box::new(self.put(draft, batch)?))),
+            DraftOp::Delete(delete) => {
+                self.deleted = true;
+                Ok(Written::Deleted(self.delete(delete)?))
+            }
+            DraftOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
+        }
+    }
+
+    fn put(&mut self, draft: &Draft, batch: &Batch) -> Result<EntryMeta> {
+        let put = &draft.put;
+        let space = self.usage.find_or_make(self.db, &put.namespace, put.kind)?;
+        let old = self.old(space.id, &put.key)?;
+        let existing = old
+            .as_ref()
+            .filter(|old| old.expires_at.is_none_or(|end| end > batch.now.micros()))
+            .map(|old| Existing { version: old.version, created_at: old.created_at });
+        let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
+        let rows = i64::from(old.is_none());
+        let bytes = signed(meta.size) - old.as_ref().map_or(0, |old| old.bytes);
+        self.check_quota(space.id, &put.key, rows, bytes, batch)?;
+        let sealed = batch.seal.seal(&meta, &put.value)?;
+        let tags = rows::json(&meta.tags, meta.tags.is_empty(), "[]")?;
+        let attributes = rows::json(&meta.attributes, meta.attributes.is_empty(), "{}")?;
+        let bind = |statement: &mut Statement<'_>| -> rusqlite::Result<()> {
+            statement.raw_bind_parameter(1, signed(meta.version))?;
+            statement.raw_bind_parameter(2, meta.created_at.micros())?;
+            statement.raw_bind_parameter(3, meta.updated_at.micros())?;
+            statement.raw_bind_parameter(4, meta.expires_at.map(Timestamp::micros))?;
+            statement.raw_bind_parameter(5, &sealed.key_id)?;
+            statement.raw_bind_parameter(6, &meta.fingerprint)?;
+            statement.raw_bind_parameter(7, &meta.category)?;
+            statement.raw_bind_parameter(8, &tags)?;
+            statement.raw_bind_parameter(9, &attributes)?;
+            statement.raw_bind_parameter(10, &sealed.nonce)?;
+            statement.raw_bind_parameter(11, &sealed.value)
+        };
+        let id = match &old {
+            None => self.insert(space.id, &meta.key, &bind)?,
+            Some(old) => self.update(old.id, &bind)?,
+        };
+        let old_tags = old.as_ref().map_or(&[][..], |old| &old.tags);
+        if old_tags != meta.tags {
+            self.untag(space.id, id, old_tags)?;
+            self.tag(space.id, id, &meta.tags)?;
+        }
+        self.usage.count(self.db, space.id, rows, bytes)?;
+        if let Some(old) = &old {
+            self.usage.count_key(&old.key_id, -1);
+        }
+        self.usage.count_key(&sealed.key_id, 1);
+        Ok(meta)
+    }
+
+    fn old(&self, space: i64, key: &str) -> Result<Option<Old>> {
+        let mut statement = self.db.prepare_cached(
+            "SELECT id, version, created_at, expires_at, length(value_ciphertext), key_id, tags
+               FROM memory_entries WHERE space_id = ?1 AND key = ?2",
+        )?;
+        let row = statement.query_row((space, key), |row| {
+            Ok(Old {
+                id: row.get(0)?,
+                version: rows::unsigned(row.get_ref(1)?),
+                created_at: Timestamp(rows::integer(row.get_ref(2)?)),
+                expires_at: row.get(3)?,
+                bytes: row.get(4)?,
+                key_id: rows::text(row.get_ref(5)?),
+                tags: rows::tags(row.get_ref(6)?),
+            })
+        });
+        Ok(row.optional()?)
+    }
+
+    fn insert(&self, space: i64, key: &str, bind: Bind<'_>) -> Result<i64> {
+        let mut statement = self.db.prepare_cached(
+            "INSERT INTO memory_entries (version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
+                                         attributes, value_nonce, value_ciphertext, space_id, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?;
+        bind(&mut statement)?;
+        statement.raw_bind_parameter(12, space)?;
+        statement.raw_bind_parameter(13, key)?;
+        statement.raw_execute()?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    fn update(&self, id: i64, bind: Bind<'_>) -> Result<i64> {
+        let mut statement = self.db.prepare_cached(
+            "UPDATE memory_entries
+                SET version = ?1, created_at = ?2, updated_at = ?3, expires_at = ?4, key_id = ?5, fingerprint = ?6,
+                    category = ?7, tags = ?8, attributes = ?9, value_nonce = ?10, value_ciphertext = ?11
+              WHERE id = ?12",
+        )?;
+        bind(&mut statement)?;
+        statement.raw_bind_parameter(12, id)?;
+        statement.raw_execute()?;
+        Ok(id)
+    }
+
+    /// Refuses what would not fit, after making room by sweeping what has ended in the same space.
+    fn check_quota(&mut self, space: i64, key: &str, rows: i64, bytes: i64, batch: &Batch) -> Result<()> {
+        let would_be = |usage: &mut Usage, db| -> Result<()> {
+            let space = usage.space(db, space)?;
+            let all = |now: i64, more: i64| u64::try_from(now.saturating_add(more)).unwrap_or(0);
+            batch.quota.check(all(space.rows, rows), all(space.bytes, bytes))
+        };
+        let Err(full) = would_be(&mut self.usage, self.db) else { return Ok(()) };
+        self.delete_where(
+            "+space_id = ?1 AND expires_at IS NOT NULL AND expires_at <= ?2 AND key <> ?3",
+            (space, batch.now.micros(), key),
+        )?;
+        would_be(&mut self.usage, self.db).map_err(|_| full)
+    }
+
+    fn delete(&mut self, delete: &Delete) -> Result<u64> {
+        match delete {
+            Delete::Key { namespace, kind, key } => match self.usage.find(self.db, namespace, *kind)? {
+                Some(space) => self.delete_where("space_id = ?1 AND key = ?2", (space, key)),
+                None => Ok(0),
+            },
+            Delete::Prefix { namespace, kind, prefix } => {
+                let mut count = 0;
+                for space in self.spaces(namespace.as_ref(), *kind)? {
+                    count += self.delete_where(
+                        "space_id = ?1 AND key >= ?2 AND key < ?3",
+                        (space, prefix, rows::upper(prefix)),
+                    )?;
+                }
+                Ok(count)
+            }
+            Delete::Tagged { namespace, kind, tag } => {
+                let mut count = 0;
+                for space in self.spaces(namespace.as_ref(), Some(*kind))? {
+                    count += self.delete_where(
+                        "+space_id = ?1 AND id IN (SELECT entry_id FROM memory_tags WHERE space_id = ?1 AND tag = ?2)",
+                        (space, tag),
+                    )?;
+                }
+                Ok(count)
+            }
+        }
+    }
+
+    fn sweep(&mut self, now: Timestamp, limit: usize) -> Result<u64> {
+        self.delete_where(
+            "id IN (SELECT id FROM memory_entries WHERE expires_at IS NOT NULL AND expires_at <= ?1
+                     ORDER BY expires_at LIMIT ?2)",
+            (now.micros(), i64::try_from(limit).unwrap_or(i64::MAX)),
+        )
+    }
+
+    /// Returns the spaces of a namespace and kind, each of them or all of them.
+    fn spaces(&self, namespace: Option<&Namespace>, kind: Option<Kind>) -> Result<Vec<i64>> {
+        let kind = kind.map(Kind::as_str);
+        let id = |row: &Row<'_>| row.get(0);
+        let found: Vec<i64> = match namespace {
+            Some(namespace) => self
+                .db
+                .prepare_cached(
+                    "SELECT id FROM memory_spaces
+                      WHERE tenant = ?1 AND subject = ?2 AND session IS ?3 AND (?4 IS NULL OR kind = ?4)",
+                )?
+                .query_map((&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind), id)?
+                .collect::<Result<_, _>>()?,
+            None => self
+                .db
+                .prepare_cached("SELECT id FROM memory_spaces WHERE ?1 IS NULL OR kind = ?1")?
+                .query_map([kind], id)?
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(found)
+    }
+
+    /// Deletes entries with their tags and counts them out. Works on raw rows: nothing is decrypted.
+    ///
+    /// A `+` before a column keeps SQLite from choosing that column's index where the other condition is the narrow one.
+    fn delete_where(&mut self, condition: &str, params: impl Params) -> Result<u64> {
+        let mut statement = self.db.prepare_cached(&format!(
+            "DELETE FROM memory_entries WHERE {condition} RETURNING id, space_id, length(value_ciphertext), key_id, tags"
+        ))?;
+        let mut gone = Vec::new();
+        let mut found = statement.query(params)?;
+        while let Some(row) = found.next()? {
+            let (id, space): (i64, i64) = (row.get(0)?, row.get(1)?);
+            gone.push((
+                id,
+                space,
+                rows::integer(row.get_ref(2)?),
+                rows::text(row.get_ref(3)?),
+                rows::tags(row.get_ref(4)?),
+            ));
+        }
+        drop(found);
+        for (id, space, bytes, key_id, tags) in &gone {
+            self.untag(*space, *id, tags)?;
+            self.usage.count(self.db, *space, -1, -bytes)?;
+            self.usage.count_key(key_id, -1);
+        }
+        Ok(gone.len() as u64)
+    }
+
+    fn tag(&self, space: i64, id: i64, tags: &[String]) -> Result<()> {
+        for tag in tags {
+            // An entry may name a tag twice.
+            self.db
+                .prepare_cached("INSERT OR IGNORE INTO memory_tags (space_id, tag, entry_id) VALUES (?1, ?2, ?3)")?
+                .execute((space, tag, id))?;
+        }
+        Ok(())
+    }
+
+    fn untag(&self, space: i64, id: i64, tags: &[String]) -> Result<()> {
+        for tag in tags {
+            self.db
+                .prepare_cached("DELETE FROM memory_tags WHERE space_id = ?1 AND tag = ?2 AND entry_id = ?3")?
+                .execute((space, tag, id))?;
+        }
+        Ok(())
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,40 @@
+//! What SQLite's errors mean to a caller: damaged, or not available just now. Messages come from SQLite and hold no values.
+
+use rusqlite::ErrorCode;
+
+use crate::error::StoreError;
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            // A missing table, a wrong type or a broken rule: the file is not what this driver writes.
+            Some(
+                ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch
+                | ErrorCode::Unknown,
+            )
+            | None => Self::Corrupt(error.to_string()),
+            Some(_) => Self::unavailable(error),
+        }
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        Self::unavailable(error)
+    }
+}
+
+/// Says whether a connection should be thrown away after this error, because a new one may do better.
+pub(super) fn spoils_connection(error: &StoreError) -> bool {
+    matches!(error, StoreError::Corrupt(_)) || (error.is_temporary() && !is_environmental(error))
+}
+
+/// Says whether the error comes from a full disk or another's lock: every batch of a group would meet it.
+pub(super) fn is_environmental(error: &StoreError) -> bool {
+    let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
+    let code = source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull))
+}

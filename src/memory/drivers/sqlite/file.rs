@@ -1,0 +1,170 @@
+//! The database as a file: made with tight permissions, opened, told apart from a file that took its place.
+//!
+//! Making and opening happen under a lock on the folder, so that of several processes that find no file one makes it. A
+//! `-wal` or `-shm` that belonged to a file that is gone is removed first: SQLite would read it into the new file.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::migrate::Migrations;
+use crate::error::{Result, StoreError};
+
+/// What makes a file itself: device and inode.
+type Id = (u64, u64);
+
+/// The files of an open database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    main: Id,
+    wal: Option<Id>,
+    shm: Option<Id>,
+}
+
+/// A database file.
+#[derive(Debug)]
+pub(crate) struct DatabaseFile {
+    path: PathBuf,
+    busy_timeout: Duration,
+    migrations: &'static Migrations,
+}
+
+impl DatabaseFile {
+    /// Names a file; touches nothing.
+    pub(crate) fn new(path: PathBuf, busy_timeout: Duration, migrations: &'static Migrations) -> Self {
+        Self { path, busy_timeout, migrations }
+    }
+
+    /// Returns how long a lock of another process is waited for.
+    pub(crate) const fn busy_timeout(&self) -> Duration {
+        self.busy_timeout
+    }
+
+    /// Returns the path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file for writing; makes it and its folder if they are not there, and brings its schema up to date.
+    ///
+    /// `gone` is the file that was open at this path before, if any. None of its connections may be open in this process.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is not a database, or not ours; `Unavailable`.
+    pub(crate) fn open_for_writing(&self, gone: Option<Identity>) -> Result<(Connection, Identity)> {
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| self.about(error))?;
+        let lock = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+        let _lock = lock.map_err(|error| self.about(error))?;
+        self.clear_leftovers(gone)?;
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(self.about(error)),
+        }
+        let mut connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        self.set_up(&mut connection).map_err(|error| self.name(error))?;
+        let identity = self.identity()?.ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;
+        Ok((connection, identity))
+    }
+
+    /// Opens the file for reading only; it must be there.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unavailable`.
+    pub(crate) fn open_for_reading(&self) -> Result<Connection> {
+        self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    /// Returns what is at the path now, `None` if nothing is.
+    ///
+    /// # Errors
+    /// `Unavailable` if the folder cannot be read.
+    pub(crate) fn identity(&self) -> Result<Option<Identity>> {
+        let Some(main) = self.id("")? else { return Ok(None) };
+        Ok(Some(Identity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
+    }
+
+    /// Says whether the file at the path is the one that was opened.
+    pub(crate) fn is_still(&self, identity: &Identity) -> bool {
+        matches!(self.id(""), Ok(Some(main)) if main == identity.main)
+    }
+
+    /// Returns the bytes of the database and its log.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        ["", "-wal"].iter().filter_map(|suffix| fs::metadata(self.beside(suffix)).ok()).map(|file| file.len()).sum()
+    }
+
+    fn connect(&self, flags: OpenFlags) -> Result<Connection> {
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags).map_err(|error| self.name(error.into()))?;
+        connection.busy_timeout(self.busy_timeout)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(connection)
+    }
+
+    fn set_up(&self, connection: &mut Connection) -> Result<()> {
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            return Err(StoreError::Corrupt(format!("its journal mode stays \"{mode}\", it must be \"wal\"")));
+        }
+        // Deleted values are overwritten, not only unlinked. The log shrinks back after a burst.
+        connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 16777216;")?;
+        self.migrations.apply(connection)
+    }
+
+    /// Removes a `-wal` and a `-shm` that belong to no file, or to the file that was here before.
+    fn clear_leftovers(&self, gone: Option<Identity>) -> Result<()> {
+        let now = self.identity()?;
+        let absent = now.is_none();
+        if !absent && gone.is_none_or(|gone| now.is_some_and(|now| now.main == gone.main)) {
+            return Ok(());
+        }
+        for (suffix, old) in [("-wal", gone.and_then(|gone| gone.wal)), ("-shm", gone.and_then(|gone| gone.shm))] {
+            let found = self.id(suffix)?;
+            if found.is_some() && (absent || found == old) {
+                fs::remove_file(self.beside(suffix)).map_err(|error| self.about(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    fn id(&self, suffix: &str) -> Result<Option<Id>> {
+        match fs::metadata(self.beside(suffix)) {
+            Ok(file) => Ok(Some((file.dev(), file.ino()))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.about(error)),
+        }
+    }
+
+    fn about(&self, error: std::io::Error) -> StoreError {
+        StoreError::Unavailable {
+            message: format!("{}: {error}", self.path.display()),
+            source: Some(std::sync::Arc::new(error)),
+        }
+    }
+
+    fn name(&self, error: StoreError) -> StoreError {
+        let path = self.path.display();
+        match error {
+            StoreError::Corrupt(message) => StoreError::Corrupt(format!("{path}: {message}")),
+            StoreError::Unavailable { message, source } => {
+                StoreError::Unavailable { message: format!("{path}: {message}"), source }
+            }
+            other => other,
+        }
+    }
+}

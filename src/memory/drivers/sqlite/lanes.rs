@@ -1,0 +1,198 @@
+//! The connections: one lane for each thread that uses the database, each with its own connection, opened when needed.
+//!
+//! When the file at the path is no longer the one that was opened (deleted, replaced), all connections are closed before
+//! anything is opened again. SQLite keeps its locks per process and file: a connection to the new file beside one to the old
+//! would pull the shared memory from under it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::error::spoils_connection;
+use super::file::{DatabaseFile, Identity};
+use crate::driver::Canary;
+use crate::error::{Result, StoreError};
+
+/// How often a lane looks whether the file is still the same, at most.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The lane that writes; readers follow.
+pub(super) const WRITER: usize = 0;
+
+/// The connections of one store.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    file: DatabaseFile,
+    /// Held shared while a connection is used, exclusively while all are closed.
+    gate: RwLock<()>,
+    lanes: Vec<Mutex<Option<Lane>>>,
+    current: Mutex<Option<Identity>>,
+    canary: OnceLock<Canary>,
+    start: Instant,
+    /// When the file was looked at last, in milliseconds since `start`.
+    looked: AtomicU64,
+    /// Added to the generation in the file, so that it grows over a replaced file too.
+    base: AtomicU64,
+    /// The largest generation that was given out.
+    highest: AtomicU64,
+}
+
+/// A connection and what it remembers.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// The connection.
+    pub(super) connection: Connection,
+    /// `PRAGMA data_version` and the generation that was read under it.
+    generation: Option<(i64, u64)>,
+    /// Whether commits wait for the disk (`synchronous = FULL`).
+    pub(super) durable: Option<bool>,
+}
+
+impl Lanes {
+    /// Opens the file and makes room for one writer and `readers` readers.
+    pub(super) fn open(file: DatabaseFile, readers: usize) -> Result<Self> {
+        let lanes = Self {
+            file,
+            gate: RwLock::new(()),
+            lanes: (0..=readers).map(|_| Mutex::new(None)).collect(),
+            current: Mutex::new(None),
+            canary: OnceLock::new(),
+            start: Instant::now(),
+            looked: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            highest: AtomicU64::new(0),
+        };
+        lanes.start_over()?;
+        Ok(lanes)
+    }
+
+    /// Returns the file.
+    pub(super) const fn file(&self) -> &DatabaseFile {
+        &self.file
+    }
+
+    /// Runs work on a lane's connection. With `look` the file is looked at in any case, not only now and then.
+    pub(super) fn with<T>(&self, lane: usize, look: bool, work: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
+        // A connection that has to be opened anew must be to the file that the others have open.
+        if look || lock(&self.lanes[lane]).is_none() || self.time_to_look() {
+            self.start_over_if_replaced()?;
+        }
+        let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.lanes[lane]);
+        if slot.is_none() {
+            *slot = Some(self.connect(lane)?);
+        }
+        let Some(lane) = slot.as_mut() else { return Err(StoreError::Closed) };
+        let result = work(lane);
+        if result.as_ref().is_err_and(spoils_connection) {
+            *slot = None;
+        }
+        result
+    }
+
+    /// Closes one lane.
+    pub(super) fn close(&self, lane: usize) {
+        *lock(&self.lanes[lane]) = None;
+    }
+
+    /// Gives the store its canary and returns the one that it has.
+    pub(super) fn set_canary(&self, fresh: Canary) -> Result<Canary> {
+        let stored = self.with(WRITER, true, |lane| plant(&lane.connection, &fresh))?;
+        if stored.key_id == fresh.key_id {
+            // A file that takes this one's place shall prove the same key.
+            let _ = self.canary.set(stored.clone());
+        }
+        Ok(stored)
+    }
+
+    /// Returns the generation, from a lane that reads.
+    pub(super) fn generation(&self, lane: &mut Lane) -> Result<u64> {
+        let version: i64 = lane.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let value = match lane.generation {
+            Some((seen, value)) if seen == version => value,
+            _ => {
+                let value: i64 = lane
+                    .connection
+                    .prepare_cached("SELECT value FROM memory_generation")?
+                    .query_row([], |row| row.get(0))?;
+                let value = u64::try_from(value).unwrap_or(0);
+                lane.generation = Some((version, value));
+                value
+            }
+        };
+        let sum = self.base.load(Ordering::SeqCst).saturating_add(value);
+        self.highest.fetch_max(sum, Ordering::SeqCst);
+        Ok(sum)
+    }
+
+    fn connect(&self, lane: usize) -> Result<Lane> {
+        let connection =
+            if lane == WRITER { self.file.open_for_writing(None)?.0 } else { self.file.open_for_reading()? };
+        Ok(Lane { connection, generation: None, durable: None })
+    }
+
+    fn time_to_look(&self) -> bool {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let looked = self.looked.load(Ordering::Relaxed);
+        now.saturating_sub(looked) >= LOOK_EVERY.as_millis() as u64
+            && self.looked.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn start_over_if_replaced(&self) -> Result<()> {
+        let current = *lock(&self.current);
+        if current.is_some_and(|current| self.file.is_still(&current)) {
+            return Ok(());
+        }
+        self.start_over()
+    }
+
+    /// Closes every connection, then opens what is at the path now.
+    fn start_over(&self) -> Result<()> {
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
+        if current.is_some_and(|current| self.file.is_still(&current)) {
+            // Another lane was faster.
+            return Ok(());
+        }
+        for lane in &self.lanes {
+            *lock(lane) = None;
+        }
+        let gone = *current;
+        let (connection, identity) = self.file.open_for_writing(gone)?;
+        if let Some(canary) = self.canary.get() {
+            plant(&connection, canary)?;
+        }
+        *lock(&self.lanes[WRITER]) = Some(Lane { connection, generation: None, durable: None });
+        *current = Some(identity);
+        if gone.is_some() {
+            self.base.store(self.highest.load(Ordering::SeqCst).saturating_add(1), Ordering::SeqCst);
+            tracing::warn!(path = %self.file.path().display(), "the memory database was replaced; it was opened again");
+        }
+        Ok(())
+    }
+}
+
+/// Returns the canary; writes `fresh` if there is none.
+fn plant(connection: &Connection, fresh: &Canary) -> Result<Canary> {
+    let read = || {
+        connection
+            .query_row("SELECT key_id, sealed FROM memory_canary", [], |row| {
+                Ok(Canary { key_id: row.get(0)?, sealed: row.get(1)? })
+            })
+            .optional()
+    };
+    if let Some(stored) = read()? {
+        return Ok(stored);
+    }
+    connection.execute(
+        "INSERT INTO memory_canary (id, key_id, sealed) VALUES (1, ?1, ?2) ON CONFLICT DO NOTHING",
+        (&fresh.key_id, &fresh.sealed),
+    )?;
+    read()?.ok_or_else(|| StoreError::Corrupt("the row that proves the key cannot be written".to_owned()))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

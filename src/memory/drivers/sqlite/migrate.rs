@@ -1,0 +1,74 @@
+//! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
+//!
+//! Two processes may do it at once: the work is inside one immediate transaction. A newer database is refused, never touched.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use crate::error::{Result, StoreError};
+
+/// The migrations of one database.
+#[derive(Debug)]
+pub(crate) struct Migrations {
+    /// The table that says what was done.
+    pub(crate) ledger: &'static str,
+    /// Name and SQL, in order; the first has number 1.
+    pub(crate) steps: &'static [(&'static str, &'static str)],
+}
+
+impl Migrations {
+    /// Does what is not done yet.
+    ///
+    /// # Errors
+    /// `Corrupt` for a database of a newer program or of another one; `Unavailable`.
+    pub(crate) fn apply(&self, connection: &mut Connection) -> Result<()> {
+        if self.done(connection)? == self.steps.len() {
+            return Ok(());
+        }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = self.done(&transaction)?;
+        if done == 0 {
+            transaction.execute_batch(&format!(
+                "CREATE TABLE IF NOT EXISTS {} (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
+                self.ledger
+            ))?;
+        }
+        for (index, (name, sql)) in self.steps.iter().enumerate().skip(done) {
+            transaction.execute_batch(sql)?;
+            transaction.execute(
+                &format!(
+                    "INSERT INTO {} (version, name, applied_at) VALUES (?1, ?2, unixepoch() * 1000000)",
+                    self.ledger
+                ),
+                (index as i64 + 1, name),
+            )?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn done(&self, connection: &Connection) -> Result<usize> {
+        let (tables, ours): (i64, bool) = connection.query_row(
+            "SELECT count(*), coalesce(sum(name = ?1), 0) > 0 FROM sqlite_schema WHERE type = 'table'",
+            [self.ledger],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        if !ours {
+            return if tables == 0 {
+                Ok(0)
+            } else {
+                Err(StoreError::Corrupt("this is a database of another program".to_owned()))
+            };
+        }
+        let done: i64 = connection
+            .query_row(&format!("SELECT max(version) FROM {}", self.ledger), [], |row| row.get::<_, Option<i64>>(0))
+            .optional()?
+            .flatten()
+            .unwrap_or(0);
+        let known = self.steps.len();
+        usize::try_from(done).ok().filter(|done| *done <= known).ok_or_else(|| {
+            StoreError::Corrupt(format!(
+                "it was written by a newer version (schema {done}); this version knows schemas up to {known}"
+            ))
+        })
+    }
+}

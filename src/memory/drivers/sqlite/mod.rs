@@ -1,0 +1,221 @@
+//! Rows in a SQLite file: one thread that writes in groups, a few that read, each with its own connection.
+//!
+//! Several processes may use one file at a time. SQLite is never called on the caller's thread.
+
+mod apply;
+mod error;
+pub(crate) mod file;
+mod lanes;
+pub(crate) mod migrate;
+mod queries;
+mod rows;
+mod usage;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use crossbeam_channel::{Receiver, Sender};
+use helmdeck_core::Timestamp;
+use tokio::sync::{Semaphore, oneshot};
+
+use self::file::DatabaseFile;
+use self::lanes::{Lane, Lanes, WRITER};
+use self::migrate::Migrations;
+use self::writer::{Command, Waiting, Writer};
+use crate::config::Config;
+use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range};
+use crate::entry::{Entry, Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::sealed::Seal;
+use crate::store::{ListPage, NamespaceStats, Order, Scan, Stats, Written};
+
+static MIGRATIONS: Migrations = Migrations {
+    ledger: "memory_migrations",
+    steps: &[("entries", include_str!("../../migrations/sqlite/0001_entries.sql"))],
+};
+
+/// Reads that may wait at once; more of them wait for their turn.
+const WAITING_READS: usize = 1024;
+/// KiB of writes that may wait at once; more of them wait for their turn.
+const WAITING_WRITE_KIB: usize = 64 << 10;
+
+/// The driver.
+#[derive(Debug)]
+pub struct Sqlite {
+    lanes: Arc<Lanes>,
+    reads: Sender<Read>,
+    writes: Sender<Command>,
+    read_permits: Arc<Semaphore>,
+    write_permits: Arc<Semaphore>,
+    readers: usize,
+    closed: AtomicBool,
+}
+
+/// A query, to be run on a lane.
+type Query = Box<dyn FnOnce(&Lanes, usize) + Send>;
+
+/// What a reading thread is asked to do.
+enum Read {
+    Run(Query),
+    Stop(oneshot::Sender<()>),
+}
+
+impl Sqlite {
+    /// Opens a file, made with mode 0600 (its folder with 0700) if it is not there. Blocks on the disk.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is not a database, or not one of this program or version; `Unavailable`.
+    pub fn open(path: impl Into<PathBuf>, config: &Config) -> Result<Self> {
+        let readers = config.readers.max(1);
+        let file = DatabaseFile::new(path.into(), config.busy_timeout, &MIGRATIONS);
+        let lanes = Arc::new(Lanes::open(file, readers)?);
+        let (reads, read_queue) = crossbeam_channel::unbounded();
+        let (writes, write_queue) = crossbeam_channel::unbounded();
+        for lane in WRITER + 1..=readers {
+            let (lanes, queue) = (Arc::clone(&lanes), read_queue.clone());
+            spawn(format!("memory-read-{lane}"), move || read(&lanes, lane, &queue))?;
+        }
+        let writer = Writer::new(Arc::clone(&lanes), write_queue);
+        spawn("memory-write".to_owned(), move || writer.run())?;
+        Ok(Self {
+            lanes,
+            reads,
+            writes,
+            read_permits: Arc::new(Semaphore::new(WAITING_READS)),
+            write_permits: Arc::new(Semaphore::new(WAITING_WRITE_KIB)),
+            readers,
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the path of the file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.lanes.file().path()
+    }
+
+    /// Runs a query on a reading thread. Dropping the future drops the query if it has not started.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: bool,
+        query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.check_open()?;
+        let permit = Arc::clone(&self.read_permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        let run = move |lanes: &Lanes, lane: usize| {
+            if !reply.is_closed() {
+                let _ = reply.send(lanes.with(lane, look, |lane| query(lanes, lane)));
+            }
+            drop(permit);
+        };
+        self.reads.send(Read::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+    }
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new().name(name).spawn(work)?;
+    Ok(())
+}
+
+fn read(lanes: &Lanes, lane: usize, queue: &Receiver<Read>) {
+    for read in queue {
+        match read {
+            Read::Run(run) => run(lanes, lane),
+            Read::Stop(reply) => {
+                lanes.close(lane);
+                let _ = reply.send(());
+                return;
+            }
+        }
+    }
+    lanes.close(lane);
+}
+
+#[async_trait]
+impl Driver for Sqlite {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    async fn canary(&self, fresh: Canary) -> Result<Canary> {
+        self.check_open()?;
+        let (reply, answer) = oneshot::channel();
+        let run = move |lanes: &Lanes| {
+            let _ = reply.send(lanes.set_canary(fresh));
+        };
+        self.writes.send(Command::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn get(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        key: &str,
+        now: Timestamp,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Option<Entry>> {
+        let (namespace, key, seal) = (namespace.clone(), key.to_owned(), Arc::clone(seal));
+        self.read(false, move |_, lane| queries::get(&lane.connection, &namespace, kind, &key, now, &seal)).await
+    }
+
+    async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
+        self.read(false, move |_, lane| queries::list(&lane.connection, &range, after, limit)).await
+    }
+
+    async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
+        let seal = Arc::clone(seal);
+        self.read(false, move |_, lane| queries::scan(&lane.connection, &range, order, limit, &seal)).await
+    }
+
+    async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+        self.read(false, move |_, lane| queries::namespaces(&lane.connection, now)).await
+    }
+
+    async fn stats(&self, now: Timestamp) -> Result<Stats> {
+        self.read(false, move |lanes, lane| {
+            let stats = queries::stats(&lane.connection, now)?;
+            Ok(Stats { disk_bytes: lanes.file().disk_bytes(), ..stats })
+        })
+        .await
+    }
+
+    async fn generation(&self) -> Result<u64> {
+        self.read(true, |lanes, lane| lanes.generation(lane)).await
+    }
+
+    async fn write(&self, batch: Batch) -> Result<Vec<Written>> {
+        self.check_open()?;
+        let kib = batch.ops.iter().map(DraftOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
+        let permits = Arc::clone(&self.write_permits).acquire_many_owned(u32::try_from(kib).unwrap_or(1)).await;
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { batch, reply, _permit: permits.map_err(|_| StoreError::Closed)? };
+        self.writes.send(Command::Write(waiting)).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // The readers first: the log can be emptied only when nobody reads from it.
+        for _ in 0..self.readers {
+            let (reply, answer) = oneshot::channel();
+            if self.reads.send(Read::Stop(reply)).is_ok() {
+                let _ = answer.await;
+            }
+        }
+        let (reply, answer) = oneshot::channel();
+        self.writes.send(Command::Close(reply)).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}

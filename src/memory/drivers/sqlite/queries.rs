@@ -1,0 +1,198 @@
+//! What readers ask. Every query leaves out what has ended; none decrypts, except by calling the seal it was given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helmdeck_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::rows::{self, meta_columns};
+use crate::driver::{Position, Range, page_of};
+use crate::entry::{Entry, Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::sealed::{RawRow, Seal};
+use crate::store::{ListPage, NamespaceStats, Order, Scan, Stats};
+
+macro_rules! of_space {
+    ($columns:expr) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM memory_spaces s CROSS JOIN memory_entries e
+               WHERE s.tenant = ?1 AND s.subject = ?2 AND s.session IS ?3 AND s.kind = ?4 AND e.space_id = s.id
+                 AND (e.expires_at IS NULL OR e.expires_at > ?5) AND "
+        )
+    };
+}
+
+const GET: &str =
+    concat!(of_space!(concat!(meta_columns!(), ", e.key_id, e.value_nonce, e.value_ciphertext")), "e.key = ?6");
+const LIST: &str = concat!(
+    of_space!(concat!(meta_columns!(), ", e.key")),
+    "e.key >= ?6 AND e.key < ?7 AND (e.updated_at < ?8 OR (e.updated_at = ?8 AND e.key > ?9))
+     ORDER BY e.updated_at DESC, e.key LIMIT ?10"
+);
+const SCAN: &str = concat!(
+    of_space!(concat!(meta_columns!(), ", e.key_id, e.value_nonce, e.value_ciphertext, e.key")),
+    "e.key >= ?6 AND e.key < ?7 ORDER BY e.key "
+);
+
+/// Returns an entry, opened.
+pub(super) fn get(
+    db: &Connection,
+    namespace: &Namespace,
+    kind: Kind,
+    key: &str,
+    now: Timestamp,
+    seal: &Arc<dyn Seal>,
+) -> Result<Option<Entry>> {
+    let raw: Option<RawRow> = db
+        .prepare_cached(GET)?
+        .query_row(
+            (&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind.as_str(), now.micros(), key),
+            // Namespace, kind and key are those asked for, not what the row claims: the seal must agree with them.
+            |row| Ok(rows::raw(row, namespace, kind, key.to_owned())),
+        )
+        .optional()?
+        .transpose()?;
+    raw.map(|raw| seal.open(raw)).transpose()
+}
+
+/// Returns a page of entries, newest first.
+pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
+    let after = after.unwrap_or(Position { updated_at: Timestamp::MAX, key: String::new() });
+    let mut statement = db.prepare_cached(LIST)?;
+    let mut found = statement.query((
+        &*range.namespace.tenant,
+        &*range.namespace.subject,
+        range.namespace.session.as_deref(),
+        range.kind.as_str(),
+        range.now.micros(),
+        &range.prefix,
+        rows::upper(&range.prefix),
+        after.updated_at.micros(),
+        &after.key,
+        count(limit.saturating_add(1)),
+    ))?;
+    let mut entries = Vec::new();
+    while let Some(row) = found.next()? {
+        entries.push(rows::meta(row, &range.namespace, range.kind, rows::text(row.get_ref("key")?))?);
+    }
+    Ok(page_of(entries, limit))
+}
+
+/// Returns entries in key order, opened.
+pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
+    let direction = match order {
+        Order::KeyAscending => "ASC",
+        Order::KeyDescending => "DESC",
+    };
+    let mut statement = db.prepare_cached(&format!("{SCAN}{direction}"))?;
+    let mut found = statement.query((
+        &*range.namespace.tenant,
+        &*range.namespace.subject,
+        range.namespace.session.as_deref(),
+        range.kind.as_str(),
+        range.now.micros(),
+        &range.prefix,
+        rows::upper(&range.prefix),
+    ))?;
+    let mut scan = Scan::default();
+    while scan.entries.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let raw = rows::raw(row, &range.namespace, range.kind, rows::text(row.get_ref("key")?))?;
+        match seal.open(raw) {
+            Ok(entry) => scan.entries.push(entry),
+            Err(_) => scan.unreadable += 1,
+        }
+    }
+    Ok(scan)
+}
+
+/// What has ended and was not swept, which the counters still count.
+const ENDED: &str = "SELECT space_id, key_id, count(*), sum(length(value_ciphertext)) FROM memory_entries
+                      WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
+
+/// Returns what each namespace holds. Cost: linear in namespaces and in rows that have ended.
+pub(super) fn namespaces(db: &Connection, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+    let mut ended: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
+    each(db, ENDED, [now.micros()], |row| {
+        let (rows, bytes) = ended.entry(row.get(0)?).or_default();
+        *rows += rows::unsigned(row.get_ref(2)?);
+        *bytes += rows::unsigned(row.get_ref(3)?);
+        Ok(())
+    })?;
+    let mut all = Vec::new();
+    each(db, "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces", [], |row| {
+        let (ended_rows, ended_bytes) = ended.get(&row.get(0)?).copied().unwrap_or_default();
+        let rows = rows::unsigned(row.get_ref(5)?).saturating_sub(ended_rows);
+        let Some(kind) = Kind::parse(&rows::text(row.get_ref(4)?)) else { return Ok(()) };
+        let session = row.get_ref(3)?;
+        let session = (session != rusqlite::types::ValueRef::Null).then(|| rows::text(session));
+        if rows > 0 {
+            all.push(NamespaceStats {
+                namespace: Namespace::new(
+                    &rows::text(row.get_ref(1)?),
+                    &rows::text(row.get_ref(2)?),
+                    session.as_deref(),
+                ),
+                kind,
+                rows,
+                bytes: rows::unsigned(row.get_ref(6)?).saturating_sub(ended_bytes),
+            });
+        }
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Returns totals. Cost: as [`namespaces`].
+pub(super) fn stats(db: &Connection, now: Timestamp) -> Result<Stats> {
+    let mut stats = Stats { driver: "sqlite", ..Stats::default() };
+    each(db, "SELECT kind, sum(rows), sum(bytes) FROM memory_spaces GROUP BY kind", [], |row| {
+        let rows = rows::unsigned(row.get_ref(1)?);
+        stats.rows += rows;
+        stats.bytes += rows::unsigned(row.get_ref(2)?);
+        stats.rows_by_kind.insert(rows::text(row.get_ref(0)?), rows);
+        Ok(())
+    })?;
+    each(db, "SELECT key_id, rows FROM memory_keys", [], |row| {
+        stats.rows_by_key_id.insert(rows::text(row.get_ref(0)?), rows::unsigned(row.get_ref(1)?));
+        Ok(())
+    })?;
+    let ended = "SELECT s.kind, e.key_id, count(*) FROM memory_entries e JOIN memory_spaces s ON s.id = e.space_id
+                  WHERE e.expires_at IS NOT NULL AND e.expires_at <= ?1 GROUP BY s.kind, e.key_id";
+    each(db, ended, [now.micros()], |row| {
+        let rows = rows::unsigned(row.get_ref(2)?);
+        stats.expired += rows;
+        for (counts, name) in [(&mut stats.rows_by_kind, 0), (&mut stats.rows_by_key_id, 1)] {
+            if let Some(count) = counts.get_mut(&rows::text(row.get_ref(name)?)) {
+                *count = count.saturating_sub(rows);
+            }
+        }
+        Ok(())
+    })?;
+    stats.rows = stats.rows.saturating_sub(stats.expired);
+    stats.rows_by_kind.retain(|_, rows| *rows > 0);
+    stats.rows_by_key_id.retain(|_, rows| *rows > 0);
+    Ok(stats)
+}
+
+fn each(
+    db: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    mut take: impl FnMut(&Row<'_>) -> Result<(), rusqlite::Error>,
+) -> Result<()> {
+    let mut statement = db.prepare_cached(sql)?;
+    let mut found = statement.query(params)?;
+    while let Some(row) = found.next()? {
+        take(row).map_err(StoreError::from)?;
+    }
+    Ok(())
+}
+
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

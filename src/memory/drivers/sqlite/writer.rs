@@ -1,0 +1,200 @@
+//! The one thread that writes: it takes what waits, does it in one transaction, commits, and only then answers.
+//!
+//! A batch that fails is undone alone; a commit that fails, fails every batch of its group. Nothing is acknowledged before
+//! its commit.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use rusqlite::TransactionBehavior;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::apply::Work;
+use super::error::is_environmental;
+use super::lanes::{Lane, Lanes, WRITER};
+use crate::driver::{Batch, DraftOp};
+use crate::error::Result;
+use crate::store::Written;
+
+/// The most batches of a group.
+const GROUP_BATCHES: usize = 256;
+/// The most bytes of a group; one batch may be larger.
+const GROUP_BYTES: usize = 8 << 20;
+/// How long after a delete the log is emptied, so that what was forgotten is not in it any more.
+const EMPTY_LOG_AFTER: Duration = Duration::from_millis(100);
+/// How long until the next try if a reader still needed the log.
+const EMPTY_LOG_AGAIN: Duration = Duration::from_secs(1);
+
+/// What the thread is asked to do.
+pub(super) enum Command {
+    /// Do a batch.
+    Write(Waiting),
+    /// Do something else with the connections.
+    Run(Box<dyn FnOnce(&Lanes) + Send>),
+    /// Empty the log, close the connection, end.
+    Close(oneshot::Sender<Result<()>>),
+}
+
+/// A batch that waits for its commit.
+pub(super) struct Waiting {
+    /// What to do.
+    pub(super) batch: Batch,
+    /// Who waits.
+    pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
+    /// Its share of what may wait at once.
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// The thread's state.
+pub(super) struct Writer {
+    lanes: Arc<Lanes>,
+    commands: Receiver<Command>,
+    empty_log_at: Option<Instant>,
+}
+
+impl Writer {
+    /// Makes the thread's state.
+    pub(super) const fn new(lanes: Arc<Lanes>, commands: Receiver<Command>) -> Self {
+        Self { lanes, commands, empty_log_at: None }
+    }
+
+    /// Works until it is told to close or nobody can ask any more.
+    pub(super) fn run(mut self) {
+        let mut next = None;
+        loop {
+            let command = match next.take().map_or_else(|| self.wait(), Ok) {
+                Ok(command) => command,
+                Err(RecvTimeoutError::Timeout) => {
+                    // A failure here costs nothing but time: the next delete tries again.
+                    let again = !self.empty_log().unwrap_or(true);
+                    self.empty_log_at = again.then(|| Instant::now() + EMPTY_LOG_AGAIN);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break self.end().unwrap_or_default(),
+            };
+            match command {
+                Command::Write(first) => next = self.group(first),
+                Command::Run(work) => work(&self.lanes),
+                Command::Close(reply) => {
+                    let _ = reply.send(self.end());
+                    break;
+                }
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Command, RecvTimeoutError> {
+        match self.empty_log_at {
+            Some(at) => self.commands.recv_deadline(at),
+            None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    /// Gathers what waits and does it; returns a command that ended the gathering.
+    fn group(&mut self, first: Waiting) -> Option<Command> {
+        let weight = |waiting: &Waiting| waiting.batch.ops.iter().map(DraftOp::weight).sum::<usize>();
+        let mut bytes = weight(&first);
+        let mut group = vec![first];
+        let mut next = None;
+        while group.len() < GROUP_BATCHES && bytes < GROUP_BYTES {
+            match self.commands.try_recv() {
+                Ok(Command::Write(waiting)) => {
+                    bytes += weight(&waiting);
+                    group.push(waiting);
+                }
+                Ok(other) => {
+                    next = Some(other);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        self.settle(group);
+        next
+    }
+
+    fn settle(&mut self, group: Vec<Waiting>) {
+        match self.commit(&group) {
+            Ok(results) => {
+                for (waiting, result) in group.into_iter().zip(results) {
+                    let _ = waiting.reply.send(result);
+                }
+            }
+            // One batch met something that its neighbours may not meet: each gets a transaction of its own.
+            Err(error) if group.len() > 1 && !is_environmental(&error) => {
+                for waiting in group {
+                    self.settle(vec![waiting]);
+                }
+            }
+            Err(error) => {
+                for waiting in group {
+                    let _ = waiting.reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, group: &[Waiting]) -> Result<Vec<Result<Vec<Written>>>> {
+        let durable = group.iter().any(|waiting| waiting.batch.ops.iter().any(DraftOp::is_durable));
+        let (results, deleted) = self.lanes.with(WRITER, true, |lane| {
+            set_durable(lane, durable)?;
+            let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut work = Work::new(&transaction);
+            let mut results = Vec::with_capacity(group.len());
+            for waiting in group {
+                let result = work.batch(&waiting.batch);
+                if let Err(error) = &result
+                    && is_of_database(error)
+                {
+                    return Err(error.clone());
+                }
+                results.push(result);
+            }
+            let deleted = work.finish()?;
+            transaction.commit()?;
+            Ok((results, deleted))
+        })?;
+        if deleted && self.empty_log_at.is_none() {
+            self.empty_log_at = Some(Instant::now() + EMPTY_LOG_AFTER);
+        }
+        Ok(results)
+    }
+
+    /// Moves the log into the database and cuts it to nothing; `false` if a reader or another process was in the way.
+    fn empty_log(&self) -> Result<bool> {
+        self.lanes.with(WRITER, false, |lane| {
+            let timeout = self.lanes.file().busy_timeout();
+            lane.connection.busy_timeout(Duration::ZERO)?;
+            let busy: rusqlite::Result<bool> =
+                lane.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+            lane.connection.busy_timeout(timeout)?;
+            Ok(!busy?)
+        })
+    }
+
+    fn end(&self) -> Result<()> {
+        // What is in the log is safe there; the next process moves it.
+        let emptied = self.empty_log();
+        self.lanes.close(WRITER);
+        emptied.map(|_| ())
+    }
+}
+
+/// Sets whether a commit waits for the disk: it does for what cannot be computed again.
+fn set_durable(lane: &mut Lane, durable: bool) -> Result<()> {
+    if lane.durable != Some(durable) {
+        lane.connection.execute_batch(if durable {
+            "PRAGMA synchronous = FULL"
+        } else {
+            "PRAGMA synchronous = NORMAL"
+        })?;
+        lane.durable = Some(durable);
+    }
+    Ok(())
+}
+
+/// Says whether an error comes from the database, so that the transaction cannot be trusted any more.
+const fn is_of_database(error: &crate::StoreError) -> bool {
+    matches!(error, crate::StoreError::Corrupt(_) | crate::StoreError::Unavailable { .. })
+}

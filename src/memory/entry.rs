@@ -1,0 +1,130 @@
+//! What the store holds: entries, in namespaces, of kinds.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use helmdeck_core::{Identity, Timestamp};
+
+/// What an entry is for. Kinds are separate key spaces with separate retention, so no fact can plant a cached answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// An answer of a pack.
+    Cache,
+    /// Something a handler wrote down.
+    Note,
+    /// Something known about a caller.
+    Fact,
+    /// One call that was made.
+    Audit,
+    /// A turn of a dialogue.
+    Conversation,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Cache, Self::Note, Self::Fact, Self::Audit, Self::Conversation];
+
+    /// Returns the name, as stored and as shown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Note => "note",
+            Self::Fact => "fact",
+            Self::Audit => "audit",
+            Self::Conversation => "conversation",
+        }
+    }
+
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Says whether a write of this kind must survive a power cut: what cannot be computed again must.
+    #[must_use]
+    pub const fn is_durable(self) -> bool {
+        matches!(self, Self::Note | Self::Fact | Self::Conversation)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whose an entry is: three parts kept apart, never a joined string.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Namespace {
+    /// The tenant.
+    pub tenant: Arc<str>,
+    /// The user, or the empty text for what a whole tenant shares.
+    pub subject: Arc<str>,
+    /// The dialogue, if the entry belongs to one.
+    pub session: Option<Arc<str>>,
+}
+
+impl Namespace {
+    /// Makes a namespace of its parts.
+    #[must_use]
+    pub fn new(tenant: &str, subject: &str, session: Option<&str>) -> Self {
+        Self { tenant: tenant.into(), subject: subject.into(), session: session.map(Into::into) }
+    }
+
+    /// Returns the namespace of a caller, whatever the dialogue.
+    #[must_use]
+    pub fn of_caller(identity: &Identity) -> Self {
+        Self::new(identity.tenant(), identity.user(), None)
+    }
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Everything but the value.
+    pub meta: EntryMeta,
+    /// The value.
+    pub value: Bytes,
+}
+
+/// Everything about an entry but its value; all of it is stored in the clear, and bound to the value by the seal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryMeta {
+    /// Whose it is.
+    pub namespace: Namespace,
+    /// What it is for.
+    pub kind: Kind,
+    /// Its name within namespace and kind.
+    pub key: String,
+    /// A word to group entries by; may be empty.
+    pub category: String,
+    /// Labels to purge by, in the order given.
+    pub tags: Vec<String>,
+    /// Clear facts about the entry that tools may show without the key, for example digests of what a cache key is made of.
+    pub attributes: BTreeMap<String, String>,
+    /// The first 16 hex digits of SHA-256 of the plaintext, or of an HMAC if the store is told so.
+    pub fingerprint: String,
+    /// 1 for a new entry, one more for each replacement.
+    pub version: u64,
+    /// When the entry came to be; kept by replacements.
+    pub created_at: Timestamp,
+    /// When it was last replaced.
+    pub updated_at: Timestamp,
+    /// When it ends; `None` = never. An entry with `now >= expires_at` is invisible.
+    pub expires_at: Option<Timestamp>,
+    /// The bytes of the value, as stored (a sealed value is 16 bytes longer than its plaintext).
+    pub size: u64,
+}
+
+impl EntryMeta {
+    /// Says whether the entry has ended.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| now >= end)
+    }
+}

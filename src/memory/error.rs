@@ -1,0 +1,89 @@
+//! What can go wrong with a store.
+
+use std::sync::Arc;
+
+/// A result whose error is [`StoreError`].
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// What can go wrong with a store. No message holds a key, a value or a secret.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// `expect_version` did not match; nothing was written.
+    #[error("the entry is at version {found}, not {expected}")]
+    VersionMismatch {
+        /// The version that the writer expected (0 = absent).
+        expected: u64,
+        /// The version that is there (0 = absent).
+        found: u64,
+    },
+    /// A key, value, tag or attribute is over its limit; nothing was written.
+    #[error("the {what} has a size of {size}, the limit is {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size: bytes of a text, entries of a list.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// An argument that no store accepts, for example an empty key or a cursor that the store did not make.
+    #[error("not acceptable: {0}")]
+    Invalid(&'static str),
+    /// The namespace is full; nothing was written.
+    #[error("the namespace is full: the limit is {limit} {what}")]
+    QuotaExceeded {
+        /// `rows` or `bytes`.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The row is there but does not open: another key, moved, altered, or never sealed.
+    #[error("the row does not open: {reason}")]
+    Unreadable {
+        /// Why, in general terms.
+        reason: &'static str,
+    },
+    /// The store was written with another key.
+    #[error("this store was written with key {store}; the key given is {given}")]
+    WrongKey {
+        /// The id of the key that wrote the store.
+        store: String,
+        /// The ids of the keys given, current first.
+        given: String,
+    },
+    /// The memory key has the wrong form.
+    #[error("{0}")]
+    MalformedKey(String),
+    /// The URL names no driver, or a file that cannot be.
+    #[error("{0}")]
+    BadUrl(String),
+    /// The store holds something that it cannot have written: damaged, or of a newer version.
+    #[error("the store is damaged or of another version: {0}")]
+    Corrupt(String),
+    /// The store cannot be reached or is busy; the same call may succeed later.
+    #[error("the store is not available: {message}")]
+    Unavailable {
+        /// What the driver says.
+        message: String,
+        /// The driver's error.
+        #[source]
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// Makes an [`StoreError::Unavailable`] of a driver's error.
+    pub fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Unavailable { message: error.to_string(), source: Some(Arc::new(error)) }
+    }
+
+    /// Says whether the same call may succeed later without anybody doing anything.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+}

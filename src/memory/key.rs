@@ -1,0 +1,154 @@
+//! One memory key: 32 bytes that an operator keeps. It never shows in `Debug`, logs or errors, and is wiped when dropped.
+
+use std::fmt;
+
+use aes_gcm::aead::Generate;
+use helmdeck_core::Secret;
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::error::{Result, StoreError};
+use crate::framing::Framed;
+
+/// The bytes of a key.
+pub const KEY_BYTES: usize = 32;
+
+/// A memory key.
+pub struct MemoryKey {
+    bytes: Zeroizing<[u8; KEY_BYTES]>,
+    id: String,
+}
+
+impl MemoryKey {
+    /// Reads a key: exactly 64 hex digits of either case, white space around them ignored.
+    ///
+    /// `label` says in the error where the text came from, for example the name of a variable.
+    ///
+    /// # Errors
+    /// `MalformedKey`, which names `label` and the expected form, never the text.
+    pub fn parse(label: &str, text: &str) -> Result<Self> {
+        let digits = text.trim().as_bytes();
+        let malformed = |what: &str| {
+            StoreError::MalformedKey(format!(
+                "{label} {what}; expected 64 hex digits (32 bytes), as `helmdeck key generate` makes them"
+            ))
+        };
+        if digits.is_empty() {
+            return Err(malformed("is empty"));
+        }
+        if digits.len() != 2 * KEY_BYTES {
+            return Err(malformed(&format!("has {} characters", digits.len())));
+        }
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let (Some(high), Some(low)) = (nibble(pair[0]), nibble(pair[1])) else {
+                return Err(malformed("has a character that is not a hex digit"));
+            };
+            *byte = high << 4 | low;
+        }
+        Ok(Self::from_bytes(bytes))
+    }
+
+    fn from_bytes(bytes: Zeroizing<[u8; KEY_BYTES]>) -> Self {
+        let mut id = [0; 8];
+        expand(&bytes, Framed::new("helmdeck/memory/key-id/v1").as_slice(), &mut id);
+        Self { bytes, id: hex(&id) }
+    }
+
+    /// Makes a new key of the system's random source, as text in the form that [`MemoryKey::parse`] reads.
+    ///
+    /// # Errors
+    /// `Unavailable` if the system has no randomness to give.
+    pub fn generate() -> Result<Secret> {
+        let bytes = Zeroizing::new(<[u8; KEY_BYTES]>::try_generate().map_err(StoreError::unavailable)?);
+        Ok(Secret::new(hex(bytes.as_slice())))
+    }
+
+    /// Returns the id: 16 hex digits derived from the key, safe to show. Every sealed row carries it.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Derives a key of its own for one purpose (HKDF-SHA-256, [RFC 5869](https://www.rfc-editor.org/rfc/rfc5869)).
+    pub(crate) fn derive(&self, info: &Framed) -> Zeroizing<[u8; KEY_BYTES]> {
+        let mut derived = Zeroizing::new([0; KEY_BYTES]);
+        expand(&self.bytes, info.as_slice(), derived.as_mut_slice());
+        derived
+    }
+}
+
+impl fmt::Debug for MemoryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn expand(master: &[u8; KEY_BYTES], info: &[u8], out: &mut [u8]) {
+    let expanded = Hkdf::<Sha256>::new(None, master).expand(info, out);
+    // RFC 5869 allows up to 255 * 32 bytes; ours are 8 and 32.
+    debug_assert!(expanded.is_ok());
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Returns lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+    #[test]
+    fn a_key_is_64_hex_digits_of_either_case() {
+        let lower = MemoryKey::parse("K", KEY).unwrap();
+        let upper = MemoryKey::parse("K", &format!(" {}\n", KEY.to_uppercase())).unwrap();
+        assert_eq!(lower.id(), upper.id());
+        assert_eq!(lower.bytes[..3], [0x00, 0x11, 0x22]);
+    }
+
+    #[test]
+    fn a_malformed_key_is_named_by_its_label_and_never_shown() {
+        for text in ["", "   ", "zz", &KEY[1..], &KEY.replace('a', "x"), &KEY.replace('a', "é")] {
+            let message = MemoryKey::parse("HELMDECK_MEMORY_KEY", text).unwrap_err().to_string();
+            assert!(message.starts_with("HELMDECK_MEMORY_KEY "), "{message}");
+            assert!(message.contains("64 hex digits"), "{message}");
+            assert!(text.trim().is_empty() || !message.contains(text.trim()), "{message}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_the_id_and_nothing_else() {
+        let key = MemoryKey::parse("K", KEY).unwrap();
+        assert_eq!(format!("{key:?}"), format!("MemoryKey {{ id: \"{}\", .. }}", key.id()));
+        assert!(!KEY.contains(key.id()));
+    }
+
+    #[test]
+    fn generated_keys_parse_and_differ() {
+        let (one, two) = (MemoryKey::generate().unwrap(), MemoryKey::generate().unwrap());
+        assert_ne!(one.expose(), two.expose());
+        assert_ne!(
+            MemoryKey::parse("K", one.expose()).unwrap().id(),
+            MemoryKey::parse("K", two.expose()).unwrap().id()
+        );
+    }
+}

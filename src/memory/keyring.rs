@@ -1,0 +1,315 @@
+//! The ring of memory keys: the current one, which seals, and previous ones, which only open.
+//!
+//! Every namespace and every purpose has a key of its own, derived from the master and kept ready in a small bounded cache.
+//! The ring hands out seals and MACs, never key bytes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use aes_gcm::aead::Generate;
+use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::entry::{Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::framing::Framed;
+use crate::key::{KEY_BYTES, MemoryKey};
+
+/// The bytes of a nonce.
+pub(crate) const NONCE_BYTES: usize = 12;
+/// The bytes that a seal adds to a value.
+pub(crate) const TAG_BYTES: usize = 16;
+
+/// Derived keys that are kept ready, each about 1 KiB.
+const READY_KEYS: usize = 512;
+
+/// The memory keys. Cheap to clone; clones share the derived keys.
+#[derive(Clone)]
+pub struct KeyRing(Arc<Inner>);
+
+struct Inner {
+    /// The current key first.
+    keys: Vec<MemoryKey>,
+    ciphers: Ready<(usize, Namespace, Purpose), Arc<Aes256Gcm>>,
+    macs: Ready<(Namespace, &'static str), Hmac<Sha256>>,
+}
+
+/// What a derived key encrypts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Purpose {
+    Row(Kind),
+    Blob(&'static str),
+}
+
+impl KeyRing {
+    /// Makes a ring of keys already read.
+    #[must_use]
+    pub fn new(current: MemoryKey, previous: Vec<MemoryKey>) -> Self {
+        let mut keys = vec![current];
+        for key in previous {
+            if keys.iter().all(|known| known.id() != key.id()) {
+                keys.push(key);
+            }
+        }
+        Self(Arc::new(Inner { keys, ciphers: Ready::default(), macs: Ready::default() }))
+    }
+
+    /// Reads a ring of texts: the current key, and previous keys separated by commas. Each comes with the label that errors
+    /// name it by (for example the variable it came from).
+    ///
+    /// # Errors
+    /// `MalformedKey`, which names the label and the expected form, never the text.
+    pub fn parse(current: (&str, &str), previous: Option<(&str, &str)>) -> Result<Self> {
+        let first = MemoryKey::parse(current.0, current.1)?;
+        let rest = match previous {
+            None => Vec::new(),
+            Some((label, list)) => list
+                .split(',')
+                .enumerate()
+                .map(|(index, text)| MemoryKey::parse(&format!("{label} (key {})", index + 1), text))
+                .collect::<Result<_>>()?,
+        };
+        Ok(Self::new(first, rest))
+    }
+
+    /// Returns the id of the key that seals.
+    #[must_use]
+    pub fn current_id(&self) -> &str {
+        self.0.keys[0].id()
+    }
+
+    /// Returns the ids of all keys, current first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.keys.iter().map(MemoryKey::id)
+    }
+
+    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a key derived from the current key for a namespace and
+    /// a purpose. Below a microsecond for small parts once the key is ready.
+    ///
+    /// A new current key gives other MACs: what was named by the old ones is not found again.
+    #[must_use]
+    pub fn mac(&self, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = self.0.macs.get_or((namespace.clone(), purpose), || {
+            let key = self.0.keys[0].derive(&info("helmdeck/memory/v1/mac", namespace, purpose));
+            // RFC 2104: a key shorter than the block is filled up with zeros.
+            let mut block = Zeroizing::new([0; 64]);
+            block[..KEY_BYTES].copy_from_slice(key.as_slice());
+            <Hmac<Sha256> as hmac::KeyInit>::new(&(*block).into())
+        });
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    /// Seals bytes that live outside the store (a job's result, a kept answer) under a key derived for a namespace and a
+    /// purpose. `bound` is not part of the result but must be the same when it is opened.
+    ///
+    /// # Errors
+    /// `Unavailable` if the system has no randomness to give.
+    pub fn seal_blob(
+        &self,
+        namespace: &Namespace,
+        purpose: &'static str,
+        bound: &[u8],
+        plaintext: &[u8],
+    ) -> Result<Vec<u8>> {
+        let id = self.current_id();
+        let aad = Framed::new("helmdeck/memory/v1/blob").text(id).bytes(bound);
+        let cipher = self.cipher(0, namespace, Purpose::Blob(purpose));
+        let (nonce, sealed) = seal(&cipher, &aad, plaintext)?;
+        Ok([id.as_bytes(), nonce.as_slice(), sealed.as_slice()].concat())
+    }
+
+    /// Opens what [`KeyRing::seal_blob`] made, with any key of the ring.
+    ///
+    /// # Errors
+    /// `Unreadable` if no key of the ring made it, or for this namespace, purpose and `bound`.
+    pub fn open_blob(
+        &self,
+        namespace: &Namespace,
+        purpose: &'static str,
+        bound: &[u8],
+        blob: &[u8],
+    ) -> Result<Vec<u8>> {
+        let (id, rest) = blob.split_at_checked(16).ok_or(SHORT)?;
+        let (nonce, sealed) = rest.split_at_checked(NONCE_BYTES).ok_or(SHORT)?;
+        let index = self.0.keys.iter().position(|key| key.id().as_bytes() == id).ok_or(UNKNOWN_KEY)?;
+        let aad = Framed::new("helmdeck/memory/v1/blob").text(self.0.keys[index].id()).bytes(bound);
+        open(&self.cipher(index, namespace, Purpose::Blob(purpose)), &aad, nonce, sealed.to_vec())
+    }
+
+    /// Seals a row's value with the current key.
+    pub(crate) fn seal_row(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        aad: &Framed,
+        plaintext: &[u8],
+    ) -> Result<([u8; NONCE_BYTES], Vec<u8>)> {
+        seal(&self.cipher(0, namespace, Purpose::Row(kind)), aad, plaintext)
+    }
+
+    /// Opens a row's value with the key that it names.
+    pub(crate) fn open_row(
+        &self,
+        key_id: &str,
+        namespace: &Namespace,
+        kind: Kind,
+        aad: &Framed,
+        nonce: &[u8],
+        sealed: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let index = self.0.keys.iter().position(|key| key.id() == key_id).ok_or(UNKNOWN_KEY)?;
+        open(&self.cipher(index, namespace, Purpose::Row(kind)), aad, nonce, sealed)
+    }
+
+    fn cipher(&self, index: usize, namespace: &Namespace, purpose: Purpose) -> Arc<Aes256Gcm> {
+        self.0.ciphers.get_or((index, namespace.clone(), purpose), || {
+            let info = match purpose {
+                Purpose::Row(kind) => info("helmdeck/memory/v1", namespace, kind.as_str()),
+                Purpose::Blob(name) => info("helmdeck/memory/v1/blob", namespace, name),
+            };
+            Arc::new(Aes256Gcm::new(&(*self.0.keys[index].derive(&info)).into()))
+        })
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.ids()).finish()
+    }
+}
+
+const SHORT: StoreError = StoreError::Unreadable { reason: "too short to be sealed" };
+const UNKNOWN_KEY: StoreError = StoreError::Unreadable { reason: "sealed with a key that is not in the ring" };
+const ALTERED: StoreError = StoreError::Unreadable { reason: "altered, moved, or sealed with another key" };
+
+fn info(domain: &str, namespace: &Namespace, purpose: &str) -> Framed {
+    Framed::new(domain)
+        .text(&namespace.tenant)
+        .text(&namespace.subject)
+        .optional(namespace.session.as_deref())
+        .text(purpose)
+}
+
+fn seal(cipher: &Aes256Gcm, aad: &Framed, plaintext: &[u8]) -> Result<([u8; NONCE_BYTES], Vec<u8>)> {
+    let nonce = <[u8; NONCE_BYTES]>::try_generate().map_err(StoreError::unavailable)?;
+    let mut value = Vec::with_capacity(plaintext.len() + TAG_BYTES);
+    value.extend_from_slice(plaintext);
+    // Only a value beyond 64 GiB fails; the limit on values is far below.
+    cipher
+        .encrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value)
+        .map_err(|_| StoreError::Corrupt("a value was too long to be sealed".to_owned()))?;
+    Ok((nonce, value))
+}
+
+fn open(cipher: &Aes256Gcm, aad: &Framed, nonce: &[u8], mut value: Vec<u8>) -> Result<Vec<u8>> {
+    let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| ALTERED)?;
+    cipher.decrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value).map_err(|_| ALTERED)?;
+    Ok(value)
+}
+
+/// Values that are made once and kept ready, up to [`READY_KEYS`] of them; when full, it starts anew.
+struct Ready<K, V>(RwLock<HashMap<K, V>>);
+
+impl<K, V> Default for Ready<K, V> {
+    fn default() -> Self {
+        Self(RwLock::new(HashMap::new()))
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Ready<K, V> {
+    fn get_or(&self, key: K, make: impl FnOnce() -> V) -> V {
+        if let Some(value) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return value.clone();
+        }
+        let value = make();
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if map.len() >= READY_KEYS {
+            map.clear();
+        }
+        map.insert(key, value.clone());
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(digit: &str) -> String {
+        digit.repeat(64)
+    }
+
+    fn ring(current: &str, previous: Option<&str>) -> KeyRing {
+        KeyRing::parse(("K", &key(current)), previous.map(key).as_deref().map(|text| ("P", text))).unwrap()
+    }
+
+    fn alice() -> Namespace {
+        Namespace::new("t", "alice", None)
+    }
+
+    #[test]
+    fn the_list_of_previous_keys_is_read_and_a_bad_one_is_counted() {
+        let list = format!("{},{}", key("b"), key("c"));
+        assert_eq!(KeyRing::parse(("K", &key("a")), Some(("P", &list))).unwrap().ids().count(), 3);
+        let message =
+            KeyRing::parse(("K", &key("a")), Some(("P", &format!("{list},nonsense")))).unwrap_err().to_string();
+        assert!(message.starts_with("P (key 3) ") && !message.contains("nonsense"), "{message}");
+    }
+
+    #[test]
+    fn a_key_that_is_current_and_previous_counts_once() {
+        assert_eq!(ring("a", Some("a")).ids().count(), 1);
+    }
+
+    #[test]
+    fn macs_differ_by_namespace_purpose_key_and_cut_of_the_parts() {
+        let ring_a = ring("a", None);
+        let base = ring_a.mac(&alice(), "cache", &[b"ab", b"c"]);
+        assert_eq!(base, ring("a", Some("b")).mac(&alice(), "cache", &[b"ab", b"c"]));
+        assert_ne!(base, ring_a.mac(&alice(), "cache", &[b"a", b"bc"]));
+        assert_ne!(base, ring_a.mac(&alice(), "other", &[b"ab", b"c"]));
+        assert_ne!(base, ring_a.mac(&Namespace::new("t", "bob", None), "cache", &[b"ab", b"c"]));
+        assert_ne!(base, ring_a.mac(&Namespace::new("t", "alice", Some("")), "cache", &[b"ab", b"c"]));
+        assert_ne!(base, ring("b", None).mac(&alice(), "cache", &[b"ab", b"c"]));
+    }
+
+    #[test]
+    fn a_blob_opens_only_where_it_belongs() {
+        let old = ring("a", None);
+        let blob = old.seal_blob(&alice(), "job", b"id-1", b"result").unwrap();
+        assert_eq!(ring("b", Some("a")).open_blob(&alice(), "job", b"id-1", &blob).unwrap(), b"result");
+        assert!(old.open_blob(&alice(), "job", b"id-2", &blob).is_err());
+        assert!(old.open_blob(&alice(), "answer", b"id-1", &blob).is_err());
+        assert!(old.open_blob(&Namespace::new("t", "bob", None), "job", b"id-1", &blob).is_err());
+        assert!(ring("b", None).open_blob(&alice(), "job", b"id-1", &blob).is_err());
+        for index in 0..blob.len() {
+            let mut altered = blob.clone();
+            altered[index] ^= 1;
+            assert!(old.open_blob(&alice(), "job", b"id-1", &altered).is_err(), "byte {index}");
+            assert!(old.open_blob(&alice(), "job", b"id-1", &blob[..index]).is_err(), "cut at {index}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_ids_only() {
+        let text = format!("{:?}", ring("a", Some("b")));
+        assert!(!text.contains(&key("a")) && text.contains(ring("a", None).current_id()), "{text}");
+    }
+
+    #[test]
+    fn the_cache_of_ready_keys_is_bounded() {
+        let ring = ring("a", None);
+        for index in 0..2 * READY_KEYS {
+            let _ = ring.mac(&Namespace::new("t", &index.to_string(), None), "cache", &[]);
+        }
+        assert!(ring.0.macs.0.read().unwrap().len() <= READY_KEYS);
+    }
+}

@@ -1,0 +1,268 @@
+//! How a value becomes what is stored and back: sealed, or as it is.
+//!
+//! A driver calls this from within its write transaction, when the version and the times of the row are settled, so that the
+//! seal can bind them; it never learns a key. Nothing here falls back: a plain row in a sealed store does not open.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::config::Fingerprint;
+use crate::entry::{Entry, EntryMeta, Namespace};
+use crate::error::{Result, StoreError};
+use crate::framing::Framed;
+use crate::key::hex;
+use crate::keyring::{KeyRing, TAG_BYTES};
+
+/// The version of the layout that the seal binds.
+const FORMAT: u64 = 1;
+
+/// What is stored of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedValue {
+    /// The id of the key; empty if it is not sealed.
+    pub key_id: String,
+    /// The nonce; empty if it is not sealed.
+    pub nonce: Vec<u8>,
+    /// The bytes.
+    pub value: Vec<u8>,
+}
+
+/// A row as a driver read it: not yet known to be true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawRow {
+    /// What the row says about itself. Namespace, kind and key are those that were asked for.
+    pub meta: EntryMeta,
+    /// The stored value.
+    pub sealed: SealedValue,
+}
+
+/// Turns a value into what is stored, and back.
+pub trait Seal: Send + Sync + 'static {
+    /// Returns the fingerprint of a plaintext.
+    fn fingerprint(&self, namespace: &Namespace, plaintext: &[u8]) -> String;
+
+    /// Returns how many bytes longer the stored value is than its plaintext.
+    fn overhead(&self) -> u64;
+
+    /// Seals a value and binds it to everything in `meta` but `size`.
+    ///
+    /// # Errors
+    /// `Unavailable` if the system has no randomness to give.
+    fn seal(&self, meta: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue>;
+
+    /// Opens a row.
+    ///
+    /// # Errors
+    /// `Unreadable` if it was not sealed so, in this place, by a known key.
+    fn open(&self, row: RawRow) -> Result<Entry>;
+}
+
+/// AES-256-GCM under a key derived for each namespace and kind, with a random nonce for each write.
+#[derive(Debug)]
+pub struct RowSeal {
+    ring: KeyRing,
+    fingerprint: Fingerprint,
+}
+
+impl RowSeal {
+    /// Makes a seal of a key ring.
+    #[must_use]
+    pub fn new(ring: KeyRing, fingerprint: Fingerprint) -> Arc<Self> {
+        Arc::new(Self { ring, fingerprint })
+    }
+}
+
+impl Seal for RowSeal {
+    fn fingerprint(&self, namespace: &Namespace, plaintext: &[u8]) -> String {
+        match self.fingerprint {
+            Fingerprint::Plain => plain_fingerprint(plaintext),
+            Fingerprint::Keyed => hex(&self.ring.mac(namespace, "fingerprint", &[plaintext])[..8]),
+        }
+    }
+
+    fn overhead(&self) -> u64 {
+        TAG_BYTES as u64
+    }
+
+    fn seal(&self, meta: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue> {
+        let key_id = self.ring.current_id();
+        let (nonce, value) = self.ring.seal_row(&meta.namespace, meta.kind, &bound(key_id, meta), plaintext)?;
+        Ok(SealedValue { key_id: key_id.to_owned(), nonce: nonce.to_vec(), value })
+    }
+
+    fn open(&self, row: RawRow) -> Result<Entry> {
+        let RawRow { meta, sealed } = row;
+        if sealed.key_id.is_empty() {
+            return Err(StoreError::Unreadable { reason: "not sealed" });
+        }
+        let aad = bound(&sealed.key_id, &meta);
+        let value =
+            self.ring.open_row(&sealed.key_id, &meta.namespace, meta.kind, &aad, &sealed.nonce, sealed.value)?;
+        Ok(Entry { meta, value: value.into() })
+    }
+}
+
+/// No seal: values are stored as they are. For tests, and for what the operator keeps in memory only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSeal;
+
+impl Seal for NoSeal {
+    fn fingerprint(&self, _: &Namespace, plaintext: &[u8]) -> String {
+        plain_fingerprint(plaintext)
+    }
+
+    fn overhead(&self) -> u64 {
+        0
+    }
+
+    fn seal(&self, _: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue> {
+        Ok(SealedValue { key_id: String::new(), nonce: Vec::new(), value: plaintext.to_vec() })
+    }
+
+    fn open(&self, row: RawRow) -> Result<Entry> {
+        if !row.sealed.key_id.is_empty() {
+            return Err(StoreError::Unreadable { reason: "sealed, and this store has no key" });
+        }
+        Ok(Entry { meta: row.meta, value: Bytes::from(row.sealed.value) })
+    }
+}
+
+fn plain_fingerprint(plaintext: &[u8]) -> String {
+    hex(&Sha256::digest(plaintext)[..8])
+}
+
+/// Everything that a row says in the clear. A row that was moved, renamed, retagged or given a longer life has other bytes
+/// here and does not open.
+fn bound(key_id: &str, meta: &EntryMeta) -> Framed {
+    let mut framed = Framed::new("helmdeck/memory/row")
+        .number(FORMAT)
+        .text(key_id)
+        .text(&meta.namespace.tenant)
+        .text(&meta.namespace.subject)
+        .optional(meta.namespace.session.as_deref())
+        .text(meta.kind.as_str())
+        .text(&meta.key)
+        .text(&meta.category)
+        .number(meta.tags.len() as u64);
+    for tag in &meta.tags {
+        framed = framed.text(tag);
+    }
+    framed = framed.number(meta.attributes.len() as u64);
+    for (name, value) in &meta.attributes {
+        framed = framed.text(name).text(value);
+    }
+    framed = framed
+        .text(&meta.fingerprint)
+        .number(meta.version)
+        .number(meta.created_at.micros().cast_unsigned())
+        .number(meta.updated_at.micros().cast_unsigned());
+    match meta.expires_at {
+        None => framed.number(0),
+        Some(end) => framed.number(1).number(end.micros().cast_unsigned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use helmdeck_core::Timestamp;
+
+    use super::*;
+    use crate::entry::Kind;
+
+    fn meta() -> EntryMeta {
+        EntryMeta {
+            namespace: Namespace::new("t", "alice", Some("s")),
+            kind: Kind::Fact,
+            key: "k".into(),
+            category: "c".into(),
+            tags: vec!["one".into(), "two".into()],
+            attributes: BTreeMap::from([("a".into(), "b".into())]),
+            fingerprint: "f".into(),
+            version: 3,
+            created_at: Timestamp(1),
+            updated_at: Timestamp(2),
+            expires_at: Some(Timestamp(9)),
+            size: 21,
+        }
+    }
+
+    fn seal(digit: &str) -> Arc<RowSeal> {
+        RowSeal::new(KeyRing::parse(("K", &digit.repeat(64)), None).unwrap(), Fingerprint::Plain)
+    }
+
+    #[test]
+    fn a_sealed_value_opens_and_hides_the_plaintext() {
+        let sealed = seal("a").seal(&meta(), b"value").unwrap();
+        assert_eq!(sealed.value.len() as u64, 5 + seal("a").overhead());
+        assert!(!sealed.value.windows(5).any(|part| part == b"value"));
+        assert_eq!(&seal("a").open(RawRow { meta: meta(), sealed }).unwrap().value[..], b"value");
+    }
+
+    #[test]
+    fn every_clear_field_but_the_size_is_bound() {
+        let changes: [fn(&mut EntryMeta); 17] = [
+            |m| m.namespace.tenant = "u".into(),
+            |m| m.namespace.subject = "bob".into(),
+            |m| m.namespace.session = None,
+            |m| m.namespace.session = Some("".into()),
+            |m| m.kind = Kind::Cache,
+            |m| m.key = "K".into(),
+            |m| m.category = String::new(),
+            |m| m.tags = vec!["two".into(), "one".into()],
+            |m| m.tags = vec!["onetwo".into()],
+            |m| m.attributes = BTreeMap::new(),
+            |m| m.attributes = BTreeMap::from([("a".into(), "c".into())]),
+            |m| m.fingerprint = "g".into(),
+            |m| m.version = 4,
+            |m| m.created_at = Timestamp(0),
+            |m| m.updated_at = Timestamp(3),
+            |m| m.expires_at = Some(Timestamp(10)),
+            |m| m.expires_at = None,
+        ];
+        let sealed = seal("a").seal(&meta(), b"value").unwrap();
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut changed = meta();
+            change(&mut changed);
+            assert!(seal("a").open(RawRow { meta: changed, sealed: sealed.clone() }).is_err(), "change {index}");
+        }
+        assert!(seal("b").open(RawRow { meta: meta(), sealed }).is_err());
+    }
+
+    #[test]
+    fn a_plain_row_is_never_accepted_by_a_sealed_store_nor_the_reverse() {
+        let plain = NoSeal.seal(&meta(), b"value").unwrap();
+        assert!(seal("a").open(RawRow { meta: meta(), sealed: plain }).is_err());
+        let sealed = seal("a").seal(&meta(), b"value").unwrap();
+        assert!(NoSeal.open(RawRow { meta: meta(), sealed }).is_err());
+    }
+
+    #[test]
+    fn two_writes_of_one_value_share_no_nonce() {
+        let (one, two) = (seal("a").seal(&meta(), b"v").unwrap(), seal("a").seal(&meta(), b"v").unwrap());
+        assert_ne!(one.nonce, two.nonce);
+        assert_ne!(one.value, two.value);
+    }
+
+    #[test]
+    fn the_plain_fingerprint_is_the_start_of_sha_256() {
+        // FIPS 180-2, appendix B.1: SHA-256("abc") = ba7816bf 8f01cfea ...
+        assert_eq!(seal("a").fingerprint(&meta().namespace, b"abc"), "ba7816bf8f01cfea");
+    }
+
+    #[test]
+    fn the_keyed_fingerprint_needs_the_key_and_the_namespace() {
+        let ring = |digit: &str| KeyRing::parse(("K", &digit.repeat(64)), None).unwrap();
+        let keyed = |digit: &str, subject| {
+            RowSeal::new(ring(digit), Fingerprint::Keyed).fingerprint(&Namespace::new("t", subject, None), b"abc")
+        };
+        assert_eq!(keyed("a", "alice"), keyed("a", "alice"));
+        assert_eq!(keyed("a", "alice").len(), 16);
+        assert_ne!(keyed("a", "alice"), keyed("b", "alice"));
+        assert_ne!(keyed("a", "alice"), keyed("a", "bob"));
+        assert_ne!(keyed("a", "alice"), "ba7816bf8f01cfea");
+    }
+}

@@ -1,0 +1,3 @@
+//! Trials: the conformance suite on every driver, and what only a real file can show.
+
+mod conformance;
