@@ -1,1 +1,19 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+mod app;
+mod config;
+mod docs;
+mod front;
+mod guard;
+mod idempotency;
+mod limits;
+mod openapi;
+mod problem;
+mod rest;
+mod serve;
+
+#[cfg(test)]
+mod fixture;
+
+pub use config::{ServerConfig, check_listen};
+pub use serve::{router, serve};

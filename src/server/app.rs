@@ -1,0 +1,34 @@
+//! What every request handler needs: the engine, the settings, the answers kept for repeats. It holds no caller's state.
+
+use std::sync::Arc;
+
+use helmdeck_core::{Clock, Identity};
+use helmdeck_engine::Engine;
+use tokio_util::task::TaskTracker;
+
+use crate::config::ServerConfig;
+use crate::idempotency::Idempotency;
+
+/// The state behind the routes.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) config: ServerConfig,
+    /// Who calls: without authentication everybody is the one local caller.
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) idempotency: Idempotency,
+    /// Calls that go on when their client goes away; a stopping server waits for them.
+    pub(crate) calls: TaskTracker,
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            engine,
+            config,
+            identity: Arc::new(Identity::local()),
+            idempotency: Idempotency::new(clock),
+            calls: TaskTracker::new(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What an operator can set about the server. It reads no file and no environment: the CLI hands it over.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use helmdeck_core::duration::{size, text};
+use serde::{Deserialize, Serialize};
+
+use crate::guard;
+
+/// The settings of the server; durations and sizes are written as text (`"30s"`, `"1MiB"`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Where to listen; `127.0.0.1:7700` by default. Must be a loopback address, because there is no authentication.
+    pub listen: SocketAddr,
+    /// Names, besides those of this machine, by which clients may address the server: `name` or `name:port`.
+    pub allowed_hosts: Vec<String>,
+    /// Web origins, besides those of this machine, whose pages may call: `https://name` or `https://name:port`.
+    pub allowed_origins: Vec<String>,
+    /// The largest request body; 1 MiB by default. It is refused before it is read.
+    #[serde(with = "size")]
+    pub max_body_bytes: u64,
+    /// The largest request head; 32 KiB by default, at least 8 KiB.
+    #[serde(with = "size")]
+    pub max_header_bytes: u64,
+    /// The most open connections; 1024 by default. More wait to be accepted.
+    pub max_connections: usize,
+    /// The most requests at work at once; 256 by default. More are answered `overloaded`.
+    pub max_requests: usize,
+    /// The most requests a second that one caller may make; 0 (the default) = no limit.
+    pub rate_per_second: u32,
+    /// How many requests a caller may make at once before the rate counts; 0 (the default) = as many as one second allows.
+    pub rate_burst: u32,
+    /// How long a call may take; 120 s by default.
+    #[serde(with = "text")]
+    pub request_deadline: Duration,
+    /// How long a connection may stay without a complete request head, also between two requests; 30 s by default.
+    #[serde(with = "text")]
+    pub header_timeout: Duration,
+    /// How long a request body may take to arrive; 30 s by default.
+    #[serde(with = "text")]
+    pub body_timeout: Duration,
+    /// How long requests at work may take to finish after the server was told to stop; 30 s by default.
+    #[serde(with = "text")]
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7700)),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            max_body_bytes: 1 << 20,
+            max_header_bytes: 32 << 10,
+            max_connections: 1024,
+            max_requests: 256,
+            rate_per_second: 0,
+            rate_burst: 0,
+            request_deadline: Duration::from_secs(120),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Checks the settings against each other and against what the server can do.
+    ///
+    /// # Errors
+    /// A message that names the setting, what is wrong with it and what to do.
+    pub fn validate(&self) -> Result<(), String> {
+        check_listen(self.listen)?;
+        for (name, value) in [
+            ("max_body_bytes", self.max_body_bytes),
+            ("max_connections", self.max_connections as u64),
+            ("max_requests", self.max_requests as u64),
+        ] {
+            if value == 0 {
+                return Err(format!("{name} is 0: the server could answer nothing; give at least 1"));
+            }
+        }
+        if self.max_header_bytes < 8 << 10 {
+            return Err("max_header_bytes is too small; give at least \"8KiB\"".to_owned());
+        }
+        for (name, value) in [
+            ("request_deadline", self.request_deadline),
+            ("header_timeout", self.header_timeout),
+            ("body_timeout", self.body_timeout),
+        ] {
+            if value.is_zero() {
+                return Err(format!("{name} is 0: every request would time out; give for example \"30s\""));
+            }
+        }
+        for host in &self.allowed_hosts {
+            if guard::host_name(host).is_none() {
+                return Err(format!("allowed_hosts: {host:?} is not a host; write \"name\" or \"name:port\""));
+            }
+        }
+        for origin in &self.allowed_origins {
+            if guard::origin_authority(origin).is_none() {
+                return Err(format!("allowed_origins: {origin:?} is not an origin; write \"https://name\""));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says whether the server may listen there: without authentication only this machine may reach it.
+///
+/// # Errors
+/// A message that names the address and what to do.
+pub fn check_listen(address: SocketAddr) -> Result<(), String> {
+    if guard::is_loopback(address.ip()) {
+        return Ok(());
+    }
+    Err(format!(
+        "refusing to listen on {address}: this server has no authentication, so it listens on a loopback address only; \
+         use 127.0.0.1:{port} (and a proxy that authenticates, if others must reach it)",
+        port = address.port()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_read_back() {
+        let config = ServerConfig::default();
+        config.validate().unwrap();
+        let text = serde_json::to_string(&config).unwrap();
+        assert!(text.contains(r#""request_deadline":"2m""#), "{text}");
+        assert_eq!(serde_json::from_str::<ServerConfig>(&text).unwrap(), config);
+    }
+
+    #[test]
+    fn sizes_and_durations_are_read_as_text_and_unknown_keys_are_refused() {
+        let config: ServerConfig =
+            serde_json::from_str(r#"{"max_body_bytes": "2MiB", "drain_timeout": "1m30s"}"#).unwrap();
+        assert_eq!((config.max_body_bytes, config.drain_timeout), (2 << 20, Duration::from_secs(90)));
+        assert!(serde_json::from_str::<ServerConfig>(r#"{"drain_timeot": "1s"}"#).is_err());
+        assert!(serde_json::from_str::<ServerConfig>(r#"{"drain_timeout": "soon"}"#).is_err());
+    }
+
+    #[test]
+    fn an_address_that_others_reach_is_refused_by_name() {
+        for address in ["0.0.0.0:7700", "[::]:1", "192.168.1.4:7700"] {
+            let config = ServerConfig { listen: address.parse().unwrap(), ..ServerConfig::default() };
+            let message = config.validate().unwrap_err();
+            assert!(message.contains(address) && message.contains("127.0.0.1"), "{message}");
+        }
+        for address in ["127.0.0.1:0", "127.8.8.8:1", "[::1]:7700"] {
+            check_listen(address.parse().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn settings_that_would_answer_nothing_are_refused() {
+        let broken = [
+            ServerConfig { max_requests: 0, ..ServerConfig::default() },
+            ServerConfig { header_timeout: Duration::ZERO, ..ServerConfig::default() },
+            ServerConfig { max_header_bytes: 100, ..ServerConfig::default() },
+            ServerConfig { allowed_hosts: vec!["https://x".to_owned()], ..ServerConfig::default() },
+            ServerConfig { allowed_origins: vec!["x".to_owned()], ..ServerConfig::default() },
+        ];
+        for config in broken {
+            assert!(config.validate().is_err(), "{config:?}");
+        }
+    }
+}

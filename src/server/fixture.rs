@@ -1,0 +1,207 @@
+//! What the tests of this crate stand on: a small engine of real packs, with and without memory, and a clock that is moved.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use helmdeck_core::{Builtin, Clock, Code, Context, Error, Handler, Json, Reply, Result, Timestamp};
+use helmdeck_engine::{Config, Engine, Memory};
+use helmdeck_memory::KeyRing;
+use http::{HeaderMap, Method, Request, StatusCode};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use crate::config::ServerConfig;
+use crate::serve::router_with_clock;
+
+/// Time as the test says.
+pub(crate) struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub(crate) fn advance(&self, duration: Duration) {
+        self.0.fetch_add(i64::try_from(duration.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.load(Ordering::SeqCst)).unwrap())
+    }
+}
+
+/// What the handlers did, and what holds them back.
+pub(crate) struct Probe {
+    runs: AtomicU32,
+    /// A run with `"wait": true` begins by adding a permit here ...
+    pub(crate) entered: Semaphore,
+    /// ... and goes on when it gets one from here.
+    pub(crate) gate: Semaphore,
+}
+
+impl Probe {
+    pub(crate) fn runs(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    /// Waits until one more run waits at the gate.
+    pub(crate) async fn someone_waits(&self) {
+        self.entered.acquire().await.unwrap().forget();
+    }
+}
+
+struct Echo(Arc<Probe>);
+
+#[async_trait]
+impl Handler for Echo {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let run = self.0.runs.fetch_add(1, Ordering::SeqCst) + 1;
+        let input: Value = serde_json::from_slice(input.bytes()).unwrap();
+        if input["wait"] == true {
+            self.0.entered.add_permits(1);
+            self.0.gate.acquire().await.unwrap().forget();
+        }
+        if let Some(code) = input["fail"].as_str() {
+            let code = Code::ALL.iter().find(|known| known.as_str() == code).unwrap();
+            return Err(Error::new(*code, "as asked").with_retry_after(Duration::from_millis(1500)));
+        }
+        if let Some(text) = input["file"].as_str() {
+            context.put_artifact("page.html", "text/html", text.to_owned()).await?;
+        }
+        Reply::value(&serde_json::json!({ "run": run, "text": input["text"] }))
+    }
+}
+
+const SCHEMAS: &str = r##"
+[input]
+type = "object"
+additionalProperties = false
+[input.properties]
+text = { "$ref" = "#/$defs/text" }
+wait = { type = "boolean" }
+fail = { type = "string" }
+file = { type = "string" }
+[input."$defs".text]
+type = "string"
+[output]
+type = "object"
+[output.properties]
+run = { type = "integer" }
+text = {}
+"##;
+
+fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static str {
+    let text = format!(
+        "name = \"{name}\"\nversion = \"{version}\"\ndescription = \"Says <it> again\"\nread_only = {read_only}\n\
+         [handler]\nbuiltin = \"{name}\"\n{SCHEMAS}\n{rest}"
+    );
+    Box::leak(text.into_boxed_str())
+}
+
+/// One engine behind one router.
+pub(crate) struct Fixture {
+    pub(crate) engine: Engine,
+    pub(crate) probe: Arc<Probe>,
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) router: Router,
+    _folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    /// Makes one with a memory key.
+    pub(crate) async fn with_memory() -> Self {
+        Self::build(ServerConfig::default(), true).await
+    }
+
+    /// Makes one without.
+    pub(crate) async fn plain() -> Self {
+        Self::build(ServerConfig::default(), false).await
+    }
+
+    pub(crate) async fn build(config: ServerConfig, memory: bool) -> Self {
+        let clock = Arc::new(TestClock(AtomicI64::new(1_800_000_000_000_000)));
+        let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
+        let pack = |name, version, read_only, rest| Builtin {
+            file: "packs/test.toml",
+            manifest: manifest(name, version, read_only, rest),
+            handler: Arc::new(Echo(Arc::clone(&probe))),
+        };
+        let packs = vec![
+            pack(
+                "test.cached",
+                "v1",
+                true,
+                "[memory]\ncache = true\nttl = \"5m\"\ntags = [\"test:all\"]\n[[examples]]\ninput = { text = \"it's\" }",
+            ),
+            pack("test.plain", "v1", true, ""),
+            pack("test.plain", "v2", true, ""),
+            pack("test.write", "v1", false, ""),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let builder = Engine::builder(Config::default()).builtins(packs);
+        let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);
+        if memory {
+            let ring = || KeyRing::parse(("key", &"5a".repeat(32)), None).unwrap();
+            let store =
+                helmdeck_memory::open("memory:", ring(), helmdeck_memory::Config::default(), Arc::clone(&clock) as _);
+            builder = builder.memory(Memory { store: store.await.unwrap(), keyring: Arc::new(ring()), system: None });
+        }
+        let engine = builder.build();
+        let router = router_with_clock(engine.clone(), config, Arc::clone(&clock) as _);
+        Self { engine, probe, clock, router, _folder: folder }
+    }
+
+    /// Sends a request to the router.
+    pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.send(Method::POST, path, &[("content-type", "application/json")], body).await
+    }
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Checks the whole form of a problem, and returns its code.
+    pub(crate) fn problem(&self) -> String {
+        let body = self.json();
+        assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
+        assert_eq!(body["status"], self.status.as_u16(), "{self:?}");
+        assert!(body["type"].is_string() && body["title"].is_string() && body["detail"].is_string(), "{self:?}");
+        body["code"].as_str().unwrap().to_owned()
+    }
+}

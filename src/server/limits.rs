@@ -1,0 +1,140 @@
+//! How much may go on at once: requests at work, and requests a second of one caller. It never blocks and never waits.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use helmdeck_core::{Code, Error, Identity};
+
+/// The most callers whose rate is remembered.
+const MAX_CALLERS: usize = 10_000;
+
+/// Counts requests at work.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    limit: usize,
+    count: AtomicUsize,
+}
+
+/// One request at work; dropping it makes room.
+#[derive(Debug)]
+pub(crate) struct Permit<'a>(&'a AtomicUsize);
+
+impl InFlight {
+    pub(crate) const fn new(limit: usize) -> Self {
+        Self { limit, count: AtomicUsize::new(0) }
+    }
+
+    /// Takes a place, or says `overloaded` if there is none.
+    pub(crate) fn enter(&self) -> Result<Permit<'_>, Error> {
+        // The permit exists before the count is looked at, so a refusal gives its place back by being dropped.
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit(&self.count);
+        if before < self.limit {
+            return Ok(permit);
+        }
+        Err(Error::new(Code::Overloaded, "too many requests at once").with_retry_after(Duration::from_secs(1)))
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A token bucket per caller, kept as one number: the time at which the bucket is full again (the "theoretical arrival
+/// time" of the generic cell rate algorithm, ITU-T I.371).
+#[derive(Debug)]
+pub(crate) struct Rate {
+    /// The time in which one token comes back.
+    interval: Duration,
+    /// The time in which an empty bucket fills.
+    capacity: Duration,
+    full_at: Mutex<HashMap<(String, String), Duration>>,
+}
+
+impl Rate {
+    /// Makes the limit, `None` if there is to be none. A burst of 0 stands for one second's worth.
+    pub(crate) fn new(per_second: u32, burst: u32) -> Option<Self> {
+        let interval = Duration::from_secs(1).checked_div(per_second)?;
+        let capacity = interval * if burst == 0 { per_second } else { burst };
+        Some(Self { interval, capacity, full_at: Mutex::default() })
+    }
+
+    /// Takes a token of this caller, or says `rate_limited` and when the next one is there. `now` only grows.
+    pub(crate) fn take(&self, identity: &Identity, now: Duration) -> Result<(), Error> {
+        let caller = (identity.tenant().to_owned(), identity.user().to_owned());
+        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if full_at.len() >= MAX_CALLERS && !full_at.contains_key(&caller) {
+            forget_some(&mut full_at, now);
+        }
+        let full = full_at.entry(caller).or_insert(now);
+        let next = (*full).max(now) + self.interval;
+        let wait = next.saturating_sub(now + self.capacity);
+        if wait.is_zero() {
+            *full = next;
+            return Ok(());
+        }
+        Err(Error::new(Code::RateLimited, "too many requests a second").with_retry_after(wait))
+    }
+}
+
+/// Makes room: whoever's bucket is full needs no memory; if nobody's is, the one nearest to it goes.
+fn forget_some(full_at: &mut HashMap<(String, String), Duration>, now: Duration) {
+    full_at.retain(|_, full| *full > now);
+    if full_at.len() >= MAX_CALLERS
+        && let Some(nearest) = full_at.iter().min_by_key(|(_, full)| **full).map(|(caller, _)| caller.clone())
+    {
+        full_at.remove(&nearest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_given_back_when_the_request_ends_or_was_refused() {
+        let limit = InFlight::new(2);
+        let first = limit.enter().unwrap();
+        let second = limit.enter().unwrap();
+        let refused = limit.enter().unwrap_err();
+        assert_eq!((refused.code(), refused.retry_after()), (Code::Overloaded, Some(Duration::from_secs(1))));
+        drop(first);
+        let third = limit.enter().unwrap();
+        assert!(limit.enter().is_err());
+        drop((second, third));
+        assert!(limit.enter().is_ok());
+    }
+
+    #[test]
+    fn a_bucket_empties_by_its_burst_and_fills_by_its_rate() {
+        let rate = Rate::new(10, 3).unwrap();
+        let (caller, start) = (Identity::local(), Duration::from_secs(100));
+        for _ in 0..3 {
+            rate.take(&caller, start).unwrap();
+        }
+        let refused = rate.take(&caller, start).unwrap_err();
+        assert_eq!((refused.code(), refused.retry_after()), (Code::RateLimited, Some(Duration::from_millis(100))));
+        rate.take(&caller, start + Duration::from_millis(100)).unwrap();
+        assert!(rate.take(&caller, start + Duration::from_millis(199)).is_err());
+        // A long pause fills the bucket, never more than that.
+        for _ in 0..3 {
+            rate.take(&caller, start + Duration::from_secs(60)).unwrap();
+        }
+        assert!(rate.take(&caller, start + Duration::from_secs(60)).is_err());
+    }
+
+    #[test]
+    fn callers_have_a_bucket_each_and_the_memory_is_bounded() {
+        let rate = Rate::new(1, 0).unwrap();
+        for user in 0..=MAX_CALLERS {
+            rate.take(&Identity::new("t", &user.to_string()).unwrap(), Duration::ZERO).unwrap();
+        }
+        assert!(rate.full_at.lock().unwrap().len() <= MAX_CALLERS);
+        assert!(rate.take(&Identity::new("t", &MAX_CALLERS.to_string()).unwrap(), Duration::ZERO).is_err());
+        assert!(Rate::new(0, 5).is_none());
+    }
+}

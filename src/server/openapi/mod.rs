@@ -1,0 +1,145 @@
+//! The `OpenAPI` 3.1 document: our routes as the code declares them, and every pack as a path of its own with its schemas.
+//!
+//! It is made when somebody asks, from what is registered at that moment; nothing is made at start.
+
+mod rewrite;
+
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use helmdeck_engine::{Engine, PackInfo};
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
+
+use crate::app::App;
+use crate::rest::{artifacts, memory, operations, packs};
+
+/// The shapes of what the routes take and give, by name.
+const SHAPES: &str = include_str!("shapes.json");
+
+/// The routes, each declared at its handler.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "helmdeck", description = "Packs: typed JSON tools behind one pipeline."),
+    paths(
+        packs::list, packs::show, packs::run,
+        artifacts::download,
+        memory::namespaces, memory::entries, memory::purge,
+        operations::healthz, operations::readyz, operations::metrics,
+    ),
+    tags(
+        (name = "packs", description = "List, show and run packs"),
+        (name = "artifacts", description = "Files that packs wrote"),
+        (name = "memory", description = "What is stored, and removing it"),
+        (name = "operations", description = "Health and counters"),
+    ),
+)]
+pub(crate) struct Routes;
+
+/// Answers with the document.
+pub(crate) async fn document(State(app): State<Arc<App>>) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, build(&app.engine).to_string()).into_response()
+}
+
+fn build(engine: &Engine) -> Value {
+    static ROUTES: OnceLock<Value> = OnceLock::new();
+    let mut document = ROUTES.get_or_init(routes).clone();
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    for latest in engine.packs() {
+        add_pack(&latest, None, &mut paths, &mut schemas);
+        for version in &latest.versions {
+            // A pack that was unregistered a moment ago is left out.
+            if let Ok(info) = engine.pack(latest.name.as_str(), Some(*version)) {
+                add_pack(&info, Some(version.to_string()), &mut paths, &mut schemas);
+            }
+        }
+    }
+    extend(&mut document["paths"], paths);
+    extend(&mut document["components"]["schemas"], schemas);
+    document
+}
+
+/// Returns the document without packs.
+fn routes() -> Value {
+    let mut document = serde_json::to_value(Routes::openapi()).unwrap_or_default();
+    let shapes = serde_json::from_str(SHAPES).unwrap_or_default();
+    document["components"] = json!({ "schemas": Value::Object(shapes) });
+    // The same operations at a named version; a path of the document has one handler only.
+    let mut item = document["paths"]["/api/v1/packs/{name}"].clone();
+    for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        let id = format!("{}_version", operation["operationId"].as_str().unwrap_or_default());
+        operation["operationId"] = id.into();
+        if let Some(parameters) = operation["parameters"].as_array_mut() {
+            parameters.push(json!({
+                "name": "version", "in": "path", "required": true, "description": "`v1`, `v2`, ... or `latest`",
+                "schema": { "type": "string" },
+            }));
+        }
+    }
+    document["paths"]["/api/v1/packs/{name}/{version}"] = item;
+    document
+}
+
+/// Adds a pack's path: without a version under its name, else under name and version with its schemas.
+fn add_pack(
+    info: &PackInfo,
+    version: Option<String>,
+    paths: &mut Map<String, Value>,
+    schemas: &mut Map<String, Value>,
+) {
+    let component = |what: &str| format!("{}.{}.{what}", info.name, info.version);
+    let (input, output) = (component("input"), component("output"));
+    let (mut path, mut id) = (format!("/api/v1/packs/{}", info.name), info.name.to_string());
+    if let Some(version) = version {
+        path = format!("{path}/{version}");
+        id = format!("{id}@{version}");
+        schemas.insert(input.clone(), rewrite::embed(&info.input, &input));
+        schemas.insert(output.clone(), rewrite::embed(&info.output, &output));
+    }
+    let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let mut body = json!({ "schema": reference(&input) });
+    if !info.examples.is_empty() {
+        let examples = info.examples.iter().enumerate().map(|(index, example)| {
+            let mut shown = json!({ "value": example.input });
+            if let Some(description) = &example.description {
+                shown["summary"] = description.as_str().into();
+            }
+            (format!("example{}", index + 1), shown)
+        });
+        body["examples"] = Value::Object(examples.collect());
+    }
+    let outcome = json!({ "allOf": [reference("Outcome"), { "properties": { "output": reference(&output) } }] });
+    paths.insert(
+        path,
+        json!({ "post": {
+            "tags": [info.name.family()],
+            "operationId": id,
+            "summary": info.description,
+            "requestBody": { "content": { "application/json": body } },
+            "responses": {
+                "200": { "description": "The outcome", "content": { "application/json": { "schema": outcome } } },
+                "default": {
+                    "description": "What went wrong",
+                    "content": { "application/problem+json": { "schema": reference("Problem") } },
+                },
+            },
+        }}),
+    );
+}
+
+/// Adds members to an object.
+fn extend(target: &mut Value, members: Map<String, Value>) {
+    if let Value::Object(target) = target {
+        target.extend(members);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The document and the routes say the same.
+
+use helmdeck_core::Schema;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+
+async fn document(fixture: &Fixture) -> Value {
+    fixture.get("/api/v1/openapi.json").await.json()
+}
+
+/// Compiles a schema of the document, with the components that it refers to.
+fn schema(document: &Value, reference: &str) -> Schema {
+    let mut root = document.clone();
+    root["$ref"] = reference.into();
+    Schema::compile(root).unwrap()
+}
+
+fn each_ref<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str));
+            members.values().for_each(|value| each_ref(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| each_ref(value, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_reference_of_the_document_leads_somewhere() {
+    let document = document(&Fixture::with_memory().await).await;
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1."), "{}", document["openapi"]);
+    let mut references = Vec::new();
+    each_ref(&document, &mut references);
+    assert!(references.contains(&"#/components/schemas/test.plain.v1.input/$defs/text"), "{references:?}");
+    for reference in references {
+        assert!(document.pointer(reference.strip_prefix('#').unwrap()).is_some(), "{reference}");
+    }
+}
+
+#[tokio::test]
+async fn every_pack_and_version_is_a_path_with_its_own_schemas() {
+    let fixture = Fixture::plain().await;
+    let document = document(&fixture).await;
+    for path in ["test.plain", "test.plain/v1", "test.plain/v2", "test.cached", "test.cached/v1", "test.write"] {
+        let run = &document["paths"][format!("/api/v1/packs/{path}")]["post"];
+        assert!(run["responses"]["200"].is_object(), "{path}: {run}");
+    }
+    let run = &document["paths"]["/api/v1/packs/test.cached"]["post"];
+    assert_eq!(
+        run["requestBody"]["content"]["application/json"]["examples"]["example1"]["value"],
+        json!({"text": "it's"})
+    );
+    let input = schema(&document, "#/components/schemas/test.plain.v2.input");
+    assert!(input.validate(&json!({"text": "a"})).is_ok());
+    assert!(input.validate(&json!({"text": 1})).is_err(), "the moved reference is followed");
+}
+
+#[tokio::test]
+async fn operation_ids_are_unique_and_path_parameters_are_declared() {
+    let document = document(&Fixture::plain().await).await;
+    let mut ids = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for operation in item.as_object().unwrap().values() {
+            ids.push(operation["operationId"].as_str().unwrap());
+            for name in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+                let declared = operation["parameters"].as_array().into_iter().flatten();
+                let mut declared = declared.filter(|p| p["in"] == "path" && p["required"] == true);
+                assert!(declared.any(|parameter| parameter["name"] == name), "{path}: {name}");
+            }
+        }
+    }
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "{ids:?}");
+}
+
+#[tokio::test]
+async fn every_documented_route_is_answered() {
+    let fixture = Fixture::with_memory().await;
+    let document = document(&fixture).await;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let path = path.replace("{name}", "test.plain").replace("{version}", "v1").replace("{key}", "a/b/c");
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let answer = fixture.send(method.clone(), &path, &[], "").await;
+            assert_ne!(answer.status, 405, "{method} {path}");
+            // The answer of a route that is not there points to the docs; that of a thing that is not there does not.
+            assert!(!answer.body.contains("see /docs"), "{method} {path}: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_have_the_documented_shapes() {
+    let fixture = Fixture::with_memory().await;
+    let cached = fixture.post("/api/v1/packs/test.cached", r#"{"text":"a","file":"x"}"#).await;
+    fixture.engine.memory().unwrap().flush().await;
+    let document = document(&fixture).await;
+    let check = |name: &str, answer: &Value| {
+        let schema = schema(&document, &format!("#/components/schemas/{name}"));
+        assert!(schema.validate(answer).is_ok(), "{name}: {:?}\n{answer}", schema.validate(answer));
+    };
+    check("Outcome", &cached.json());
+    check("PackList", &fixture.get("/api/v1/packs").await.json());
+    check("Pack", &fixture.get("/api/v1/packs/test.cached").await.json());
+    check("NamespaceList", &fixture.get("/api/v1/memory/namespaces").await.json());
+    let entries = fixture.get("/api/v1/memory/entries").await.json();
+    assert_eq!(entries["entries"].as_array().unwrap().len(), 1);
+    check("EntryList", &entries);
+    check("Purged", &fixture.post("/api/v1/memory/purge", r#"{"all":true}"#).await.json());
+    check("Health", &fixture.get("/healthz").await.json());
+    check("Readiness", &fixture.get("/readyz").await.json());
+    for (path, body) in [("/nowhere", ""), ("/api/v1/packs", ""), ("/api/v1/packs/test.plain", r#"{"text":1}"#)] {
+        check("Problem", &fixture.post(path, body).await.json());
+    }
+}
+
+#[tokio::test]
+async fn the_docs_page_is_self_contained_and_escapes_what_manifests_say() {
+    let fixture = Fixture::plain().await;
+    let page = fixture.get("/docs").await;
+    let policy = page.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert!(page.header("content-type").starts_with("text/html"));
+    assert!(page.body.contains("Says &lt;it&gt; again") && !page.body.contains("<it>"));
+    // The example's quote is escaped for the shell, then for HTML.
+    assert!(page.body.contains("it&#39;\\&#39;&#39;s"), "{}", page.body);
+    assert!(page.body.contains("http://localhost/api/v1/packs/test.plain"));
+    for outside in ["<script", "https://", "src=", "style="] {
+        assert!(!page.body.contains(outside), "{outside}");
+    }
+    assert_eq!(fixture.get("/docs.css").await.header("content-type"), "text/css; charset=utf-8");
+}

@@ -1,0 +1,125 @@
+//! Errors on the wire: problem details (RFC 9457) with our `code`, `fault`, `retry` and `retry_after_ms`.
+//!
+//! It writes public text only: what [`Error::problem`] gives, never a cause.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use helmdeck_core::{Code, Error};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
+
+/// The media type of problem details.
+pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// An error answer.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    error: Error,
+    /// A status of HTTP's own (405, 415, ...) that no code of ours stands for.
+    status: Option<StatusCode>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// Makes a problem of one of our codes.
+    pub(crate) fn new(code: Code, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        Error::new(code, detail).into()
+    }
+
+    /// Makes a problem that lies in how HTTP was spoken; our code for it is `invalid_input`.
+    pub(crate) fn http(status: StatusCode, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        Self { error: Error::new(Code::InvalidInput, detail), status: Some(status), header: None }
+    }
+
+    /// Adds a header to the answer.
+    pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+
+    /// Returns the status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status.unwrap_or_else(|| {
+            StatusCode::from_u16(self.error.code().http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        })
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let mut problem = self.error.problem();
+        if let Some(status) = self.status {
+            // RFC 9457, section 4.2.1: "about:blank" says that the status tells it all, and the title is its phrase.
+            problem["type"] = "about:blank".into();
+            problem["title"] = status.canonical_reason().unwrap_or("error").into();
+            problem["status"] = status.as_u16().into();
+        }
+        problem.to_string().into_bytes()
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self { error, status: None, header: None }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, PROBLEM_JSON);
+        if let Some(after) = self.error.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
+        }
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
+        }
+        response
+    }
+}
+
+/// `Retry-After` has whole seconds only (RFC 9110, section 10.2.3); rounded up, so that nobody comes back too early.
+fn whole_seconds(after: Duration) -> u64 {
+    after.as_secs() + u64::from(after.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(problem: Problem) -> (Response<()>, serde_json::Value) {
+        let (parts, body) = problem.into_response().into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        (Response::from_parts(parts, ()), serde_json::from_slice(&bytes).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_known_wait_is_told_twice_and_rounded_up_for_the_header() {
+        let error = Error::new(Code::RateLimited, "slow down").with_retry_after(Duration::from_millis(1_200));
+        let (response, body) = read(error.into()).await;
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()["retry-after"], "2");
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert_eq!((&body["retry_after_ms"], &body["code"]), (&1_200.into(), &"rate_limited".into()));
+    }
+
+    #[tokio::test]
+    async fn a_problem_of_http_itself_has_its_status_and_phrase() {
+        let (response, body) = read(Problem::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no")).await;
+        assert_eq!(response.status(), 415);
+        assert!(response.headers().get("retry-after").is_none());
+        assert_eq!((&body["type"], &body["title"]), (&"about:blank".into(), &"Unsupported Media Type".into()));
+        assert_eq!((&body["status"], &body["code"]), (&415.into(), &"invalid_input".into()));
+    }
+
+    #[tokio::test]
+    async fn every_code_has_an_http_answer_of_its_own_status() {
+        for code in Code::ALL {
+            let (response, body) = read(Problem::new(*code, "x")).await;
+            assert_eq!(response.status().as_u16(), code.http_status());
+            assert_eq!(body["status"], code.http_status());
+        }
+    }
+}

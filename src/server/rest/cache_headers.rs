@@ -1,0 +1,88 @@
+//! What the cache did, as `Cache-Status` (RFC 9211) and `Age`. Called only for an answer that says what the cache did: an
+//! answer without that has neither header.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use helmdeck_core::{CacheInfo, CacheStatus, Directive};
+use http::header::AGE;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// Adds both headers. `directive` is what the caller had asked for.
+pub(super) fn add(cache: &CacheInfo, directive: Directive, headers: &mut HeaderMap) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(status(cache, directive))) {
+        headers.insert(CACHE_STATUS, value);
+    }
+    headers.insert(AGE, HeaderValue::from(cache.age.as_secs()));
+}
+
+fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
+    let mut text = Vec::with_capacity(80);
+    text.extend_from_slice(b"helmdeck; ");
+    match cache.status {
+        // A stale answer that was served is a hit whose ttl is below zero (RFC 9211, section 2.4).
+        CacheStatus::Hit | CacheStatus::Stale => {
+            // Writing to memory cannot fail.
+            let _ = write!(text, "hit; ttl={}", time_left(cache));
+        }
+        CacheStatus::Miss if directive == Directive::Refresh => text.extend_from_slice(b"fwd=request"),
+        CacheStatus::Miss => text.extend_from_slice(b"fwd=miss"),
+        CacheStatus::Revalidated => text.extend_from_slice(b"fwd=stale; fwd-status=304; stored"),
+        CacheStatus::Bypass => text.extend_from_slice(b"fwd=bypass"),
+        CacheStatus::Coalesced => text.extend_from_slice(b"fwd=miss; collapsed"),
+    }
+    text.extend_from_slice(b"; key=\"");
+    for byte in cache.key {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push(b'"');
+    text
+}
+
+/// Returns for how many whole seconds the answer is fresh yet; below zero = for how many it has not been.
+fn time_left(cache: &CacheInfo) -> i64 {
+    let signed = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
+    match cache.ttl.checked_sub(cache.age) {
+        Some(left) => signed(left.as_secs()),
+        // Rounded away from zero: what is stale by half a second must not read as `ttl=0`.
+        None => -signed((cache.age - cache.ttl).as_secs() + u64::from((cache.age - cache.ttl).subsec_nanos() > 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn read(status: CacheStatus, age_ms: u64, directive: Directive) -> (String, String) {
+        let cache = CacheInfo {
+            status,
+            age: Duration::from_millis(age_ms),
+            ttl: Duration::from_secs(300),
+            key: [0, 1, 2, 3, 4, 5, 0xab, 0xff],
+        };
+        let mut headers = HeaderMap::new();
+        add(&cache, directive, &mut headers);
+        let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+        (text("cache-status"), text("age"))
+    }
+
+    #[test]
+    fn each_status_has_the_form_of_rfc_9211() {
+        let key = r#"; key="000102030405abff""#;
+        let expect = |status, age_ms, directive, text: &str, age: &str| {
+            assert_eq!(read(status, age_ms, directive), (format!("helmdeck; {text}{key}"), age.to_owned()));
+        };
+        let plain = Directive::Default;
+        expect(CacheStatus::Hit, 1_999, plain, "hit; ttl=298", "1");
+        expect(CacheStatus::Stale, 300_500, plain, "hit; ttl=-1", "300");
+        expect(CacheStatus::Miss, 0, plain, "fwd=miss", "0");
+        expect(CacheStatus::Miss, 0, Directive::Refresh, "fwd=request", "0");
+        expect(CacheStatus::Revalidated, 0, plain, "fwd=stale; fwd-status=304; stored", "0");
+        expect(CacheStatus::Bypass, 0, Directive::Bypass, "fwd=bypass", "0");
+        expect(CacheStatus::Coalesced, 0, plain, "fwd=miss; collapsed", "0");
+    }
+}

@@ -1,0 +1,121 @@
+//! The request's `Cache-Control` (RFC 9111, section 5.2.1) as the engine's cache directive.
+//!
+//! Without both gates open the engine ignores it, so it is read leniently: what is unknown changes nothing.
+
+use std::time::Duration;
+
+use helmdeck_core::{Call, Directive};
+use http::HeaderMap;
+use http::header::CACHE_CONTROL;
+
+/// The longest time a directive can name: RFC 9111, section 1.2.2, has greater numbers read as this one.
+const LONGEST: Duration = Duration::from_secs(1 << 31);
+
+/// Puts what the caller wants of the cache into the call.
+///
+/// Of two directives that exclude each other the one that does less wins: `only-if-cached` never runs the handler,
+/// `no-store` never writes.
+pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
+    let mut wanted = Wanted::default();
+    for value in headers.get_all(CACHE_CONTROL) {
+        for part in value.to_str().unwrap_or_default().split(',') {
+            wanted.read(part, call);
+        }
+    }
+    call.directive = match wanted {
+        Wanted { only_if_cached: true, no_cache, .. } => {
+            if no_cache {
+                // No stored answer will do and none may be made: nothing is young enough.
+                call.max_age = Some(Duration::ZERO);
+            }
+            Directive::OnlyIfCached
+        }
+        Wanted { no_store: true, .. } => Directive::Bypass,
+        Wanted { no_cache: true, .. } => Directive::Refresh,
+        _ => return,
+    };
+}
+
+#[derive(Default)]
+struct Wanted {
+    no_store: bool,
+    no_cache: bool,
+    only_if_cached: bool,
+}
+
+impl Wanted {
+    fn read(&mut self, part: &str, call: &mut Call) {
+        let (name, argument) = match part.split_once('=') {
+            Some((name, argument)) => (name.trim(), Some(argument.trim().trim_matches('"'))),
+            None => (part.trim(), None),
+        };
+        let is = |directive: &str| name.eq_ignore_ascii_case(directive);
+        self.no_store |= is("no-store");
+        self.no_cache |= is("no-cache");
+        self.only_if_cached |= is("only-if-cached");
+        if is("max-age") {
+            call.max_age = Some(seconds(argument.unwrap_or_default()));
+        } else if is("max-stale") {
+            call.max_stale = Some(argument.map_or(LONGEST, seconds));
+        }
+    }
+}
+
+/// A number that cannot be read counts as 0: an answer that is too fresh is never wrong.
+fn seconds(digits: &str) -> Duration {
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Duration::ZERO;
+    }
+    digits.parse().map_or(LONGEST, |seconds| Duration::from_secs(seconds).min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helmdeck_core::{Identity, PackName};
+
+    use super::*;
+
+    fn read(values: &[&str]) -> (Directive, Option<u64>, Option<u64>) {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(CACHE_CONTROL, value.parse().unwrap());
+        }
+        let mut call = Call::new(PackName::new("a.b").unwrap(), "{}", Arc::new(Identity::local()));
+        apply(&headers, &mut call);
+        (call.directive, call.max_age.map(|age| age.as_secs()), call.max_stale.map(|age| age.as_secs()))
+    }
+
+    #[test]
+    fn directives_are_read_as_rfc_9111_writes_them() {
+        assert_eq!(read(&[]), (Directive::Default, None, None));
+        assert_eq!(read(&["no-cache"]), (Directive::Refresh, None, None));
+        assert_eq!(read(&["No-Store"]), (Directive::Bypass, None, None));
+        assert_eq!(read(&["only-if-cached"]), (Directive::OnlyIfCached, None, None));
+        assert_eq!(read(&["max-age=60, max-stale=\"30\""]), (Directive::Default, Some(60), Some(30)));
+        assert_eq!(read(&["max-stale"]), (Directive::Default, None, Some(1 << 31)));
+        assert_eq!(
+            read(&["max-age=5", " only-if-cached ,, max-stale"]),
+            (Directive::OnlyIfCached, Some(5), Some(1 << 31))
+        );
+    }
+
+    #[test]
+    fn the_one_that_does_less_wins_in_either_order() {
+        assert_eq!(read(&["no-cache, no-store"]).0, Directive::Bypass);
+        assert_eq!(read(&["no-store, no-cache"]).0, Directive::Bypass);
+        assert_eq!(read(&["only-if-cached, no-store"]).0, Directive::OnlyIfCached);
+        assert_eq!(read(&["only-if-cached, no-cache"]), (Directive::OnlyIfCached, Some(0), None));
+        assert_eq!(read(&["no-cache", "max-age=9, only-if-cached"]), (Directive::OnlyIfCached, Some(0), None));
+    }
+
+    #[test]
+    fn nonsense_is_never_staler_than_asked_and_never_overflows() {
+        assert_eq!(read(&["max-age=soon"]).1, Some(0));
+        assert_eq!(read(&["max-age"]).1, Some(0));
+        assert_eq!(read(&["max-stale=-5"]).2, Some(0));
+        assert_eq!(read(&["max-age=99999999999999999999999"]).1, Some(1 << 31));
+        assert_eq!(read(&["private, x-max-age=1, no-transform"]), (Directive::Default, None, None));
+    }
+}

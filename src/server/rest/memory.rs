@@ -1,0 +1,307 @@
+//! The memory routes: what is stored for whom, and purging it. No route here gives a stored value out.
+//!
+//! All of them need a memory key; without one there is nothing to list and they say so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::response::Response;
+use helmdeck_core::{Code, Error, Identity, PackName, Timestamp};
+use helmdeck_engine::{MemoryControl, Selector};
+use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page, StoreError};
+use serde::{Deserialize, Serialize};
+
+use super::{body, json};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// The most entries of one page.
+const MAX_ENTRIES: usize = 1000;
+/// The largest purge request.
+const MAX_PURGE_BYTES: u64 = 16 << 10;
+
+/// Whose entries, as it is written on the wire. An empty subject stands for what a whole tenant shares.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Owner {
+    tenant: String,
+    subject: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Holding {
+    #[serde(flatten)]
+    owner: Owner,
+    kind: &'static str,
+    rows: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    #[serde(flatten)]
+    owner: Owner,
+    kind: &'static str,
+    key: String,
+    category: String,
+    tags: Vec<String>,
+    attributes: BTreeMap<String, String>,
+    fingerprint: String,
+    version: u64,
+    created_at: String,
+    updated_at: String,
+    expires_at: Option<String>,
+    size: u64,
+}
+
+/// Which entries are wanted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    pack: Option<String>,
+    kind: Option<String>,
+    tenant: Option<String>,
+    subject: Option<String>,
+    session: Option<String>,
+    prefix: Option<String>,
+    limit: Option<usize>,
+    after: Option<String>,
+}
+
+/// What is to go: exactly one of `all`, `pack`, `tag`, `namespace`, or `namespace` with `key`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Purge {
+    #[serde(default)]
+    all: bool,
+    pack: Option<PackName>,
+    tag: Option<String>,
+    namespace: Option<Owner>,
+    key: Option<String>,
+}
+
+/// Lists what each namespace holds of each kind, most rows first.
+#[utoipa::path(get, path = "/api/v1/memory/namespaces", tag = "memory", operation_id = "list_namespaces", responses(
+    (status = 200, description = "The namespaces", body = ref("#/components/schemas/NamespaceList")),
+    (status = 404, description = "Memory is off", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+))]
+pub(crate) async fn namespaces(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let stats = memory(&app)?.store().namespaces().await.map_err(store_problem)?;
+    let visible = stats.into_iter().filter(|stats| may_see(&app.identity, &stats.namespace));
+    let namespaces: Vec<Holding> = visible
+        .map(|stats| Holding {
+            owner: (&stats.namespace).into(),
+            kind: stats.kind.as_str(),
+            rows: stats.rows,
+            bytes: stats.bytes,
+        })
+        .collect();
+    json(&serde_json::json!({ "namespaces": namespaces }))
+}
+
+/// Lists entries without their values, newest first.
+///
+/// They are those of one namespace (the caller's own, unless named) and kind (`cache`, unless named), in pages.
+#[utoipa::path(get, path = "/api/v1/memory/entries", tag = "memory", operation_id = "list_entries",
+    params(
+        ("pack" = Option<String>, Query, description = "Only cached answers of this pack; goes with neither `kind` nor `prefix`"),
+        ("kind" = Option<String>, Query, description = "`cache`, `note`, `fact`, `audit` or `conversation`"),
+        ("tenant" = Option<String>, Query, description = "The tenant"),
+        ("subject" = Option<String>, Query, description = "The user; empty = what the tenant shares"),
+        ("session" = Option<String>, Query, description = "The dialogue"),
+        ("prefix" = Option<String>, Query, description = "What the key starts with"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 unless given"),
+        ("after" = Option<String>, Query, description = "The `next` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "The entries", body = ref("#/components/schemas/EntryList")),
+        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+    ))]
+pub(crate) async fn entries(
+    State(app): State<Arc<App>>,
+    filter: Result<Query<Filter>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(filter) = filter.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
+    let limit = filter.limit.unwrap_or(100);
+    if !(1..=MAX_ENTRIES).contains(&limit) {
+        return Err(Problem::new(Code::InvalidInput, format!("limit must be 1 to {MAX_ENTRIES}")));
+    }
+    let (namespace, kind, prefix) = (filter.namespace(&app.identity), filter.kind()?, filter.prefix()?);
+    if !may_see(&app.identity, &namespace) {
+        return Err(Problem::new(Code::Forbidden, "only one's own namespace may be listed"));
+    }
+    let page = Page { limit, after: filter.after.map(Cursor) };
+    let page = memory(&app)?.store().list(&namespace, kind, &prefix, page).await.map_err(store_problem)?;
+    let entries: Vec<Entry> = page.entries.into_iter().map(Entry::from).collect();
+    json(&serde_json::json!({ "entries": entries, "next": page.next }))
+}
+
+/// Removes cached answers: of one pack, of a tag, of a namespace, one by its key, or all.
+///
+/// `pending` says that the store could not be reached and the removal is made up for when it can.
+#[utoipa::path(post, path = "/api/v1/memory/purge", tag = "memory", operation_id = "purge",
+    request_body(content = ref("#/components/schemas/Purge"), content_type = "application/json", description = "What is to go"),
+    responses(
+        (status = 200, description = "How much went", body = ref("#/components/schemas/Purged")),
+        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+    ))]
+pub(crate) async fn purge(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let limit = app.config.max_body_bytes.min(MAX_PURGE_BYTES);
+    let body = body::read(&parts.headers, body, limit, app.config.body_timeout).await?;
+    let purge: Purge = serde_json::from_slice(&body)
+        .map_err(|error| Problem::new(Code::InvalidInput, format!("not a purge request: {error}")))?;
+    let selector = purge.selector()?;
+    if !may_purge(&app.identity, &selector) {
+        return Err(Problem::new(Code::Forbidden, "only one's own namespace may be purged"));
+    }
+    json(&memory(&app)?.purge(selector).await)
+}
+
+fn memory(app: &App) -> Result<&MemoryControl, Problem> {
+    app.engine.memory().ok_or_else(|| Problem::new(Code::NotFound, "memory is off: this server has no memory key"))
+}
+
+/// The local caller is the operator; anybody else sees what is theirs.
+fn may_see(identity: &Identity, namespace: &Namespace) -> bool {
+    *identity == Identity::local()
+        || (*namespace.tenant == *identity.tenant() && *namespace.subject == *identity.user())
+}
+
+fn may_purge(identity: &Identity, selector: &Selector) -> bool {
+    match selector {
+        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => may_see(identity, namespace),
+        _ => *identity == Identity::local(),
+    }
+}
+
+fn store_problem(error: StoreError) -> Problem {
+    let (code, message) = if error.is_temporary() {
+        (Code::Overloaded, "the memory store is not available")
+    } else {
+        (Code::Internal, "the memory store failed")
+    };
+    Error::new(code, message).with_source(error).into()
+}
+
+impl Filter {
+    fn namespace(&self, identity: &Identity) -> Namespace {
+        Namespace::new(
+            self.tenant.as_deref().unwrap_or(identity.tenant()),
+            self.subject.as_deref().unwrap_or(identity.user()),
+            self.session.as_deref(),
+        )
+    }
+
+    fn kind(&self) -> Result<Kind, Problem> {
+        let Some(name) = &self.kind else { return Ok(Kind::Cache) };
+        Kind::parse(name).ok_or_else(|| {
+            let kinds = Kind::ALL.map(Kind::as_str).join(", ");
+            Problem::new(Code::InvalidInput, format!("kind must be one of {kinds}"))
+        })
+    }
+
+    /// The keys of cached answers start with their pack and a slash.
+    fn prefix(&self) -> Result<String, Problem> {
+        match (&self.pack, &self.kind, &self.prefix) {
+            (None, _, prefix) => Ok(prefix.clone().unwrap_or_default()),
+            (Some(pack), None, None) => Ok(format!("{pack}/")),
+            _ => Err(Problem::new(Code::InvalidInput, "pack goes with neither kind nor prefix")),
+        }
+    }
+}
+
+impl Purge {
+    fn selector(self) -> Result<Selector, Problem> {
+        match self {
+            Self { all: true, pack: None, tag: None, namespace: None, key: None } => Ok(Selector::All),
+            Self { all: false, pack: Some(pack), tag: None, namespace: None, key: None } => Ok(Selector::Pack(pack)),
+            Self { all: false, pack: None, tag: Some(tag), namespace: None, key: None } => Ok(Selector::Tag(tag)),
+            Self { all: false, pack: None, tag: None, namespace: Some(owner), key } => {
+                let namespace = Namespace::new(&owner.tenant, &owner.subject, owner.session.as_deref());
+                Ok(match key {
+                    Some(key) => Selector::Key { namespace, key },
+                    None => Selector::Namespace(namespace),
+                })
+            }
+            _ => Err(Problem::new(
+                Code::InvalidInput,
+                "give exactly one of \"all\": true, \"pack\", \"tag\", \"namespace\", or \"namespace\" with \"key\"",
+            )),
+        }
+    }
+}
+
+impl From<&Namespace> for Owner {
+    fn from(namespace: &Namespace) -> Self {
+        Self {
+            tenant: namespace.tenant.as_ref().to_owned(),
+            subject: namespace.subject.as_ref().to_owned(),
+            session: namespace.session.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+impl From<EntryMeta> for Entry {
+    fn from(meta: EntryMeta) -> Self {
+        Self {
+            owner: (&meta.namespace).into(),
+            kind: meta.kind.as_str(),
+            key: meta.key,
+            category: meta.category,
+            tags: meta.tags,
+            attributes: meta.attributes,
+            fingerprint: meta.fingerprint,
+            version: meta.version,
+            created_at: meta.created_at.to_rfc3339(),
+            updated_at: meta.updated_at.to_rfc3339(),
+            expires_at: meta.expires_at.map(Timestamp::to_rfc3339),
+            size: meta.size,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(text: &str) -> Option<Selector> {
+        serde_json::from_str::<Purge>(text).ok()?.selector().ok()
+    }
+
+    #[test]
+    fn a_purge_names_exactly_one_thing() {
+        assert!(matches!(selector(r#"{"all": true}"#), Some(Selector::All)));
+        assert!(matches!(selector(r#"{"pack": "a.b"}"#), Some(Selector::Pack(pack)) if pack.as_str() == "a.b"));
+        assert!(matches!(selector(r#"{"tag": "t"}"#), Some(Selector::Tag(tag)) if tag == "t"));
+        let namespace = r#""namespace": {"tenant": "t", "subject": "u"}"#;
+        assert!(matches!(selector(&format!("{{{namespace}}}")), Some(Selector::Namespace(_))));
+        assert!(matches!(selector(&format!("{{{namespace}, \"key\": \"k\"}}")), Some(Selector::Key { .. })));
+        for vague in [
+            "{}",
+            r#"{"all": false}"#,
+            r#"{"all": true, "tag": "t"}"#,
+            r#"{"key": "k"}"#,
+            r#"{"packs": "a.b"}"#,
+            r#"{"pack": "*"}"#,
+        ] {
+            assert!(selector(vague).is_none(), "{vague}");
+        }
+    }
+
+    #[test]
+    fn only_the_local_caller_reaches_beyond_its_own_namespace() {
+        let (local, other) = (Identity::local(), Identity::new("t", "u").unwrap());
+        let own = Namespace::new("t", "u", Some("s"));
+        let foreign = Namespace::new("t", "v", None);
+        assert!(may_see(&local, &foreign) && may_see(&other, &own));
+        assert!(!may_see(&other, &foreign) && !may_see(&other, &Namespace::new("t", "", None)));
+        assert!(may_purge(&local, &Selector::All) && may_purge(&other, &Selector::Namespace(own)));
+        assert!(!may_purge(&other, &Selector::All) && !may_purge(&other, &Selector::Namespace(foreign)));
+        assert!(!may_purge(&other, &Selector::Tag("t".to_owned())));
+    }
+}

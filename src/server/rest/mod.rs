@@ -1,0 +1,75 @@
+//! The REST door: one file a family of routes, and the table of all of them. A thin skin: nothing is decided here that
+//! another door would have to decide as well.
+
+pub(crate) mod artifacts;
+mod body;
+mod cache_headers;
+mod directive;
+pub(crate) mod memory;
+pub(crate) mod operations;
+pub(crate) mod packs;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use helmdeck_core::Code;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::{docs, openapi};
+
+/// The media type of JSON answers.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Every route. Each has a line in [`openapi::Routes`] too, save those that are about the API and not part of it.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/api/v1/packs", get(packs::list))
+        .route("/api/v1/packs/{name}", get(packs::show).post(packs::run))
+        .route("/api/v1/packs/{name}/{version}", get(packs::show).post(packs::run))
+        .route("/api/v1/artifacts/{*key}", get(artifacts::download))
+        .route("/api/v1/memory/namespaces", get(memory::namespaces))
+        .route("/api/v1/memory/entries", get(memory::entries))
+        .route("/api/v1/memory/purge", post(memory::purge))
+        .route("/api/v1/openapi.json", get(openapi::document))
+        .route("/docs", get(docs::page))
+        .route("/docs.css", get(docs::style))
+        .route("/healthz", get(operations::healthz))
+        .route("/readyz", get(operations::readyz))
+        .route("/metrics", get(operations::metrics))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .with_state(app)
+}
+
+async fn no_route(request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(200).collect();
+    Problem::new(Code::NotFound, format!("there is nothing at {path:?}; see /docs")).into_response()
+}
+
+async fn no_method(request: Request) -> Response {
+    let detail = format!("{} is not answered here; the Allow header says what is", request.method());
+    Problem::http(StatusCode::METHOD_NOT_ALLOWED, detail).into_response()
+}
+
+/// Answers with a value as JSON that no cache may keep, because what it says is of now and for this caller.
+fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(value).map_err(|error| {
+        helmdeck_core::Error::new(Code::Internal, "the answer cannot be written").with_source(error)
+    })?;
+    Ok(([(CONTENT_TYPE, JSON), (http::header::CACHE_CONTROL, NO_STORE)], text).into_response())
+}
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// Tells browsers to take a media type as it is written (Fetch standard, section 3.6).
+pub(crate) const NOSNIFF: (HeaderName, HeaderValue) =
+    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -1,0 +1,185 @@
+//! The pack routes: list, show, and the one that matters: run. The input goes to the engine as the bytes that came in.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{RawPathParams, Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use helmdeck_core::{Call, Code, Error, Outcome, PackName, Version};
+use helmdeck_engine::PackInfo;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde::Serialize;
+
+use super::{JSON, body, cache_headers, directive, json};
+use crate::app::App;
+use crate::idempotency::{self, Answer};
+use crate::problem::Problem;
+
+/// What an empty body stands for.
+const NO_INPUT: Bytes = Bytes::from_static(b"{}");
+
+#[derive(Serialize)]
+struct List<'a> {
+    packs: Vec<Summary<'a>>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    name: &'a PackName,
+    version: Version,
+    versions: &'a [Version],
+    description: &'a str,
+    read_only: bool,
+    cached: bool,
+    #[serde(rename = "async")]
+    asynchronous: bool,
+    needs_session: bool,
+}
+
+#[derive(Serialize)]
+struct Refused {
+    file: String,
+    line: Option<usize>,
+    message: String,
+}
+
+/// Lists the packs, latest versions, by name.
+///
+/// `refused` are the manifests that were not understood, each with its first problem.
+#[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs", responses(
+    (status = 200, description = "The packs", body = ref("#/components/schemas/PackList")),
+))]
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let infos = app.engine.packs();
+    let packs = infos.iter().map(summary).collect();
+    let refused = app.engine.refused().into_iter();
+    let refused = refused.map(|error| Refused { file: error.file, line: error.line, message: error.message }).collect();
+    json(&List { packs, refused })
+}
+
+fn summary(info: &PackInfo) -> Summary<'_> {
+    Summary {
+        name: &info.name,
+        version: info.version,
+        versions: &info.versions,
+        description: &info.description,
+        read_only: info.read_only,
+        cached: info.cached,
+        asynchronous: info.asynchronous,
+        needs_session: info.needs_session,
+    }
+}
+
+/// Shows a pack: its whole contract, with both schemas.
+///
+/// Without a version, the latest one.
+#[utoipa::path(get, path = "/api/v1/packs/{name}", tag = "packs", operation_id = "show_pack",
+    params(("name" = String, Path, description = "The pack's name, for example `github.list_issues`")),
+    responses(
+        (status = 200, description = "The pack", body = ref("#/components/schemas/Pack")),
+        (status = 404, description = "No such pack or version", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+    ))]
+pub(crate) async fn show(State(app): State<Arc<App>>, path: RawPathParams) -> Result<Response, Problem> {
+    let (name, version) = address(&path)?;
+    json(&app.engine.pack(name, version)?)
+}
+
+/// Runs a pack. The request body is its input; an empty body stands for `{}`.
+///
+/// `Cache-Control` says what is wanted of the cache: `no-cache` runs the handler and stores, `no-store` leaves the cache
+/// alone, `only-if-cached` never runs the handler; `max-age` and `max-stale` bound the age. If the operator and the pack's
+/// author both opted in to memory, the answer has `Cache-Status` and `Age`. `Idempotency-Key` on a pack that writes makes
+/// a repeat answer what the first call did.
+#[utoipa::path(post, path = "/api/v1/packs/{name}", tag = "packs", operation_id = "run_pack",
+    params(
+        ("name" = String, Path, description = "The pack's name, for example `github.list_issues`"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters; kept for 24 hours"),
+        ("Cache-Control" = Option<String>, Header, description = "What is wanted of the cache (RFC 9111)"),
+    ),
+    request_body(content = ref("#/components/schemas/Input"), content_type = "application/json", description = "The input"),
+    responses(
+        (status = 200, description = "The outcome", body = ref("#/components/schemas/Outcome")),
+        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+    ))]
+pub(crate) async fn run(
+    State(app): State<Arc<App>>,
+    path: RawPathParams,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (name, version) = address(&path)?;
+    let pack = PackName::new(name).map_err(|message| {
+        // The engine's own refusal is better: it suggests the pack that was meant.
+        app.engine.pack(name, None).err().unwrap_or_else(|| Error::new(Code::NotFound, message))
+    })?;
+    let (parts, body) = request.into_parts();
+    let input = body::read(&parts.headers, body, app.config.max_body_bytes, app.config.body_timeout).await?;
+
+    let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&app.identity));
+    call.version = version;
+    call.deadline = Instant::now().checked_add(app.config.request_deadline);
+    directive::apply(&parts.headers, &mut call);
+    if let Some(key) = idempotency::key(&parts.headers)?
+        && !app.engine.pack(name, version)?.read_only
+    {
+        return run_once(&app, call, &key).await;
+    }
+    let directive = call.directive;
+    let outcome = app.engine.call(call).await?;
+    let mut response = success(outcome.to_json().into());
+    if let Some(cache) = &outcome.cache {
+        cache_headers::add(cache, directive, response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Runs a pack that writes at most once for a key: a repeat gets the answer of the first call.
+///
+/// The call is a task of its own, so that a client which lost its connection finds the answer when it asks again.
+async fn run_once(app: &Arc<App>, call: Call, key: &str) -> Result<Response, Problem> {
+    let ticket = match app.idempotency.begin(&call, key)? {
+        idempotency::Begun::New(ticket) => ticket,
+        idempotency::Begun::Repeat(answer) => return replay(answer),
+    };
+    let engine = app.engine.clone();
+    let task = app.calls.spawn(async move {
+        let answer = engine.call(call).await.map(|outcome: Outcome| Bytes::from(outcome.to_json()));
+        ticket.finish(&answer);
+        answer
+    });
+    match task.await {
+        Ok(answer) => Ok(success(answer?)),
+        Err(error) => Err(Error::new(Code::Internal, "the call ended without an answer").with_source(error).into()),
+    }
+}
+
+fn replay(answer: Answer) -> Result<Response, Problem> {
+    let mut response = match answer {
+        Ok(body) => success(body),
+        Err(error) => Problem::from(error).into_response(),
+    };
+    let (name, value) = idempotency::REPLAYED;
+    response.headers_mut().insert(name, value);
+    Ok(response)
+}
+
+fn success(body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    let mut headers = HeaderMap::with_capacity(4);
+    headers.insert(CONTENT_TYPE, JSON);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Returns the name and the version that a path names; `latest` and no version mean the same.
+fn address(path: &RawPathParams) -> Result<(&str, Option<Version>), Problem> {
+    let part = |wanted: &str| path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let version = match part("version") {
+        None | Some("latest") => None,
+        Some(text) => Some(Version::parse(text).map_err(|message| Problem::new(Code::InvalidInput, message))?),
+    };
+    Ok((part("name").unwrap_or_default(), version))
+}

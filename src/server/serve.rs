@@ -1,0 +1,161 @@
+//! The loop that accepts connections, and the drain when it is told to stop. It never prints and handles no signal: who
+//! calls it owns both.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use helmdeck_core::{Clock, SystemClock};
+use helmdeck_engine::Engine;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::config::{ServerConfig, check_listen};
+use crate::front::Front;
+
+/// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `shutdown` is cancelled and the requests at work have ended.
+///
+/// After the cancel it accepts nothing more, lets the requests at work finish for at most `config.drain_timeout`, and
+/// closes what is left. The engine stays open: its owner shuts it down afterwards.
+///
+/// # Errors
+/// `InvalidInput` if the listener is not on a loopback address or a setting makes no sense; whatever the listener answers
+/// when asked for its address.
+pub async fn serve(
+    listener: TcpListener,
+    engine: Engine,
+    config: ServerConfig,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    check_listen(listener.local_addr()?).and_then(|()| config.validate()).map_err(invalid)?;
+    let (app, front) = assemble(engine, config, Arc::new(SystemClock::default()));
+    let mut connections = Connections {
+        front,
+        protocol: protocol(&app.config),
+        open: JoinSet::new(),
+        limit: app.config.max_connections,
+        drain: CancellationToken::new(),
+    };
+    connections.accept(listener, &shutdown).await;
+
+    app.calls.close();
+    connections.drain.cancel();
+    let finished = async {
+        while connections.open.join_next().await.is_some() {}
+        app.calls.wait().await;
+    };
+    if tokio::time::timeout(app.config.drain_timeout, finished).await.is_err() {
+        tracing::warn!(
+            connections = connections.open.len(),
+            calls = app.calls.len(),
+            "the drain timed out, closing what is left"
+        );
+        connections.open.shutdown().await;
+    }
+    Ok(())
+}
+
+/// Returns everything that [`serve`] answers as one router, for tests and for callers that bring their own listener.
+///
+/// What concerns connections (their number, the time for a request head, the drain) is the listener's then.
+pub fn router(engine: Engine, config: ServerConfig) -> Router {
+    router_with_clock(engine, config, Arc::new(SystemClock::default()))
+}
+
+pub(crate) fn router_with_clock(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>) -> Router {
+    let (_, front) = assemble(engine, config, clock);
+    Router::new().fallback(move |request: Request| {
+        let front = front.clone();
+        async move { front.handle(request).await }
+    })
+}
+
+fn assemble(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>) -> (Arc<App>, Front) {
+    let app = Arc::new(App::new(engine, config, Arc::clone(&clock)));
+    let front = Front::new(Arc::clone(&app), clock);
+    (app, front)
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn protocol(config: &ServerConfig) -> http1::Builder {
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.header_timeout)
+        .max_buf_size(usize::try_from(config.max_header_bytes).unwrap_or(usize::MAX));
+    protocol
+}
+
+struct Connections {
+    front: Front,
+    protocol: http1::Builder,
+    open: JoinSet<()>,
+    limit: usize,
+    /// Cancelled when every connection is to end after the request that it is at.
+    drain: CancellationToken,
+}
+
+impl Connections {
+    async fn accept(&mut self, listener: TcpListener, shutdown: &CancellationToken) {
+        loop {
+            let full = self.open.len() >= self.limit;
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                Some(_) = self.open.join_next() => {}
+                accepted = listener.accept(), if !full => match accepted {
+                    Ok((stream, _)) => self.start(stream),
+                    Err(error) => {
+                        tracing::warn!(error = %error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+    }
+
+    fn start(&mut self, stream: TcpStream) {
+        // An answer is one write; waiting for more to send with it only costs time. Refused = a slower answer, no more.
+        let _ = stream.set_nodelay(true);
+        let front = self.front.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let front = front.clone();
+            async move { Ok::<_, Infallible>(front.handle(request.map(Body::new)).await) }
+        });
+        let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
+        let drain = self.drain.clone();
+        self.open.spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            let result = tokio::select! {
+                biased;
+                result = connection.as_mut() => result,
+                () = drain.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = result {
+                tracing::debug!(error = %error, "a connection ended early");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! The loop, over real sockets of this machine.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::fixture::Fixture;
+
+/// Far longer than anything here takes; only keeps a broken test from hanging.
+const GUARD: Duration = Duration::from_secs(20);
+
+struct Running {
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    task: JoinHandle<io::Result<()>>,
+    fixture: Fixture,
+}
+
+impl Running {
+    async fn start(config: ServerConfig) -> Self {
+        let fixture = Fixture::plain().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(serve(listener, fixture.engine.clone(), config, shutdown.clone()));
+        Self { address, shutdown, task, fixture }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends bytes on a connection of their own and reads until the server closes it.
+    async fn exchange(&self, bytes: &str) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        read_to_end(stream).await
+    }
+
+    async fn stopped(self) -> (io::Result<()>, Fixture) {
+        self.shutdown.cancel();
+        (tokio::time::timeout(GUARD, self.task).await.unwrap().unwrap(), self.fixture)
+    }
+}
+
+async fn read_to_end(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    // A reset after the answer is an end as well.
+    let _ = tokio::time::timeout(GUARD, stream.read_to_end(&mut answer)).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn post(body: &str) -> String {
+    format!(
+        "POST /api/v1/packs/test.plain HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[tokio::test]
+async fn a_call_over_a_socket_is_answered_and_the_connection_is_kept() {
+    let running = Running::start(ServerConfig::default()).await;
+    let mut stream = running.connect().await;
+    for run in 1..=2 {
+        let request = post(r#"{"text":"a"}"#).replace("Connection: close\r\n", "");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 1024];
+        let read = tokio::time::timeout(GUARD, stream.read(&mut answer)).await.unwrap().unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(&format!(r#""run":{run}"#)), "{answer}");
+    }
+    running.stopped().await.0.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_never_ends_its_request_head_is_dropped() {
+    let config = ServerConfig { header_timeout: Duration::from_millis(50), ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let answer = running.exchange("GET /healthz HTTP/1.1\r\nHost: local").await;
+    assert!(!answer.contains("200 OK"), "{answer}");
+    assert_eq!(running.exchange("").await, "", "a connection without a request is dropped as well");
+}
+
+#[tokio::test]
+async fn a_body_that_dribbles_in_is_given_up() {
+    let config = ServerConfig { body_timeout: Duration::from_millis(50), ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let answer = running.exchange(&post("{}").replace("Content-Length: 2", "Content-Length: 3")).await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("application/problem+json"), "{answer}");
+    assert_eq!(running.fixture.probe.runs(), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_says_it_is_too_large_is_refused_before_it_is_sent() {
+    let running = Running::start(ServerConfig::default()).await;
+    let head = post("").replace("Content-Length: 0", "Content-Length: 1048577\r\nExpect: 100-continue");
+    let answer = running.exchange(&head).await;
+    assert!(answer.starts_with("HTTP/1.1 413 ") && !answer.contains("100 Continue"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_chunked_body_is_cut_off_at_the_limit() {
+    let config = ServerConfig { max_body_bytes: 10, ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let head = post("").replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    let answer = running.exchange(&format!("{head}8\r\n{{\"text\":\r\n8\r\n\"aaaaaa\"\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_head_that_is_too_large_is_refused() {
+    let running = Running::start(ServerConfig::default()).await;
+    let head = post("").replace("Host:", &format!("X-Large: {}\r\nHost:", "x".repeat(40 << 10)));
+    assert!(running.exchange(&head).await.starts_with("HTTP/1.1 431 "));
+}
+
+#[tokio::test]
+async fn a_stopping_server_finishes_what_is_at_work_and_closes_the_rest() {
+    let running = Running::start(ServerConfig::default()).await;
+    let idle = running.connect().await;
+    let mut busy = running.connect().await;
+    busy.write_all(post(r#"{"wait":true}"#).as_bytes()).await.unwrap();
+    running.fixture.probe.someone_waits().await;
+    running.shutdown.cancel();
+    assert_eq!(read_to_end(idle).await, "", "an idle connection is closed at once");
+    assert!(TcpStream::connect(running.address).await.is_err(), "no new connection is accepted");
+    assert!(!running.task.is_finished());
+    running.fixture.probe.gate.add_permits(1);
+    assert!(read_to_end(busy).await.starts_with("HTTP/1.1 200 OK"));
+    running.stopped().await.0.unwrap();
+}
+
+#[tokio::test]
+async fn a_drain_that_takes_too_long_is_ended() {
+    let config = ServerConfig { drain_timeout: Duration::from_millis(50), ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let mut busy = running.connect().await;
+    busy.write_all(post(r#"{"wait":true}"#).as_bytes()).await.unwrap();
+    running.fixture.probe.someone_waits().await;
+    let (result, fixture) = running.stopped().await;
+    result.unwrap();
+    assert_eq!(read_to_end(busy).await, "");
+    assert_eq!(fixture.probe.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_stopping_server_waits_for_a_write_whose_client_went_away() {
+    let running = Running::start(ServerConfig::default()).await;
+    let mut client = running.connect().await;
+    let request = post(r#"{"wait":true}"#).replace("test.plain", "test.write");
+    let request = request.replace("Host:", "Idempotency-Key: k\r\nHost:");
+    client.write_all(request.as_bytes()).await.unwrap();
+    running.fixture.probe.someone_waits().await;
+    drop(client);
+    running.shutdown.cancel();
+    let gate = running.fixture.probe.gate.available_permits();
+    assert_eq!((gate, running.task.is_finished()), (0, false));
+    running.fixture.probe.gate.add_permits(1);
+    let (result, fixture) = running.stopped().await;
+    result.unwrap();
+    assert_eq!(fixture.probe.gate.available_permits(), 0, "the write went on to its end");
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_wait_for_a_place() {
+    let config = ServerConfig { max_connections: 1, ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let mut first = running.connect().await;
+    first.write_all(post(r#"{"wait":true}"#).as_bytes()).await.unwrap();
+    running.fixture.probe.someone_waits().await;
+    let mut second = running.connect().await;
+    second.write_all(post("{}").as_bytes()).await.unwrap();
+    running.fixture.probe.gate.add_permits(1);
+    assert!(read_to_end(first).await.contains(r#""run":1"#));
+    assert!(read_to_end(second).await.contains(r#""run":2"#));
+}
+
+#[tokio::test]
+async fn an_address_that_others_reach_is_refused() {
+    let fixture = Fixture::plain().await;
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let error = serve(listener, fixture.engine, ServerConfig::default(), CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("has no authentication"), "{error}");
+}
