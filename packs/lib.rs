@@ -1,1 +1,42 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+use std::sync::Arc;
+
+use helmdeck_core::{Builtin, Clock};
+use helmdeck_egress::Egress;
+
+#[cfg(feature = "github")]
+pub mod github;
+#[cfg(feature = "repo-map")]
+mod repo;
+
+/// What the packs are given when they are made.
+#[derive(Clone)]
+pub struct Dependencies {
+    /// The way out.
+    pub egress: Egress,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where GitHub is.
+    #[cfg(feature = "github")]
+    pub github: github::Config,
+}
+
+impl std::fmt::Debug for Dependencies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dependencies").field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+/// Returns every pack of this build. Opens nothing and reads nothing yet.
+#[must_use]
+#[cfg_attr(not(feature = "github"), expect(unused_variables, reason = "only some families need anything"))]
+pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
+    let families: Vec<Vec<Builtin>> = vec![
+        #[cfg(feature = "github")]
+        github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
+        #[cfg(feature = "repo-map")]
+        repo::packs(),
+    ];
+    families.into_iter().flatten().collect()
+}
