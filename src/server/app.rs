@@ -7,7 +7,7 @@ use helmdeck_engine::Engine;
 use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
-use crate::idempotency::Idempotency;
+use crate::idempotency::{Idempotency, Ledger};
 
 /// The state behind the routes.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
         Self {
             engine,
             config,
             identity: Arc::new(Identity::local()),
-            idempotency: Idempotency::new(clock),
+            idempotency: Idempotency::new(clock, ledger),
             calls: TaskTracker::new(),
         }
     }

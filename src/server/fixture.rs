@@ -1,5 +1,6 @@
 //! What the tests of this crate stand on: a small engine of real packs, with and without memory, and a clock that is moved.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,14 +10,14 @@ use axum::Router;
 use axum::body::Body;
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Handler, Json, Reply, Result, Timestamp};
 use helmdeck_engine::{Config, Engine, Memory};
-use helmdeck_memory::KeyRing;
+use helmdeck_memory::{KeyRing, System};
 use http::{HeaderMap, Method, Request, StatusCode};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use crate::config::ServerConfig;
-use crate::serve::router_with_clock;
+use crate::serve::Server;
 
 /// Time as the test says.
 pub(crate) struct TestClock(AtomicI64);
@@ -125,7 +126,16 @@ impl Fixture {
         Self::build(ServerConfig::default(), false).await
     }
 
+    /// Makes one whose idempotency keys are kept in a system database.
+    pub(crate) async fn with_ledger(path: &Path, memory: bool) -> Self {
+        Self::assemble(ServerConfig::default(), memory, Some(path)).await
+    }
+
     pub(crate) async fn build(config: ServerConfig, memory: bool) -> Self {
+        Self::assemble(config, memory, None).await
+    }
+
+    async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>) -> Self {
         let clock = Arc::new(TestClock(AtomicI64::new(1_800_000_000_000_000)));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
         let pack = |name, version, read_only, rest| Builtin {
@@ -147,14 +157,18 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(Config::default()).builtins(packs);
         let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);
+        let ring = || KeyRing::parse(("key", &"5a".repeat(32)), None).unwrap();
         if memory {
-            let ring = || KeyRing::parse(("key", &"5a".repeat(32)), None).unwrap();
             let store =
                 helmdeck_memory::open("memory:", ring(), helmdeck_memory::Config::default(), Arc::clone(&clock) as _);
             builder = builder.memory(Memory { store: store.await.unwrap(), keyring: Arc::new(ring()), system: None });
         }
         let engine = builder.build();
-        let router = router_with_clock(engine.clone(), config, Arc::clone(&clock) as _);
+        let mut server = Server::new(engine.clone(), config).clock(Arc::clone(&clock) as _);
+        if let Some(path) = ledger {
+            server = server.remember(System::at(path), memory.then(|| Arc::new(ring())));
+        }
+        let router = server.router();
         Self { engine, probe, clock, router, _folder: folder }
     }
 

@@ -16,4 +16,4 @@ mod serve;
 mod fixture;
 
 pub use config::{ServerConfig, check_listen};
-pub use serve::{router, serve};
+pub use serve::{Server, router, serve};

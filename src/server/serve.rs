@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::Engine;
+use helmdeck_memory::{KeyRing, System};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,71 +23,115 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::{ServerConfig, check_listen};
 use crate::front::Front;
+use crate::idempotency::Ledger;
 
 /// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `shutdown` is cancelled and the requests at work have ended.
-///
-/// After the cancel it accepts nothing more, lets the requests at work finish for at most `config.drain_timeout`, and
-/// closes what is left. The engine stays open: its owner shuts it down afterwards.
+/// An engine and how it is to be served.
+pub struct Server {
+    engine: Engine,
+    config: ServerConfig,
+    clock: Arc<dyn Clock>,
+    ledger: Option<Ledger>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Makes a server of an engine.
+    #[must_use]
+    pub fn new(engine: Engine, config: ServerConfig) -> Self {
+        Self { engine, config, clock: Arc::new(SystemClock::default()), ledger: None }
+    }
+
+    /// Lets idempotency keys outlive the process, in the system database; their answers too, sealed, if there are keys to
+    /// seal with.
+    #[must_use]
+    pub fn remember(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
+        self.ledger = Some(Ledger::new(system, keyring));
+        self
+    }
+
+    /// Says what time it is; the machine's own clock unless given.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Returns everything that the server answers as one router, for tests and for callers with a listener of their own.
+    ///
+    /// What concerns connections (their number, the time for a request head, the drain) is that listener's then.
+    pub fn router(self) -> Router {
+        let (_, front) = self.assemble();
+        Router::new().fallback(move |request: Request| {
+            let front = front.clone();
+            async move { front.handle(request).await }
+        })
+    }
+
+    /// Serves until `shutdown` is cancelled and the requests at work have ended.
+    ///
+    /// After the cancel it accepts nothing more, lets the requests at work finish for at most `drain_timeout`, and closes
+    /// what is left. The engine stays open: its owner shuts it down afterwards.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the listener is not on a loopback address or a setting makes no sense; whatever the listener
+    /// answers when asked for its address.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+        check_listen(listener.local_addr()?).and_then(|()| self.config.validate()).map_err(invalid)?;
+        let (app, front) = self.assemble();
+        let mut connections = Connections {
+            front,
+            protocol: protocol(&app.config),
+            open: JoinSet::new(),
+            limit: app.config.max_connections,
+            drain: CancellationToken::new(),
+        };
+        connections.accept(listener, &shutdown).await;
+
+        app.calls.close();
+        connections.drain.cancel();
+        let finished = async {
+            while connections.open.join_next().await.is_some() {}
+            app.calls.wait().await;
+        };
+        if tokio::time::timeout(app.config.drain_timeout, finished).await.is_err() {
+            let (connections, calls) = (connections.open.len(), app.calls.len());
+            tracing::warn!(connections, calls, "the drain timed out, closing what is left");
+        }
+        connections.open.shutdown().await;
+        Ok(())
+    }
+
+    fn assemble(self) -> (Arc<App>, Front) {
+        let app = Arc::new(App::new(self.engine, self.config, Arc::clone(&self.clock), self.ledger));
+        let front = Front::new(Arc::clone(&app), self.clock);
+        (app, front)
+    }
+}
+
+/// Serves an engine with nothing but its settings; see [`Server::serve`].
 ///
 /// # Errors
-/// `InvalidInput` if the listener is not on a loopback address or a setting makes no sense; whatever the listener answers
-/// when asked for its address.
+/// As [`Server::serve`].
 pub async fn serve(
     listener: TcpListener,
     engine: Engine,
     config: ServerConfig,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    check_listen(listener.local_addr()?).and_then(|()| config.validate()).map_err(invalid)?;
-    let (app, front) = assemble(engine, config, Arc::new(SystemClock::default()));
-    let mut connections = Connections {
-        front,
-        protocol: protocol(&app.config),
-        open: JoinSet::new(),
-        limit: app.config.max_connections,
-        drain: CancellationToken::new(),
-    };
-    connections.accept(listener, &shutdown).await;
-
-    app.calls.close();
-    connections.drain.cancel();
-    let finished = async {
-        while connections.open.join_next().await.is_some() {}
-        app.calls.wait().await;
-    };
-    if tokio::time::timeout(app.config.drain_timeout, finished).await.is_err() {
-        tracing::warn!(
-            connections = connections.open.len(),
-            calls = app.calls.len(),
-            "the drain timed out, closing what is left"
-        );
-        connections.open.shutdown().await;
-    }
-    Ok(())
+    Server::new(engine, config).serve(listener, shutdown).await
 }
 
-/// Returns everything that [`serve`] answers as one router, for tests and for callers that bring their own listener.
-///
-/// What concerns connections (their number, the time for a request head, the drain) is the listener's then.
+/// Returns the router of an engine with nothing but its settings; see [`Server::router`].
 pub fn router(engine: Engine, config: ServerConfig) -> Router {
-    router_with_clock(engine, config, Arc::new(SystemClock::default()))
-}
-
-pub(crate) fn router_with_clock(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>) -> Router {
-    let (_, front) = assemble(engine, config, clock);
-    Router::new().fallback(move |request: Request| {
-        let front = front.clone();
-        async move { front.handle(request).await }
-    })
-}
-
-fn assemble(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>) -> (Arc<App>, Front) {
-    let app = Arc::new(App::new(engine, config, Arc::clone(&clock)));
-    let front = Front::new(Arc::clone(&app), clock);
-    (app, front)
+    Server::new(engine, config).router()
 }
 
 fn invalid(message: String) -> io::Error {
@@ -94,11 +139,14 @@ fn invalid(message: String) -> io::Error {
 }
 
 fn protocol(config: &ServerConfig) -> http1::Builder {
+    let max_header_bytes = usize::try_from(config.max_header_bytes).unwrap_or(usize::MAX);
     let mut protocol = http1::Builder::new();
     protocol
         .timer(TokioTimer::new())
         .header_read_timeout(config.header_timeout)
-        .max_buf_size(usize::try_from(config.max_header_bytes).unwrap_or(usize::MAX));
+        // The one counts a head that has come in whole, the other bounds how much of one is read before it has.
+        .max_header_size(max_header_bytes)
+        .max_buf_size(max_header_bytes);
     protocol
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 
+use super::kept::{MAX_BYTES, MAX_KEYS};
 use super::*;
 use crate::fixture::{Answer as Sent, Fixture};
 
@@ -115,4 +116,76 @@ fn memory_is_bounded_and_the_oldest_answer_goes_first() {
     assert!(!kept.slots.contains_key(&id(0)) && kept.slots.len() == kept.order.len());
     kept.forget_ended(Duration::from_secs(10));
     assert_eq!((kept.slots.len(), kept.bytes), (MAX_KEYS - 3, 0));
+}
+
+/// Two processes, one after the other, on one system database.
+async fn restarted(memory: bool) -> (Sent, Sent, u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut answers = Vec::new();
+    let mut runs = 0;
+    for _ in 0..2 {
+        let fixture = Fixture::with_ledger(&folder.path().join("helmdeck.db"), memory).await;
+        answers.push(send(&fixture, WRITE, "k", r#"{"text":"canary"}"#).await);
+        let other = send(&fixture, WRITE, "k", r#"{"text":"other"}"#).await;
+        assert_eq!(other.status, 422);
+        runs += fixture.probe.runs();
+    }
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(6).any(|part| part == b"canary"), "an answer in the clear");
+    }
+    let second = answers.pop().unwrap();
+    (answers.pop().unwrap(), second, runs)
+}
+
+#[tokio::test]
+async fn with_a_memory_key_an_answer_outlives_the_process_sealed() {
+    let (first, second, runs) = restarted(true).await;
+    assert_eq!((second.body, second.headers.get("idempotency-replayed").is_some(), runs), (first.body, true, 1));
+}
+
+#[tokio::test]
+async fn without_a_memory_key_a_used_key_outlives_the_process_and_its_answer_does_not() {
+    let (first, second, runs) = restarted(false).await;
+    assert_eq!((first.status.as_u16(), second.status.as_u16(), runs), (200, 409, 1));
+    assert!(second.body.contains("no longer kept"), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_did_nothing_leaves_its_key_free_for_another_process_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helmdeck.db");
+    let body = r#"{"fail":"rate_limited"}"#;
+    for _ in 0..2 {
+        let fixture = Fixture::with_ledger(&path, false).await;
+        assert_eq!(send(&fixture, WRITE, "k", body).await.problem(), "rate_limited");
+        assert_eq!(fixture.probe.runs(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_replayed_as_it_was_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helmdeck.db");
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let fixture = Fixture::with_ledger(&path, true).await;
+        answers.push(send(&fixture, WRITE, "k", r#"{"fail":"handler_failed"}"#).await);
+    }
+    assert_eq!(
+        (answers[0].status, answers[0].json()["detail"].clone()),
+        (answers[1].status, answers[1].json()["detail"].clone())
+    );
+    assert_eq!(answers[1].problem(), "handler_failed");
+}
+
+#[tokio::test]
+async fn a_ledger_that_cannot_be_asked_stops_the_call_before_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helmdeck.db");
+    std::fs::write(&path, "not a database, but a file of somebody's").unwrap();
+    let fixture = Fixture::with_ledger(&path, false).await;
+    let answer = send(&fixture, WRITE, "k", "{}").await;
+    assert_eq!((answer.status.as_u16(), answer.problem().as_str(), fixture.probe.runs()), (503, "overloaded", 0));
+    assert_eq!(fixture.post(WRITE, "{}").await.status, 200, "without a key the call needs no ledger");
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use helmdeck_core::{Call, Code, Error, Outcome, PackName, Version};
+use helmdeck_core::{Call, Code, Error, PackName, Version};
 use helmdeck_engine::PackInfo;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{JSON, body, cache_headers, directive, json};
 use crate::app::App;
-use crate::idempotency::{self, Answer};
+use crate::idempotency::{self, Answer, Begun};
 use crate::problem::Problem;
 
 /// What an empty body stands for.
@@ -125,7 +125,7 @@ pub(crate) async fn run(
     if let Some(key) = idempotency::key(&parts.headers)?
         && !app.engine.pack(name, version)?.read_only
     {
-        return run_once(&app, call, &key).await;
+        return run_once(&app, call, key).await;
     }
     let directive = call.directive;
     let outcome = app.engine.call(call).await?;
@@ -138,32 +138,31 @@ pub(crate) async fn run(
 
 /// Runs a pack that writes at most once for a key: a repeat gets the answer of the first call.
 ///
-/// The call is a task of its own, so that a client which lost its connection finds the answer when it asks again.
-async fn run_once(app: &Arc<App>, call: Call, key: &str) -> Result<Response, Problem> {
-    let ticket = match app.idempotency.begin(&call, key)? {
-        idempotency::Begun::New(ticket) => ticket,
-        idempotency::Begun::Repeat(answer) => return replay(answer),
-    };
-    let engine = app.engine.clone();
+/// All of it is a task of its own, so that a client which lost its connection finds the answer when it asks again.
+async fn run_once(app: &Arc<App>, call: Call, key: String) -> Result<Response, Problem> {
+    let own = Arc::clone(app);
     let task = app.calls.spawn(async move {
-        let answer = engine.call(call).await.map(|outcome: Outcome| Bytes::from(outcome.to_json()));
-        ticket.finish(&answer);
-        answer
+        match own.idempotency.begin(&call, &key).await? {
+            Begun::New(ticket) => {
+                let answer = own.engine.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
+                ticket.finish(&answer).await;
+                Ok(success(answer?))
+            }
+            Begun::Repeat(answer) => Ok(replay(answer)),
+        }
     });
-    match task.await {
-        Ok(answer) => Ok(success(answer?)),
-        Err(error) => Err(Error::new(Code::Internal, "the call ended without an answer").with_source(error).into()),
-    }
+    let lost = |error| Error::new(Code::Internal, "the call ended without an answer").with_source(error);
+    task.await.map_err(lost)?
 }
 
-fn replay(answer: Answer) -> Result<Response, Problem> {
+fn replay(answer: Answer) -> Response {
     let mut response = match answer {
         Ok(body) => success(body),
         Err(error) => Problem::from(error).into_response(),
     };
     let (name, value) = idempotency::REPLAYED;
     response.headers_mut().insert(name, value);
-    Ok(response)
+    response
 }
 
 fn success(body: Bytes) -> Response {

@@ -114,7 +114,8 @@ async fn a_chunked_body_is_cut_off_at_the_limit() {
 async fn a_request_head_that_is_too_large_is_refused() {
     let running = Running::start(ServerConfig::default()).await;
     let head = post("").replace("Host:", &format!("X-Large: {}\r\nHost:", "x".repeat(40 << 10)));
-    assert!(running.exchange(&head).await.starts_with("HTTP/1.1 431 "));
+    let answer = running.exchange(&head).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }
 
 #[tokio::test]

@@ -1,0 +1,95 @@
+//! Used keys and their answers in memory, bounded in number and bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use helmdeck_core::{Code, Error};
+
+use super::{Answer, Digest32};
+
+/// The most keys; the oldest goes first.
+pub(super) const MAX_KEYS: usize = 10_000;
+/// The most bytes of answers; the oldest goes first.
+pub(super) const MAX_BYTES: usize = 32 << 20;
+
+/// Keys in the order in which they came, so also in that in which they end.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) slots: HashMap<Digest32, Slot>,
+    pub(super) order: VecDeque<Digest32>,
+    pub(super) bytes: usize,
+}
+
+/// One key.
+pub(super) struct Slot {
+    pub(super) request: Digest32,
+    pub(super) ends: Duration,
+    pub(super) state: State,
+}
+
+/// How far its call is.
+#[derive(Clone)]
+pub(super) enum State {
+    Running,
+    /// `None` if the answer had to make room.
+    Done(Option<Answer>),
+}
+
+impl Kept {
+    pub(super) fn forget_ended(&mut self, now: Duration) {
+        while let Some(id) = self.order.front().copied() {
+            match self.slots.get(&id) {
+                Some(slot) if slot.ends > now || matches!(slot.state, State::Running) => break,
+                _ => self.free(&id),
+            }
+        }
+    }
+
+    pub(super) fn make_room(&mut self) -> Result<(), Error> {
+        if self.slots.len() < MAX_KEYS {
+            return Ok(());
+        }
+        let done = |id: &&Digest32| self.slots.get(*id).is_some_and(|slot| matches!(slot.state, State::Done(_)));
+        let oldest = self.order.iter().find(done).copied();
+        let oldest =
+            oldest.ok_or_else(|| Error::new(Code::Overloaded, "too many calls with an Idempotency-Key run"))?;
+        self.free(&oldest);
+        Ok(())
+    }
+
+    pub(super) fn free(&mut self, id: &Digest32) {
+        if let Some(slot) = self.slots.remove(id) {
+            self.bytes -= slot.bytes();
+        }
+        // Mostly the first or the last one, so the search is short.
+        if let Some(at) = self.order.iter().position(|other| other == id) {
+            self.order.remove(at);
+        }
+    }
+
+    pub(super) fn done(&mut self, id: &Digest32, answer: Answer) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        slot.state = State::Done(Some(answer));
+        self.bytes += slot.bytes();
+        for id in &self.order {
+            if self.bytes <= MAX_BYTES {
+                break;
+            }
+            if let Some(slot) = self.slots.get_mut(id)
+                && matches!(slot.state, State::Done(_))
+            {
+                self.bytes -= slot.bytes();
+                slot.state = State::Done(None);
+            }
+        }
+    }
+}
+
+impl Slot {
+    const fn bytes(&self) -> usize {
+        match &self.state {
+            State::Done(Some(Ok(body))) => body.len(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Used keys in the system database, for after a restart and for other processes on it. It writes digests and sealed bytes,
+//! nothing in the clear.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::{Code, Error, Identity, Timestamp};
+use helmdeck_memory::system::{Begun, System};
+use helmdeck_memory::{KeyRing, Namespace, StoreError};
+
+use super::kept::State;
+use super::{Answer, Digest32, KEPT_FOR};
+
+const SCOPE: &str = "rest";
+const PURPOSE: &str = "idempotency";
+/// The largest answer that is written.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// How often keys that have ended are deleted.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+/// The system database, and what answers are sealed with; without that they are not written.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    system: System,
+    keyring: Option<Arc<KeyRing>>,
+    swept_at: AtomicI64,
+}
+
+impl Ledger {
+    pub(crate) const fn new(system: System, keyring: Option<Arc<KeyRing>>) -> Self {
+        Self { system, keyring, swept_at: AtomicI64::new(i64::MIN) }
+    }
+
+    /// Takes a key, or returns how far its call is and whether it was the same request.
+    ///
+    /// # Errors
+    /// `overloaded` if the database cannot be asked: a call that must not be made twice is not made then.
+    pub(super) async fn begin(
+        &self,
+        identity: &Identity,
+        id: &Digest32,
+        request: &Digest32,
+        now: Timestamp,
+    ) -> Result<Option<(State, bool)>, Error> {
+        self.sweep(now).await;
+        // The lease is as long as a key is kept: what a process that died in the middle had done is not known.
+        let begun = self.system.begin(SCOPE, &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
+        Ok(match begun {
+            Begun::New => None,
+            Begun::InFlight { digest } => Some((State::Running, digest == request)),
+            Begun::Done { digest, answer } => {
+                let answer = answer.and_then(|sealed| self.unseal(identity, id, &sealed));
+                Some((State::Done(answer), digest == request))
+            }
+        })
+    }
+
+    /// Writes what the call came to, or frees its key if there is no answer to keep.
+    pub(super) async fn finish(&self, identity: &Identity, id: &Digest32, answer: Option<&Answer>, now: Timestamp) {
+        let written = match answer {
+            Some(answer) => {
+                let sealed = self.seal(identity, id, answer);
+                self.system.finish(SCOPE, &hex(id), sealed, now, KEPT_FOR).await
+            }
+            None => self.system.abandon(SCOPE, &hex(id)).await,
+        };
+        if let Err(error) = written {
+            // The key stays taken, which is the safe side.
+            tracing::warn!(%error, "the end of a call with an idempotency key could not be written");
+        }
+    }
+
+    async fn sweep(&self, now: Timestamp) {
+        let before = self.swept_at.load(Ordering::Relaxed);
+        let due = Timestamp(before).saturating_add(SWEEP_EVERY) <= now;
+        // Whoever swaps the time first sweeps; the others go on.
+        if due
+            && self.swept_at.compare_exchange(before, now.micros(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && let Err(error) = self.system.sweep(now).await
+        {
+            tracing::debug!(%error, "idempotency keys that have ended could not be swept");
+        }
+    }
+
+    fn seal(&self, identity: &Identity, id: &Digest32, answer: &Answer) -> Option<Vec<u8>> {
+        let plain = encode(answer);
+        if plain.len() > MAX_ANSWER_BYTES {
+            return None;
+        }
+        self.keyring.as_ref()?.seal_blob(&Namespace::of_caller(identity), PURPOSE, id, &plain).ok()
+    }
+
+    /// What does not open is an answer that is no longer kept.
+    fn unseal(&self, identity: &Identity, id: &Digest32, sealed: &[u8]) -> Option<Answer> {
+        let plain = self.keyring.as_ref()?.open_blob(&Namespace::of_caller(identity), PURPOSE, id, sealed).ok()?;
+        decode(plain)
+    }
+}
+
+fn unavailable(error: StoreError) -> Error {
+    Error::new(Code::Overloaded, "the record of idempotency keys is not available; nothing was done").with_source(error)
+}
+
+/// Writes an outcome as `+` and its JSON, an error as `-`, its code, a line feed and its message.
+fn encode(answer: &Answer) -> Vec<u8> {
+    match answer {
+        Ok(body) => [b"+", &body[..]].concat(),
+        Err(error) => format!("-{}\n{}", error.code(), error.message()).into_bytes(),
+    }
+}
+
+fn decode(plain: Vec<u8>) -> Option<Answer> {
+    match plain.first()? {
+        b'+' => Some(Ok(Bytes::from(plain).slice(1..))),
+        _ => {
+            let text = String::from_utf8(plain).ok()?;
+            let (code, message) = text.strip_prefix('-')?.split_once('\n')?;
+            let code = Code::ALL.iter().find(|known| known.as_str() == code)?;
+            Some(Err(Error::new(*code, message.to_owned())))
+        }
+    }
+}
+
+fn hex(id: &Digest32) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}

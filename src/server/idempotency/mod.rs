@@ -1,0 +1,201 @@
+//! `Idempotency-Key`: a write pack runs at most once for a key of a caller, and a repeat gets the first call's answer
+//! (draft-ietf-httpapi-idempotency-key-header).
+//!
+//! Answers are kept for 24 hours at most, in memory. With a system database the fact that a key was used outlives the
+//! process; with a memory key too its answer does, sealed. Nothing else of a call is written but digests.
+
+mod kept;
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::error::Fault;
+use helmdeck_core::{Call, Clock, Code, Error, Identity};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use sha2::{Digest, Sha256};
+
+use crate::problem::Problem;
+use kept::{Kept, Slot, State};
+pub(crate) use ledger::Ledger;
+
+/// What a repeated answer has besides the first one.
+pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How long a key is remembered.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// What a call came to: the outcome as JSON, or the error.
+pub(crate) type Answer = Result<Bytes, Error>;
+
+/// A SHA-256.
+type Digest32 = [u8; 32];
+
+/// Reads the key of a request, `None` if it has none. Quotes around it are optional.
+pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let visible = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
+    if values.next().is_some() || text.is_empty() || text.len() > 255 || !visible {
+        return Err(Problem::new(
+            Code::InvalidInput,
+            "Idempotency-Key must be one text of 1 to 255 visible characters",
+        ));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// The keys that were used, and their answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Idempotency(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    kept: Mutex<Kept>,
+    ledger: Option<Ledger>,
+}
+
+/// What is known of a key when a call with it comes in.
+pub(crate) enum Begun {
+    /// Nothing: the call may run, and has to tell what it came to.
+    New(Ticket),
+    /// The answer of the first call.
+    Repeat(Answer),
+}
+
+/// The right to run the one call of a key.
+pub(crate) struct Ticket {
+    id: Digest32,
+    identity: Arc<Identity>,
+    inner: Arc<Inner>,
+    finished: bool,
+}
+
+impl Idempotency {
+    /// Keeps nothing yet.
+    pub(crate) fn new(clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
+        Self(Arc::new(Inner { clock, kept: Mutex::default(), ledger }))
+    }
+
+    /// Looks a key up and takes it if nobody has. Once begun it has to run to its end, in a task of its own.
+    ///
+    /// # Errors
+    /// 409 if the first call still runs or its answer is gone, 422 if it was another request, 503 if the system database
+    /// cannot be asked: then nothing was done.
+    pub(crate) async fn begin(&self, call: &Call, key: &str) -> Result<Begun, Problem> {
+        let (id, request) = (id(&call.identity, key), request(call));
+        let ticket = {
+            let now = self.0.clock.monotonic();
+            let mut kept = self.0.lock();
+            kept.forget_ended(now);
+            if let Some(slot) = kept.slots.get(&id) {
+                return repeat(&slot.state, slot.request == request);
+            }
+            kept.make_room()?;
+            kept.slots.insert(id, Slot { request, ends: now + KEPT_FOR, state: State::Running });
+            kept.order.push_back(id);
+            Ticket { id, identity: Arc::clone(&call.identity), inner: Arc::clone(&self.0), finished: false }
+        };
+        let Some(ledger) = &self.0.ledger else { return Ok(Begun::New(ticket)) };
+        match ledger.begin(&call.identity, &id, &request, self.0.clock.now()).await {
+            Ok(None) => Ok(Begun::New(ticket)),
+            Ok(Some((state, same_request))) => {
+                ticket.forget();
+                repeat(&state, same_request)
+            }
+            Err(error) => {
+                ticket.forget();
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn repeat(state: &State, same_request: bool) -> Result<Begun, Problem> {
+    let conflict = |detail| Err(Problem::new(Code::Conflict, detail));
+    match state {
+        _ if !same_request => Err(Problem::http(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "this Idempotency-Key was used for another request; take a new key",
+        )),
+        State::Running => conflict("the first call with this Idempotency-Key has not ended; try again later"),
+        State::Done(None) => conflict("the call with this Idempotency-Key was made; its answer is no longer kept"),
+        State::Done(Some(answer)) => Ok(Begun::Repeat(answer.clone())),
+    }
+}
+
+impl Ticket {
+    /// Keeps the answer, unless it says that nothing was done: then the key is free again.
+    pub(crate) async fn finish(mut self, answer: &Answer) {
+        let kept = !matches!(answer, Err(error) if nothing_was_done(error));
+        if let Some(ledger) = &self.inner.ledger {
+            // First here: as long as the memory says that the call runs, nobody asks the database.
+            ledger.finish(&self.identity, &self.id, kept.then_some(answer), self.inner.clock.now()).await;
+        }
+        self.finished = true;
+        let mut memory = self.inner.lock();
+        if kept { memory.done(&self.id, answer.clone()) } else { memory.free(&self.id) }
+    }
+
+    /// Gives the key back: the call was not made.
+    fn forget(mut self) {
+        self.finished = true;
+        self.inner.lock().free(&self.id);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nobody knows what the call did, so it must not be made again under this key.
+            self.inner.lock().done(&self.id, Err(Error::new(Code::Internal, "the call ended without an answer")));
+        }
+    }
+}
+
+/// The caller's own errors and a full house are told before anything is done; a conflict or a cancel may come in the middle.
+fn nothing_was_done(error: &Error) -> bool {
+    match error.code() {
+        Code::Conflict | Code::Cancelled => false,
+        Code::Overloaded | Code::SessionUnavailable => true,
+        code => code.fault() == Fault::Caller,
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idempotency").field("ledger", &self.ledger).finish_non_exhaustive()
+    }
+}
+
+fn id(identity: &Identity, key: &str) -> Digest32 {
+    digest(&[identity.tenant().as_bytes(), identity.user().as_bytes(), key.as_bytes()])
+}
+
+fn request(call: &Call) -> Digest32 {
+    let version = call.version.map_or(0, helmdeck_core::Version::number).to_be_bytes();
+    digest(&[call.pack.as_str().as_bytes(), &version, &call.input])
+}
+
+/// The parts are length-prefixed, so that no two lists of them run together into one.
+fn digest(parts: &[&[u8]]) -> Digest32 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
