@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use helmdeck_core::context::{Artifacts, CallSecrets};
 use helmdeck_core::{ArtifactRef, Clock, Code, Error, Identity, Manifest, Result, RunId, Timestamp};
-use object_store::path::Path as Key;
 use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -80,7 +80,15 @@ impl ArtifactStore {
     ///
     /// # Errors
     /// `too_large` over the size cap, `artifact_failed` if it cannot be stored.
-    async fn put(&self, owner: &Identity, key: &str, name: &str, media_type: &str, bytes: Bytes, retention: Duration) -> Result<ArtifactRef> {
+    async fn put(
+        &self,
+        owner: &Identity,
+        key: &str,
+        name: &str,
+        media_type: &str,
+        bytes: Bytes,
+        retention: Duration,
+    ) -> Result<ArtifactRef> {
         if bytes.len() as u64 > self.config.max_bytes {
             let message = format!("the file is {} bytes, the limit is {}", bytes.len(), self.config.max_bytes);
             return Err(Error::new(Code::TooLarge, message));
@@ -147,7 +155,9 @@ impl ArtifactStore {
         let Ok(Some(store)) = self.existing() else { return 0 };
         let listed: Vec<_> = store.list(Some(&Key::from(ABOUT))).try_collect().await.unwrap_or_default();
         for object in listed {
-            let Some(key) = object.location.as_ref().strip_prefix(ABOUT).map(|key| key.trim_start_matches('/')) else { continue };
+            let Some(key) = object.location.as_ref().strip_prefix(ABOUT).map(|key| key.trim_start_matches('/')) else {
+                continue;
+            };
             let Ok(Some(about)) = self.about(key).await else { continue };
             if self.clock.now() < about.artifact.expires_at {
                 continue;
@@ -208,7 +218,14 @@ impl Collector {
         secrets: Option<Arc<dyn CallSecrets>>,
     ) -> Self {
         let retention = manifest.artifact_retention.unwrap_or(store.config.retention);
-        Self { store, prefix: format!("{}/{run}", manifest.name), retention, owner: owner.clone(), secrets, written: Mutex::default() }
+        Self {
+            store,
+            prefix: format!("{}/{run}", manifest.name),
+            retention,
+            owner: owner.clone(),
+            secrets,
+            written: Mutex::default(),
+        }
     }
 
     /// Returns what was written so far, and forgets it.
@@ -222,7 +239,9 @@ impl Artifacts for Collector {
     async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.starts_with('.') || !name.chars().all(plain) {
-            let message = format!("an artifact's name is 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and does not start with a dot");
+            let message = format!(
+                "an artifact's name is 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and does not start with a dot"
+            );
             return Err(Error::new(Code::InvalidInput, message));
         }
         let revealed = self.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();

@@ -21,9 +21,8 @@ use crate::metrics::{Metrics, PackMetrics};
 /// The most rows of one write.
 const BATCH: usize = 256;
 /// Inputs that may be learnt from; everything else of an input is dropped.
-const LEARNABLE: &[&str] = &[
-    "persona", "audience", "angle", "model", "theme", "voice", "persona_used", "kind", "format", "title", "author",
-];
+const LEARNABLE: &[&str] =
+    &["persona", "audience", "angle", "model", "theme", "voice", "persona_used", "kind", "format", "title", "author"];
 /// The most findings of one row.
 const MAX_FINDINGS: usize = 50;
 /// Inputs and outputs over this size are not looked into.
@@ -55,7 +54,17 @@ impl Record {
             Ok(outcome) => ("ok", outcome.cache.map(|cache| cache.status.as_str()), Some(outcome.output.clone())),
             Err(error) => (error.code().as_str(), None, None),
         };
-        Self { pack: metrics.pack().clone(), version: metrics.version(), outcome, cache, duration, at, identity, input, output }
+        Self {
+            pack: metrics.pack().clone(),
+            version: metrics.version(),
+            outcome,
+            cache,
+            duration,
+            at,
+            identity,
+            input,
+            output,
+        }
     }
 }
 
@@ -110,7 +119,12 @@ pub(crate) struct Audit {
 
 impl Audit {
     /// Starts the writer.
-    pub(crate) fn start(store: Arc<dyn Store>, config: AuditConfig, metrics: Arc<Metrics>, stop: &CancellationToken) -> Self {
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        config: AuditConfig,
+        metrics: Arc<Metrics>,
+        stop: &CancellationToken,
+    ) -> Self {
         let (queue, inbox) = mpsc::channel(config.queue.max(1));
         let writer = Writer { store, config, metrics: Arc::clone(&metrics), counter: AtomicU64::new(0) };
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer.run(inbox)));
@@ -144,24 +158,21 @@ impl Writer {
     async fn run(self, mut inbox: mpsc::Receiver<Message>) {
         while let Some(first) = inbox.recv().await {
             let mut rows = Vec::new();
-            let mut flushed = Vec::new();
-            let mut take = |message| match message {
-                Message::Row(row) => rows.push(row),
-                Message::Flush(done) => flushed.push(done),
-            };
-            let lingers = matches!(first, Message::Row(_));
-            take(first);
-            if lingers {
-                tokio::time::sleep(self.config.linger).await;
-            }
-            for _ in 1..BATCH {
-                match inbox.try_recv() {
-                    Ok(message) => take(message),
-                    Err(_) => break,
+            let mut flushed = None;
+            let mut next = Some(first);
+            let linger = tokio::time::Instant::now() + self.config.linger;
+            // A batch ends when it is full, when its first row has waited long enough, or when somebody waits for it.
+            while let Some(message) = next.take() {
+                match message {
+                    Message::Row(row) => rows.push(row),
+                    Message::Flush(done) => flushed = Some(done),
+                }
+                if rows.len() < BATCH && flushed.is_none() {
+                    next = tokio::time::timeout_at(linger, inbox.recv()).await.ok().flatten();
                 }
             }
             self.write(rows).await;
-            for done in flushed {
+            if let Some(done) = flushed {
                 let _ = done.send(());
             }
         }
@@ -224,7 +235,9 @@ fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
     }
     if let Ok(Value::Object(object)) = serde_json::from_slice(input) {
         for (name, value) in object {
-            if LEARNABLE.contains(&name.as_str()) && value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= 256) {
+            if LEARNABLE.contains(&name.as_str())
+                && value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= 256)
+            {
                 picked.insert(name, value);
             }
         }
@@ -235,7 +248,9 @@ fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
 fn findings(output: &Json) -> Vec<Finding> {
     let bytes = output.bytes();
     let may_hold = |name: &str| memchr::memmem::find(bytes, name.as_bytes()).is_some();
-    if bytes.len() > MAX_LOOK_BYTES || !["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].into_iter().any(may_hold) {
+    if bytes.len() > MAX_LOOK_BYTES
+        || !["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].into_iter().any(may_hold)
+    {
         return Vec::new();
     }
     let document = output.to_value();
@@ -252,7 +267,8 @@ fn findings(output: &Json) -> Vec<Finding> {
         .filter_map(Value::as_array)
         .flatten()
         .filter_map(|item| {
-            let severity = item.get("severity").or_else(|| item.get("level")).and_then(Value::as_str).unwrap_or_default();
+            let severity =
+                item.get("severity").or_else(|| item.get("level")).and_then(Value::as_str).unwrap_or_default();
             let code = text(item, "code");
             (!code.is_empty()).then(|| Finding { code, severity: severity.to_owned(), file: text(item, "file") })
         })

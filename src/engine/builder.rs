@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
 use helmdeck_events::Bus;
-use crate::System;
+use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store};
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,10 @@ pub struct Builder {
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder").field("config", &self.config).field("builtins", &self.builtins).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("config", &self.config)
+            .field("builtins", &self.builtins)
+            .finish_non_exhaustive()
     }
 }
 
@@ -135,12 +138,8 @@ impl Builder {
         let stop = CancellationToken::new();
         let (memory, audit) = match self.memory {
             Some(memory) => {
-                let audit = Audit::start(
-                    Arc::clone(&memory.store),
-                    self.config.audit.clone(),
-                    Arc::clone(&metrics),
-                    &stop,
-                );
+                let audit =
+                    Audit::start(Arc::clone(&memory.store), self.config.audit.clone(), Arc::clone(&metrics), &stop);
                 let parts = hub::Parts {
                     store: memory.store,
                     keyring: memory.keyring,
@@ -195,7 +194,9 @@ fn start_watching(engine: &Engine) {
     });
     match watching {
         Ok(watch) => *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch),
-        Err(error) => tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed"),
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed")
+        }
     }
 }
 

@@ -36,7 +36,12 @@ impl CommandHandler {
     ///
     /// # Errors
     /// A message that names the program and where it was looked for.
-    pub(crate) fn new(argv: &[String], env: BTreeMap<String, String>, folder: &Path, config: CommandConfig) -> Result<Self, String> {
+    pub(crate) fn new(
+        argv: &[String],
+        env: BTreeMap<String, String>,
+        folder: &Path,
+        config: CommandConfig,
+    ) -> Result<Self, String> {
         let (name, arguments) = argv.split_first().ok_or("command is empty")?;
         let program = if name.contains('/') {
             let path = folder.join(name);
@@ -58,7 +63,11 @@ impl CommandHandler {
     /// Returns the digest of what runs: the program's bytes, and those of every argument that is a file in the manifest's
     /// folder (a script), so that changed code never serves its predecessor's answers.
     pub(crate) fn digest(&self) -> Vec<u8> {
-        let scripts = self.arguments.iter().map(|argument| self.folder.join(argument)).filter(|path| path.starts_with(&self.folder));
+        let scripts = self
+            .arguments
+            .iter()
+            .map(|argument| self.folder.join(argument))
+            .filter(|path| path.starts_with(&self.folder));
         let mut hash = Sha256::new();
         for path in std::iter::once(self.program.clone()).chain(scripts) {
             if let Ok(bytes) = std::fs::read(&path) {
@@ -84,7 +93,11 @@ impl CommandHandler {
             .stderr(Stdio::piped())
             .process_group(0);
         let child = command.spawn().map_err(|error| {
-            let code = if error.kind() == std::io::ErrorKind::OutOfMemory { Code::ResourceExhausted } else { Code::HandlerFailed };
+            let code = if error.kind() == std::io::ErrorKind::OutOfMemory {
+                Code::ResourceExhausted
+            } else {
+                Code::HandlerFailed
+            };
             Error::new(code, "the program of the pack cannot be started").with_source(error)
         })?;
         Ok(Group { child })
@@ -121,18 +134,27 @@ impl Handler for CommandHandler {
         let stderr = group.child.stderr.take().ok_or_else(gone)?;
         let limit = usize::try_from(self.config.max_output_bytes).unwrap_or(usize::MAX);
 
-        let ((), output, noise) = tokio::join!(feed(stdin, input.bytes().clone()), read_capped(stdout, limit), read_head(stderr));
-        let output = output.map_err(|error| Error::new(Code::HandlerFailed, "the program's output cannot be read").with_source(error))?;
+        let ((), output, noise) =
+            tokio::join!(feed(stdin, input.bytes().clone()), read_capped(stdout, limit), read_head(stderr));
+        let output = output.map_err(|error| {
+            Error::new(Code::HandlerFailed, "the program's output cannot be read").with_source(error)
+        })?;
         let Some(output) = output else {
             group.kill();
             return Err(Error::new(Code::InvalidOutput, format!("the program wrote more than {limit} bytes")));
         };
-        let status = group.child.wait().await.map_err(|error| Error::new(Code::HandlerFailed, "the program was lost").with_source(error))?;
+        let status = group
+            .child
+            .wait()
+            .await
+            .map_err(|error| Error::new(Code::HandlerFailed, "the program was lost").with_source(error))?;
 
         let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
         let noise = scrub::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
         if !status.success() {
-            let how = status.code().map_or_else(|| "was killed by a signal".to_owned(), |code| format!("exited with status {code}"));
+            let how = status
+                .code()
+                .map_or_else(|| "was killed by a signal".to_owned(), |code| format!("exited with status {code}"));
             return Err(Error::new(Code::HandlerFailed, format!("the program {how}")).with_source(noise));
         }
         if !noise.trim().is_empty() {

@@ -9,7 +9,8 @@ use helmdeck_core::context::Packs;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{
-    ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName, Result, Version,
+    ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName,
+    Result, Version,
 };
 use helmdeck_events::{Bus, EventKind};
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,14 @@ pub(crate) struct Inner {
     pub(crate) packs_dir: Option<PathBuf>,
     pub(crate) watch: Mutex<Option<Watch>>,
     pub(crate) stop: CancellationToken,
+}
+
+/// A pack that was read and not yet admitted.
+struct Candidate {
+    manifest: Manifest,
+    handler: Arc<dyn Handler>,
+    /// The digest of code outside this binary.
+    digest: Vec<u8>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -108,7 +117,7 @@ impl Engine {
         &self.0.events
     }
 
-    /// Returns all metrics in the OpenMetrics text format.
+    /// Returns all metrics in the `OpenMetrics` text format.
     #[must_use]
     pub fn metrics(&self) -> String {
         if let Some(memory) = &self.0.memory {
@@ -137,7 +146,8 @@ impl Engine {
         }
         if let Some(memory) = &self.0.memory {
             // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
-            let state = if memory.hub.breaker_is_open() { Err("the store fails and is left alone".to_owned()) } else { Ok(()) };
+            let state =
+                if memory.hub.breaker_is_open() { Err("the store fails and is left alone".to_owned()) } else { Ok(()) };
             checks.push(("store", state));
         }
         checks
@@ -148,7 +158,12 @@ impl Engine {
         let previous = self.0.registry.snapshot();
         let snapshot = Inner::load(&self.0, &previous);
         let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
-            snapshot.packs.values().flatten().map(|p| (p.manifest.name.clone(), p.manifest.version, p.contract)).collect()
+            snapshot
+                .packs
+                .values()
+                .flatten()
+                .map(|p| (p.manifest.name.clone(), p.manifest.version, p.contract))
+                .collect()
         };
         let (before, after) = (keys(&previous), keys(&snapshot));
         for error in &snapshot.refused {
@@ -161,7 +176,9 @@ impl Engine {
         for (pack, version, _) in after.iter().filter(|pack| !before.contains(pack)) {
             self.0.events.publish(EventKind::PackRegistered { pack: pack.clone(), version: *version });
         }
-        for (pack, version, _) in before.iter().filter(|(pack, version, _)| !after.iter().any(|(p, v, _)| p == pack && v == version)) {
+        for (pack, version, _) in
+            before.iter().filter(|(pack, version, _)| !after.iter().any(|(p, v, _)| p == pack && v == version))
+        {
             self.0.events.publish(EventKind::PackRemoved { pack: pack.clone(), version: *version });
         }
     }
@@ -197,7 +214,8 @@ impl Inner {
         for builtin in &this.builtins {
             let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
             let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
-            let read = read.map(|manifest| (manifest, Arc::clone(&builtin.handler), Vec::new()));
+            let read =
+                read.map(|manifest| Candidate { manifest, handler: Arc::clone(&builtin.handler), digest: Vec::new() });
             this.admit(this, &mut snapshot, previous, read, Source::Builtin);
         }
         for read in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
@@ -210,22 +228,24 @@ impl Inner {
         snapshot
     }
 
-    fn command(&self, manifest: Manifest, folder: &Path) -> Result<(Manifest, Arc<dyn Handler>, Vec<u8>), ManifestError> {
+    fn command(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
         let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
         match &manifest.handler {
             HandlerSpec::Command { argv, env } => {
-                let handler = CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
+                let handler =
+                    CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
                 let digest = handler.digest();
-                Ok((manifest, Arc::new(handler), digest))
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest })
             }
             HandlerSpec::Builtin(name) => {
                 // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
                 let known = self.builtins.iter().find(|builtin| {
-                    Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new())).is_ok_and(|m| m.handler == manifest.handler)
+                    Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
+                        .is_ok_and(|m| m.handler == manifest.handler)
                 });
                 let handler = known.map(|builtin| Arc::clone(&builtin.handler));
                 let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
-                Ok((manifest, handler, Vec::new()))
+                Ok(Candidate { manifest, handler, digest: Vec::new() })
             }
         }
     }
@@ -235,21 +255,29 @@ impl Inner {
         this: &Arc<Self>,
         snapshot: &mut Snapshot,
         previous: &Snapshot,
-        read: Result<(Manifest, Arc<dyn Handler>, Vec<u8>), ManifestError>,
+        read: Result<Candidate, ManifestError>,
         source: Source,
     ) {
-        let (manifest, handler, digest) = match read {
+        let Candidate { manifest, handler, digest } = match read {
             Ok(read) => read,
             Err(error) => return snapshot.refused.push(error),
         };
         let there = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
         if let Some(other) = there.iter().find(|pack| pack.manifest.version == manifest.version) {
-            let message = format!("pack \"{}\" {} is already defined by {}; give this one another version", manifest.name, manifest.version, other.manifest.file);
+            let message = format!(
+                "pack \"{}\" {} is already defined by {}; give this one another version",
+                manifest.name, manifest.version, other.manifest.file
+            );
             return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
         }
         let contract = manifest.contract(&digest);
         let kept = previous.packs.get(&manifest.name).and_then(|versions| {
-            let same = |pack: &&Arc<Registered>| pack.contract == contract && pack.manifest.version == manifest.version && pack.source == source && source == Source::Builtin;
+            let same = |pack: &&Arc<Registered>| {
+                pack.contract == contract
+                    && pack.manifest.version == manifest.version
+                    && pack.source == source
+                    && source == Source::Builtin
+            };
             versions.iter().find(same).cloned()
         });
         let registered = kept.unwrap_or_else(|| Arc::new(self.register(this, manifest, handler, contract, source)));
@@ -257,7 +285,14 @@ impl Inner {
     }
 
     /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks or not.
-    fn register(&self, this: &Arc<Self>, manifest: Manifest, handler: Arc<dyn Handler>, contract: [u8; 32], source: Source) -> Registered {
+    fn register(
+        &self,
+        this: &Arc<Self>,
+        manifest: Manifest,
+        handler: Arc<dyn Handler>,
+        contract: [u8; 32],
+        source: Source,
+    ) -> Registered {
         let manifest = Arc::new(manifest);
         let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
         let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
@@ -265,12 +300,12 @@ impl Inner {
             let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
             Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts))
         });
+        let validate_input = ValidateInputLayer::new(Arc::clone(&manifest), hub.is_some());
         let gates = match (&cache, hub) {
             (Some(cache), _) => Gates::Cached(Arc::clone(cache)),
             (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
             _ => Gates::Shut,
         };
-        let validate_input = ValidateInputLayer::new(Arc::clone(&manifest));
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
         let parts = Parts {
@@ -282,7 +317,11 @@ impl Inner {
             validate_input: validate_input.clone(),
             credentials: credentials.clone(),
             session: manifest.session.is_some().then_some(SessionLayer),
-            artifacts: ArtifactsLayer { manifest: Arc::clone(&manifest), store: self.artifacts.clone(), clock: Arc::clone(&self.clock) },
+            artifacts: ArtifactsLayer {
+                manifest: Arc::clone(&manifest),
+                store: self.artifacts.clone(),
+                clock: Arc::clone(&self.clock),
+            },
             validate_output: ValidateOutputLayer(Arc::clone(&manifest)),
             handler: HandlerService {
                 manifest: Arc::clone(&manifest),
@@ -291,7 +330,15 @@ impl Inner {
                 clock: Arc::clone(&self.clock),
             },
         };
-        Registered { service: pipeline::build(parts, gates), manifest, source, contract, cache, validate_input, credentials }
+        Registered {
+            service: pipeline::build(parts, gates),
+            manifest,
+            source,
+            contract,
+            cache,
+            validate_input,
+            credentials,
+        }
     }
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
     let text = bounded(file).map_err(|message| ManifestError { file: shown.clone(), line: None, message })?;
     let manifest = Manifest::parse(&shown, &text, &|name| {
         let path = folder.join(name);
-        let inside = !Path::new(name).is_absolute() && !Path::new(name).components().any(|part| part == std::path::Component::ParentDir);
+        let inside = !Path::new(name).is_absolute()
+            && !Path::new(name).components().any(|part| part == std::path::Component::ParentDir);
         if inside { bounded(&path) } else { Err(format!("{name} must lie in the manifest's folder")) }
     })?;
     Ok((manifest, folder))

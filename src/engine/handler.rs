@@ -45,7 +45,9 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
     let HandlerService { manifest, handler, packs, clock } = service;
     let secrets = call.stage.secrets.clone();
     let progress = match (call.progress, &secrets) {
-        (Some(inner), Some(secrets)) => Some(Arc::new(scrub::CleanProgress { inner, secrets: Arc::clone(secrets) }) as _),
+        (Some(inner), Some(secrets)) => {
+            Some(Arc::new(scrub::CleanProgress { inner, secrets: Arc::clone(secrets) }) as _)
+        }
         (progress, _) => progress,
     };
     let limit = Instant::now() + manifest.timeout;
@@ -80,7 +82,9 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
         None => Err(Error::new(Code::Cancelled, "the call was cancelled")),
         Some(Err(_)) => Err(timed_out(&manifest)),
         // The panic's text may hold anything, a secret too: it goes nowhere.
-        Some(Ok(Err(_panic))) => Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name))),
+        Some(Ok(Err(_panic))) => {
+            Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name)))
+        }
         Some(Ok(Ok(result))) => result,
     };
 
@@ -91,7 +95,8 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
         None => match stale {
             Some(stale) => (stale.output, false, true),
             None => {
-                let message = format!("the handler of pack \"{}\" confirmed an answer that it was not given", manifest.name);
+                let message =
+                    format!("the handler of pack \"{}\" confirmed an answer that it was not given", manifest.name);
                 return Err(Error::new(Code::InvalidOutput, message));
             }
         },
@@ -110,15 +115,17 @@ fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) 
         std::borrow::Cow::Borrowed(_) => Ok((output, false, false)),
         std::borrow::Cow::Owned(bytes) => {
             // A secret outside a text (a number, say) cannot be taken out without breaking the document.
-            let output = Json::parse(bytes)
-                .map_err(|_| Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" holds a secret", manifest.name)))?;
+            let output = Json::parse(bytes).map_err(|_| {
+                Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" holds a secret", manifest.name))
+            })?;
             Ok((output, true, false))
         }
     }
 }
 
 fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmdeck_core::Secret]) -> Remark {
-    let validator = reply.validator.filter(|validator| matches!(scrub::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
+    let validator =
+        reply.validator.filter(|validator| matches!(scrub::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
     Remark { no_store: reply.no_store, not_modified, validator, upstream_calls: reply.upstream_calls, had_secret }
 }
 

@@ -24,6 +24,3 @@ pub use config::{ArtifactConfig, AuditConfig, CacheConfig, CommandConfig, Config
 pub use engine::Engine;
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
-#[derive(Clone, Debug)]
-pub struct System;
-impl System { pub(crate) async fn add(&self, _: Vec<(String, String, i64)>) -> helmdeck_memory::Result<()> { Ok(()) } }

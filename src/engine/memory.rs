@@ -56,15 +56,20 @@ impl Engine {
     pub async fn explain(&self, mut call: Call) -> Result<Explanation> {
         let pack = self.0.registry.find(call.pack.as_str(), call.version)?;
         let Some(cache) = &pack.cache else {
-            let gate = if self.0.memory.is_none() { "no memory key is set" } else { "its manifest does not say cache = true" };
-            return Err(Error::new(Code::Conflict, format!("answers of pack \"{}\" are not cached: {gate}", call.pack)));
+            let gate =
+                if self.0.memory.is_none() { "no memory key is set" } else { "its manifest does not say cache = true" };
+            return Err(Error::new(
+                Code::Conflict,
+                format!("answers of pack \"{}\" are not cached: {gate}", call.pack),
+            ));
         };
         validate_input::validate(&pack.validate_input, &mut call)?;
         if let Some(layer) = &pack.credentials {
             call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
         }
         let located = cache.locate(&call);
-        let located = located.ok_or_else(|| Error::new(Code::Conflict, "calls of an anonymous caller are not cached"))?;
+        let located =
+            located.ok_or_else(|| Error::new(Code::Conflict, "calls of an anonymous caller are not cached"))?;
         explain::explain(cache, &call, &located).await
     }
 }

@@ -64,12 +64,33 @@ impl Metrics {
         registry.register("cache_answers", "Answers of cached packs by cache status", metrics.cache.clone());
         registry.register("cache_refused", "Answers that were not stored, by reason", metrics.refused.clone());
         registry.register("store_errors", "Failures of the store by operation", metrics.store_errors.clone());
-        registry.register_with_unit("store_duration", "How long the store took", Unit::Seconds, metrics.store_durations.clone());
-        registry.register("store_unreadable", "Rows that did not open and counted as a miss", metrics.unreadable.clone());
-        registry.register("cache_writes_dropped", "Answers not stored because the queue was full or the store failed", metrics.writes_dropped.clone());
-        registry.register("audit_rows_dropped", "Audit rows lost because the queue was full or the store failed", metrics.audit_dropped.clone());
+        registry.register_with_unit(
+            "store_duration",
+            "How long the store took",
+            Unit::Seconds,
+            metrics.store_durations.clone(),
+        );
+        registry.register(
+            "store_unreadable",
+            "Rows that did not open and counted as a miss",
+            metrics.unreadable.clone(),
+        );
+        registry.register(
+            "cache_writes_dropped",
+            "Answers not stored because the queue was full or the store failed",
+            metrics.writes_dropped.clone(),
+        );
+        registry.register(
+            "audit_rows_dropped",
+            "Audit rows lost because the queue was full or the store failed",
+            metrics.audit_dropped.clone(),
+        );
         registry.register("audit_rows", "Audit rows written", metrics.audit_written.clone());
-        registry.register("breaker_open", "1 while the store is left alone after repeated failures", metrics.breaker_open.clone());
+        registry.register(
+            "breaker_open",
+            "1 while the store is left alone after repeated failures",
+            metrics.breaker_open.clone(),
+        );
         registry.register("breaker_opened", "How often the store was left alone", metrics.breaker_opened.clone());
         registry.register_with_unit("hot_tier", "Size of the hot tier", Unit::Bytes, metrics.hot_bytes.clone());
         registry.register("swept", "Entries and files that had ended and were deleted", metrics.swept.clone());
@@ -77,7 +98,7 @@ impl Metrics {
         metrics
     }
 
-    /// Returns everything in the OpenMetrics text format.
+    /// Returns everything in the `OpenMetrics` text format.
     pub(crate) fn encode(&self) -> String {
         let mut text = String::new();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);

@@ -163,7 +163,8 @@ impl Registered {
     pub(crate) fn info(&self, snapshot: &Snapshot) -> PackInfo {
         let manifest = &self.manifest;
         let versions = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
-        let sources = |templates: &[helmdeck_core::template::Template]| templates.iter().map(|t| t.source().to_owned()).collect();
+        let sources =
+            |templates: &[helmdeck_core::template::Template]| templates.iter().map(|t| t.source().to_owned()).collect();
         PackInfo {
             name: manifest.name.clone(),
             version: manifest.version,

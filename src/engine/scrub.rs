@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn errors_are_cleaned_to_the_cause() {
         let secrets = [Secret::new("canary-123456".into())];
-        let dirty = Error::new(helmdeck_core::Code::HandlerFailed, "bad canary-123456").with_source("why canary-123456");
+        let dirty =
+            Error::new(helmdeck_core::Code::HandlerFailed, "bad canary-123456").with_source("why canary-123456");
         let clean = error(dirty, &secrets);
         assert!(!clean.message().contains("canary") && !clean.cause().contains("canary"));
     }

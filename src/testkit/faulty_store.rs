@@ -1,12 +1,13 @@
 //! A store that fails or stalls on demand, around a real one.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_memory::{
-    Entry, Kind, ListPage, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Result, Scan, Stats, Store, StoreError, Written,
+    Entry, Kind, ListPage, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Result, Scan, Stats, Store,
+    StoreError, Written,
 };
 
 /// What a store does wrong.

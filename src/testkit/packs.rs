@@ -53,7 +53,9 @@ where
 /// Returns a manifest: `top` goes before the first table, `rest` after it.
 #[must_use]
 pub fn manifest(name: &str, top: &str, rest: &str) -> String {
-    format!("name = \"{name}\"\nversion = \"v1\"\ndescription = \"test\"\n{top}\n[handler]\nbuiltin = \"{name}\"\n{rest}\n")
+    format!(
+        "name = \"{name}\"\nversion = \"v1\"\ndescription = \"test\"\n{top}\n[handler]\nbuiltin = \"{name}\"\n{rest}\n"
+    )
 }
 
 /// Makes a call of the local caller.

@@ -26,7 +26,11 @@ impl Breaker {
         }
         let now = micros(now);
         // Whoever moves the end is the probe; everybody else keeps waiting for its result.
-        now >= until && self.open_until.compare_exchange(until, now + micros(self.open_for), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        now >= until
+            && self
+                .open_until
+                .compare_exchange(until, now + micros(self.open_for), Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
     }
 
     /// Notes a success; returns whether this closed the breaker.

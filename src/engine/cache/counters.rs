@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::CacheStatus;
+use helmdeck_memory::system::Counter;
 
 /// The counters of one pack since they were last taken.
 #[derive(Debug, Default)]
@@ -61,13 +62,13 @@ impl AllCounters {
         Arc::clone(all.entry(pack.to_owned()).or_default())
     }
 
-    /// Takes what was counted since the last time, as (pack, name, count).
-    pub(crate) fn take(&self) -> Vec<(String, String, i64)> {
+    /// Takes what was counted since the last time.
+    pub(crate) fn take(&self) -> Vec<Counter> {
         let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         all.iter()
             .flat_map(|(pack, counters)| {
-                let taken = counters.take();
-                taken.into_iter().map(move |(name, count)| (pack.clone(), name.to_owned(), i64::try_from(count).unwrap_or(i64::MAX)))
+                let counted = |(name, value): (&str, u64)| Counter { pack: pack.clone(), name: name.to_owned(), value };
+                counters.take().into_iter().map(counted).collect::<Vec<_>>()
             })
             .collect()
     }

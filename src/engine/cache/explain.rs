@@ -66,9 +66,16 @@ impl Explanation {
         let _ = writeln!(text, "entry      {}{age}{until}", self.entry);
         match &self.nearest {
             Some(nearest) => {
-                let _ = writeln!(text, "nearest    {}\n           differs in {}", nearest.stored_key, nearest.differs_in.join(", "));
+                let _ = writeln!(
+                    text,
+                    "nearest    {}\n           differs in {}",
+                    nearest.stored_key,
+                    nearest.differs_in.join(", ")
+                );
             }
-            None if self.entry == "none" => text.push_str("nearest    there is no entry of this pack for this caller\n"),
+            None if self.entry == "none" => {
+                text.push_str("nearest    there is no entry of this pack for this caller\n")
+            }
             None => {}
         }
         text
@@ -97,7 +104,9 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
         None => hub.read(place, cache.contract()).await.map(std::sync::Arc::new),
     };
     let entry = match &found {
-        Some(found) if now < found.fresh_until && !call.max_age.is_some_and(|max| now.since(found.made_at) > max) => "fresh",
+        Some(found) if now < found.fresh_until && call.max_age.is_none_or(|max| now.since(found.made_at) <= max) => {
+            "fresh"
+        }
         Some(found) if now < found.hard_until => "stale",
         _ => "none",
     };

@@ -136,7 +136,8 @@ impl Flights {
         if let Some(answer) = recheck() {
             return Boarding::Answered(answer);
         }
-        let crew = Crew { waiters: 1, detached: key.purpose == Purpose::Renew, task: None, sinks: sink.into_iter().collect() };
+        let crew =
+            Crew { waiters: 1, detached: key.purpose == Purpose::Renew, task: None, sinks: sink.into_iter().collect() };
         let flight = Arc::new(Flight {
             key,
             place: Arc::clone(place),
@@ -193,7 +194,10 @@ impl Ticket {
     /// Waits until the flight lands. Safe to cancel.
     pub(crate) async fn wait(&mut self) -> Result<Landed> {
         let landed = self.result.wait_for(Option::is_some).await;
-        landed.ok().and_then(|landed| landed.clone()).unwrap_or_else(|| Err(Error::new(Code::Internal, "the run of the pack was lost")))
+        landed
+            .ok()
+            .and_then(|landed| landed.clone())
+            .unwrap_or_else(|| Err(Error::new(Code::Internal, "the run of the pack was lost")))
     }
 }
 

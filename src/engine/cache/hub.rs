@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::{Clock, Identity};
 use helmdeck_events::{Bus, EventKind};
-use crate::System;
+use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Kind, Put, Store, StoreError};
 use moka::sync::Cache;
 use tokio_util::sync::CancellationToken;
@@ -135,7 +135,8 @@ impl Hub {
         }
         let key = place.key.stored(&place.pack, place.version);
         let started = self.clock.monotonic();
-        let read = tokio::time::timeout(self.config.read_budget, self.store.get(&place.namespace, Kind::Cache, &key)).await;
+        let read =
+            tokio::time::timeout(self.config.read_budget, self.store.get(&place.namespace, Kind::Cache, &key)).await;
         self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
         match read {
             Ok(Ok(entry)) => {

@@ -48,7 +48,14 @@ impl Parts<'_> {
         Key(keyring.mac(
             namespace,
             "cache-key/v1",
-            &[self.pack.as_str().as_bytes(), &version, self.contract, self.scope.as_str().as_bytes(), &credentials, self.input],
+            &[
+                self.pack.as_str().as_bytes(),
+                &version,
+                self.contract,
+                self.scope.as_str().as_bytes(),
+                &credentials,
+                self.input,
+            ],
         ))
     }
 
@@ -94,7 +101,9 @@ pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Optio
         Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
         _ if identity.is_anonymous() => None,
         // Work in a pinned session sees that session's files: its answers are nobody else's.
-        _ if pinned_session.is_some() => Some(Namespace::new(identity.tenant(), identity.user(), pinned_session.map(AsRef::as_ref))),
+        _ if pinned_session.is_some() => {
+            Some(Namespace::new(identity.tenant(), identity.user(), pinned_session.map(AsRef::as_ref)))
+        }
         Scope::Session => Some(Namespace::new(identity.tenant(), identity.user(), identity.session())),
         Scope::Caller => Some(Namespace::new(identity.tenant(), identity.user(), None)),
     }

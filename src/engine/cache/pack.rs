@@ -89,7 +89,8 @@ impl PackCache {
         let secrets = call.stage.secrets.clone();
         let key = self.parts(spec, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
         let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
-        let tags: Vec<String> = spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase()).collect();
+        let tags: Vec<String> =
+            spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase()).collect();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
         Some(Located { place: Arc::new(Place { key, pack, version, namespace, tags: tags.into() }), input, secrets })
     }
@@ -138,7 +139,8 @@ impl PackCache {
     pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
         // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota counts too.
-        let eligible = error.code().fault() == helmdeck_core::Fault::Host || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
+        let eligible = error.code().fault() == helmdeck_core::Fault::Host
+            || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
         eligible && !window.is_zero() && now < answer.fresh_until.saturating_add(window)
     }
 
@@ -175,7 +177,12 @@ impl PackCache {
         let place = &located.place;
         self.hub.warm(answer);
         let namespace: Namespace = place.namespace.clone();
-        let mut put = Put::new(namespace, Kind::Cache, place.key.stored(&place.pack, place.version), answer.encode(&self.contract_hex));
+        let mut put = Put::new(
+            namespace,
+            Kind::Cache,
+            place.key.stored(&place.pack, place.version),
+            answer.encode(&self.contract_hex),
+        );
         put.category.clone_from(&spec.category);
         put.tags = place.tags.to_vec();
         put.ttl = Some(answer.hard_until.since(now));

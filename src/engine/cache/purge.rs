@@ -48,7 +48,9 @@ impl Selector {
             Self::Pack(pack) => format!("cached answers of pack {pack}"),
             Self::Tag(tag) => format!("cached answers with tag {tag}"),
             Self::Namespace(namespace) => match &namespace.session {
-                Some(session) => format!("cached answers of {}/{} in session {session}", namespace.tenant, namespace.subject),
+                Some(session) => {
+                    format!("cached answers of {}/{} in session {session}", namespace.tenant, namespace.subject)
+                }
                 None => format!("cached answers of {}/{}", namespace.tenant, namespace.subject),
             },
             Self::Key { key, .. } => format!("the cached answer {key}"),
@@ -61,7 +63,9 @@ impl Selector {
             Self::Pack(pack) => *pack == place.pack,
             Self::Tag(tag) => place.tags.iter().any(|of_place| of_place == tag),
             Self::Namespace(namespace) => *namespace == place.namespace,
-            Self::Key { namespace, key } => *namespace == place.namespace && *key == place.key.stored(&place.pack, place.version),
+            Self::Key { namespace, key } => {
+                *namespace == place.namespace && *key == place.key.stored(&place.pack, place.version)
+            }
         }
     }
 
@@ -72,7 +76,9 @@ impl Selector {
             Self::Pack(pack) => prefix(None, format!("{pack}/")),
             Self::Tag(tag) => Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.clone() },
             Self::Namespace(namespace) => prefix(Some(namespace.clone()), String::new()),
-            Self::Key { namespace, key } => Delete::Key { namespace: namespace.clone(), kind: Kind::Cache, key: key.clone() },
+            Self::Key { namespace, key } => {
+                Delete::Key { namespace: namespace.clone(), kind: Kind::Cache, key: key.clone() }
+            }
         }
     }
 }

@@ -127,7 +127,8 @@ async fn retry(hub: &Hub, again: &mut VecDeque<Purge>) {
 async fn write(hub: &Hub, puts: Vec<Put>) {
     let bytes: u64 = puts.iter().map(|put| put.value.len() as u64).sum();
     let count = puts.len() as u64;
-    let result = if hub.allows() { Some(attempt(hub, puts.iter().cloned().map(Op::Put).collect()).await) } else { None };
+    let result =
+        if hub.allows() { Some(attempt(hub, puts.iter().cloned().map(Op::Put).collect()).await) } else { None };
     match result {
         Some(Ok(())) => {}
         // One row that the store will not take must not cost its neighbours.

@@ -45,7 +45,13 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Arti
         let run = RunId::next(self.layer.clock.now());
         call.stage.run = Some(run);
         let collector = self.layer.store.as_ref().map(|store| {
-            Arc::new(Collector::new(Arc::clone(store), &self.layer.manifest, run, &call.identity, call.stage.secrets.clone()))
+            Arc::new(Collector::new(
+                Arc::clone(store),
+                &self.layer.manifest,
+                run,
+                &call.identity,
+                call.stage.secrets.clone(),
+            ))
         });
         call.stage.artifacts = collector.clone().map(|collector| collector as _);
         Finish::new(self.inner.call(call), Collect(collector))

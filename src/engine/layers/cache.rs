@@ -76,7 +76,13 @@ where
                 Standing::WhileRenewed => {
                     let outcome = serve(&cache, found, CacheStatus::Stale);
                     if call.directive != Directive::OnlyIfCached {
-                        renew(Journey { cache, inner: self.inner.clone(), call, located: Arc::new(located), known: Some(Arc::clone(found)) });
+                        renew(Journey {
+                            cache,
+                            inner: self.inner.clone(),
+                            call,
+                            located: Arc::new(located),
+                            known: Some(Arc::clone(found)),
+                        });
                     }
                     return answer(Ok(outcome));
                 }
@@ -108,8 +114,14 @@ struct Journey<S> {
 fn permit(cache: &PackCache, call: &Call) -> Result<()> {
     let scope = cache.spec()?.scope;
     let forbidden = cache.hub.config.forbid_directives.get(&scope);
-    if call.directive != Directive::Default && forbidden.is_some_and(|names| names.iter().any(|name| name == call.directive.as_str())) {
-        let message = format!("the operator does not allow the cache directive \"{}\" for packs of scope \"{}\"", call.directive.as_str(), scope.as_str());
+    if call.directive != Directive::Default
+        && forbidden.is_some_and(|names| names.iter().any(|name| name == call.directive.as_str()))
+    {
+        let message = format!(
+            "the operator does not allow the cache directive \"{}\" for packs of scope \"{}\"",
+            call.directive.as_str(),
+            scope.as_str()
+        );
         return Err(Error::new(Code::Forbidden, message));
     }
     Ok(())
@@ -216,17 +228,22 @@ where
     if landed.how != How::Stale {
         remember(&cache, &mut call, &landed.answer);
     }
-    if landed.how == How::Stale && cache.standing(&landed.answer, &call, cache.hub.clock.now()) == Standing::WhileRenewed {
+    if landed.how == How::Stale
+        && cache.standing(&landed.answer, &call, cache.hub.clock.now()) == Standing::WhileRenewed
+    {
         renew(Journey { known: Some(Arc::clone(&landed.answer)), ..again });
     }
     Ok(serve(&cache, &landed.answer, status))
 }
 
 async fn wait(ticket: &mut Ticket, call: &Call) -> Result<Landed> {
-    let late = || Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack));
+    let late =
+        || Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack));
     let landing = async {
         match call.deadline {
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), ticket.wait()).await.unwrap_or_else(|_| Err(late())),
+            Some(deadline) => {
+                tokio::time::timeout_at(deadline.into(), ticket.wait()).await.unwrap_or_else(|_| Err(late()))
+            }
             None => ticket.wait().await,
         }
     };

@@ -24,11 +24,12 @@ pub(crate) struct ValidateInputLayer {
 }
 
 impl ValidateInputLayer {
-    pub(crate) fn new(manifest: Arc<Manifest>) -> Self {
-        // Only templates over the input need it parsed further in.
-        let memory = manifest.memory.as_ref();
-        let keep_value = !manifest.credentials.is_empty()
-            || memory.is_some_and(|m| !m.invalidates.is_empty() || m.cache.as_ref().is_some_and(|c| !c.tags.is_empty()));
+    /// `memory` says whether gate 1 is open: only then do tags need the input parsed further in.
+    pub(crate) fn new(manifest: Arc<Manifest>, memory: bool) -> Self {
+        let spec = manifest.memory.as_ref().filter(|_| memory);
+        let tags =
+            spec.is_some_and(|m| !m.invalidates.is_empty() || m.cache.as_ref().is_some_and(|c| !c.tags.is_empty()));
+        let keep_value = tags || !manifest.credentials.is_empty();
         Self { manifest, keep_value }
     }
 }

@@ -1,0 +1,447 @@
+//! The read-through cache: freshness, staleness, revalidation, directives, purges, refusals, savings.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use helmdeck_core::{CacheStatus, Code, Directive, Error, Identity, Json, Outcome, Reply};
+use helmdeck_engine::{Config, Selector};
+use helmdeck_testkit::{call, function, manifest};
+
+use crate::support::{Bench, echo, status, with_input};
+
+fn directed(input: &str, directive: Directive) -> helmdeck_core::Call {
+    let mut call = call("t.echo", input);
+    call.directive = directive;
+    call
+}
+
+fn n(outcome: &Outcome) -> u64 {
+    outcome.output.to_value()["n"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn the_second_call_hits_until_the_ttl_ends() {
+    let (pack, counted) = echo("");
+    let bench = Bench::open(vec![pack]).await;
+    let first = bench.run("t.echo", "{\"repo\":\"a/b\"}").await;
+    assert_eq!(status(&first), CacheStatus::Miss);
+    bench.advance(59);
+    let second = bench.run("t.echo", "{\"repo\":\"a/b\"}").await;
+    let info = second.cache.unwrap();
+    assert_eq!((info.status, info.age, info.ttl), (CacheStatus::Hit, Duration::from_secs(59), Duration::from_secs(60)));
+    assert_eq!(second.output, first.output);
+    bench.advance(1);
+    assert_eq!(status(&bench.run("t.echo", "{\"repo\":\"a/b\"}").await), CacheStatus::Miss);
+    assert_eq!(counted.runs(), 2);
+}
+
+#[tokio::test]
+async fn every_spelling_of_a_call_is_one_call() {
+    let (pack, counted) = echo("");
+    let bench = Bench::open(vec![pack]).await;
+    for input in [
+        "{\"repo\":\"a\",\"n\":1}",
+        "{ \"n\":1.0, \"repo\":\"\\u0061\" }",
+        "{\"n\":10e-1,\"state\":\"open\",\"repo\":\"a\"}",
+        "{\"n\":1,\"repo\":\"a\"} ",
+    ] {
+        bench.run("t.echo", input).await;
+    }
+    assert_eq!(counted.runs(), 1);
+    bench.run("t.echo", "{\"repo\":\"a\",\"n\":9007199254740992}").await;
+    bench.run("t.echo", "{\"repo\":\"a\",\"n\":9007199254740993}").await;
+    assert_eq!(counted.runs(), 3);
+}
+
+#[tokio::test]
+async fn a_cold_hot_tier_is_answered_from_the_store() {
+    let (pack, counted) = echo("");
+    let config =
+        Config { cache: helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() }, ..Config::default() };
+    let bench = Bench::with(vec![pack], config).await;
+    bench.run("t.echo", "{}").await;
+    bench.settle().await;
+    let hit = bench.run("t.echo", "{}").await;
+    assert_eq!((status(&hit), n(&hit), counted.runs()), (CacheStatus::Hit, 1, 1));
+}
+
+#[tokio::test]
+async fn directives_bypass_refresh_and_ask_for_the_cache_only() {
+    let (pack, counted) = echo("");
+    let bench = Bench::open(vec![pack]).await;
+    assert_eq!(bench.call(directed("{}", Directive::OnlyIfCached)).await.unwrap_err().code(), Code::CacheMiss);
+    assert_eq!(status(&bench.call(directed("{}", Directive::Bypass)).await.unwrap()), CacheStatus::Bypass);
+    assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Miss, "a bypass stores nothing");
+    assert_eq!(n(&bench.call(directed("{}", Directive::OnlyIfCached)).await.unwrap()), 2);
+    assert_eq!(n(&bench.call(directed("{}", Directive::Refresh)).await.unwrap()), 3);
+    assert_eq!(n(&bench.run("t.echo", "{}").await), 3, "a refresh stores");
+    assert_eq!(counted.runs(), 3);
+}
+
+#[tokio::test]
+async fn the_operator_may_forbid_directives_per_scope() {
+    let (pack, _) = echo("");
+    let forbid_directives = [(helmdeck_core::manifest::Scope::Caller, vec!["refresh".to_owned()])].into();
+    let cache = helmdeck_engine::CacheConfig { forbid_directives, ..Default::default() };
+    let bench = Bench::with(vec![pack], Config { cache, ..Config::default() }).await;
+    assert_eq!(bench.call(directed("{}", Directive::Refresh)).await.unwrap_err().code(), Code::Forbidden);
+    assert!(bench.call(directed("{}", Directive::Bypass)).await.is_ok());
+}
+
+#[tokio::test]
+async fn callers_may_bound_age_and_take_stale() {
+    let (pack, counted) = echo("stale_if_error = \"1h\"");
+    let bench = Bench::open(vec![pack]).await;
+    bench.run("t.echo", "{}").await;
+    bench.advance(30);
+    let mut young = call("t.echo", "{}");
+    young.max_age = Some(Duration::from_secs(10));
+    assert_eq!(n(&bench.call(young).await.unwrap()), 2);
+    bench.advance(90);
+    let mut relaxed = call("t.echo", "{}");
+    relaxed.max_stale = Some(Duration::from_secs(3600));
+    let stale = bench.call(relaxed).await.unwrap();
+    assert_eq!((status(&stale), n(&stale), counted.runs()), (CacheStatus::Stale, 2, 2));
+}
+
+#[tokio::test]
+async fn stale_while_revalidate_answers_at_once_and_refreshes_once() {
+    let (pack, counted) = echo("stale_while_revalidate = \"60s\"");
+    let bench = Bench::open(vec![pack]).await;
+    bench.run("t.echo", "{}").await;
+    bench.advance(61);
+    for _ in 0..10 {
+        let stale = bench.run("t.echo", "{}").await;
+        assert!(matches!((status(&stale), n(&stale)), (CacheStatus::Stale, 1) | (CacheStatus::Hit, 2)));
+    }
+    while counted.runs() < 2 {
+        tokio::task::yield_now().await;
+    }
+    bench.settle().await;
+    assert_eq!((n(&bench.run("t.echo", "{}").await), counted.runs()), (2, 2));
+    bench.advance(121);
+    let late = bench.run("t.echo", "{}").await;
+    assert_eq!((status(&late), n(&late)), (CacheStatus::Miss, 3), "past the window nobody is served stale");
+}
+
+#[tokio::test]
+async fn stale_while_revalidate_works_from_the_store_too() {
+    let (pack, counted) = echo("stale_while_revalidate = \"60s\"");
+    let config =
+        Config { cache: helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() }, ..Config::default() };
+    let bench = Bench::with(vec![pack], config).await;
+    bench.run("t.echo", "{}").await;
+    bench.settle().await;
+    bench.advance(61);
+    assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Stale);
+    while counted.runs() < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A pack that fails while told to.
+fn failing(memory: &str) -> (helmdeck_core::Builtin, Arc<AtomicUsize>) {
+    let code = Arc::new(AtomicUsize::new(usize::MAX));
+    let told = Arc::clone(&code);
+    let text = manifest("t.echo", "read_only = true", &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+    let (pack, _) = function(&with_input(&text), move |_, _| {
+        let code = Code::ALL.get(told.load(Ordering::SeqCst)).copied();
+        async move {
+            code.map_or_else(
+                || Ok(Reply::json(Json::parse("{\"n\":1}").unwrap())),
+                |code| Err(Error::new(code, "told to")),
+            )
+        }
+    });
+    (pack, code)
+}
+
+#[tokio::test]
+async fn stale_if_error_covers_failures_of_hosts_and_upstreams_only() {
+    let (pack, fails_with) = failing("stale_if_error = \"1h\"");
+    let bench = Bench::open(vec![pack]).await;
+    bench.run("t.echo", "{}").await;
+    bench.advance(61);
+    for (index, code) in Code::ALL.iter().enumerate() {
+        fails_with.store(index, Ordering::SeqCst);
+        let covered =
+            code.fault() == helmdeck_core::Fault::Host || matches!(code, Code::HandlerFailed | Code::RateLimited);
+        match bench.call(call("t.echo", "{}")).await {
+            Ok(outcome) => assert!(covered && status(&outcome) == CacheStatus::Stale, "{code}"),
+            Err(error) => assert!(!covered && error.code() == *code, "{code}"),
+        }
+    }
+    bench.advance(3600);
+    fails_with.store(Code::ALL.iter().position(|code| *code == Code::HandlerFailed).unwrap(), Ordering::SeqCst);
+    assert_eq!(bench.call(call("t.echo", "{}")).await.unwrap_err().code(), Code::HandlerFailed, "past the window");
+}
+
+#[tokio::test]
+async fn errors_are_never_stored() {
+    let (pack, fails_with) = failing("");
+    let bench = Bench::open(vec![pack]).await;
+    fails_with.store(0, Ordering::SeqCst);
+    bench.call(call("t.echo", "{}")).await.unwrap_err();
+    fails_with.store(usize::MAX, Ordering::SeqCst);
+    assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Miss);
+}
+
+#[tokio::test]
+async fn a_handler_may_confirm_an_old_answer() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&runs);
+    let text = manifest("t.echo", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"\nrevalidate = true");
+    let (pack, _) = function(&with_input(&text), move |cx, _| {
+        let run = seen.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match cx.stale {
+                Some(stale) if run < 3 => {
+                    assert_eq!((&*stale.validator, stale.output.as_str()), ("etag-0", "{\"n\":1}"));
+                    Ok(Reply::not_modified())
+                }
+                _ => Ok(Reply::json(Json::parse(format!("{{\"n\":{}}}", run + 1)).unwrap())
+                    .with_validator(format!("etag-{run}"))
+                    .with_upstream_calls(2)),
+            }
+        }
+    });
+    for hot_bytes in [0, 1 << 20] {
+        runs.store(0, Ordering::SeqCst);
+        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
+        let bench = Bench::with(vec![pack.clone()], Config { cache, ..Config::default() }).await;
+        bench.run("t.echo", "{}").await;
+        for _ in 0..2 {
+            bench.settle().await;
+            bench.advance(61);
+            let confirmed = bench.run("t.echo", "{}").await;
+            assert_eq!(
+                (status(&confirmed), n(&confirmed), confirmed.cache.unwrap().age),
+                (CacheStatus::Revalidated, 1, Duration::ZERO)
+            );
+            bench.settle().await;
+            assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Hit);
+        }
+        bench.advance(61);
+        assert_eq!(n(&bench.run("t.echo", "{}").await), 4, "a changed answer replaces the old one");
+        bench.settle().await;
+        bench.advance(60 + 86_400);
+        assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Miss, "past its hard end nothing is offered");
+        bench.engine.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn what_must_not_be_stored_is_not() {
+    let token = format!("{{\"t\":\"ghp_{}\"}}", "a".repeat(36));
+    let large = format!("{{\"x\":\"{}\"}}", "x".repeat(2000));
+    for (name, memory, output, no_store) in [
+        ("token", "", token.as_str(), false),
+        ("large", "max_bytes = \"1KiB\"", large.as_str(), false),
+        ("asked", "", "{}", true),
+    ] {
+        let text = manifest("t.echo", "read_only = true", &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+        let output = output.to_owned();
+        let (pack, counted) = function(&with_input(&text), move |_, _| {
+            let reply = Reply::json(Json::parse(output.clone()).unwrap());
+            async move { Ok(if no_store { reply.no_store() } else { reply }) }
+        });
+        let bench = Bench::open(vec![pack]).await;
+        bench.run("t.echo", "{}").await;
+        bench.settle().await;
+        assert_eq!((status(&bench.run("t.echo", "{}").await), counted.runs()), (CacheStatus::Miss, 2), "{name}");
+        assert!(bench.engine.metrics().contains("helmdeck_cache_refused_total{reason="), "{name}");
+        assert_eq!(
+            bench.engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind.get("cache"),
+            None,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn scopes_keep_callers_apart_and_shared_joins_a_tenant() {
+    let who = |tenant: &str, user: &str, session: Option<&str>| {
+        let identity = Identity::new(tenant, user).unwrap();
+        Arc::new(match session {
+            Some(session) => identity.with_session(session).unwrap(),
+            None => identity,
+        })
+    };
+    let callers = [
+        who("t", "a", None),
+        who("t", "b", None),
+        who("u", "a", None),
+        who("t", "a", Some("s1")),
+        who("t", "a", Some("s2")),
+    ];
+    for (memory, runs) in [("scope = \"caller\"", 3), ("scope = \"session\"", 5), ("scope = \"shared\"", 2)] {
+        let (pack, counted) = echo(memory);
+        let bench = Bench::open(vec![pack]).await;
+        for _ in 0..2 {
+            for caller in &callers {
+                let mut call = call("t.echo", "{}");
+                call.identity = Arc::clone(caller);
+                bench.call(call).await.unwrap();
+            }
+        }
+        assert_eq!(counted.runs(), runs, "{memory}");
+    }
+}
+
+#[tokio::test]
+async fn anonymous_callers_are_cached_only_where_all_share() {
+    for (memory, runs) in [("", 2), ("scope = \"shared\"", 1)] {
+        let (pack, counted) = echo(memory);
+        let bench = Bench::open(vec![pack]).await;
+        for _ in 0..2 {
+            let mut call = call("t.echo", "{}");
+            call.identity = Arc::new(Identity::anonymous());
+            bench.call(call).await.unwrap();
+        }
+        assert_eq!(counted.runs(), runs);
+    }
+}
+
+#[tokio::test]
+async fn purges_reach_every_tier_and_nothing_else() {
+    let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
+    let bench = Bench::open(vec![pack]).await;
+    let memory = bench.engine.memory().unwrap().clone();
+    for repo in ["A/b", "c/d"] {
+        bench.run("t.echo", &format!("{{\"repo\":\"{repo}\"}}")).await;
+    }
+    let purged = memory.purge(Selector::Tag("repo:a/B".into())).await;
+    assert_eq!((purged.rows, purged.pending), (1, false));
+    assert_eq!(status(&bench.run("t.echo", "{\"repo\":\"c/d\"}").await), CacheStatus::Hit);
+    assert_eq!(status(&bench.run("t.echo", "{\"repo\":\"A/b\"}").await), CacheStatus::Miss);
+    let local = helmdeck_memory::Namespace::new("local", "local", None);
+    for selector in
+        [Selector::Pack(helmdeck_core::PackName::new("t.echo").unwrap()), Selector::Namespace(local), Selector::All]
+    {
+        bench.run("t.echo", "{\"repo\":\"c/d\"}").await;
+        let before = counted.runs();
+        assert!(memory.purge(selector).await.rows >= 1);
+        bench.run("t.echo", "{\"repo\":\"c/d\"}").await;
+        assert_eq!(counted.runs(), before + 1);
+    }
+    assert_eq!(
+        memory.purge(Selector::Pack(helmdeck_core::PackName::new("t.ech").unwrap())).await.rows,
+        0,
+        "a prefix is not a pack"
+    );
+}
+
+#[tokio::test]
+async fn a_write_makes_the_next_read_fresh_also_when_it_fails() {
+    let (read, counted) = echo("tags = [\"repo:{repo}\"]");
+    let fail = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&fail);
+    let text = manifest("t.write", "", "[memory]\ninvalidates = [\"repo:{repo}\"]");
+    let (write, _) = function(&with_input(&text), move |_, _| {
+        let fails = told.load(Ordering::SeqCst) == 1;
+        async move {
+            if fails {
+                Err(Error::new(Code::HandlerFailed, "told to"))
+            } else {
+                Ok(Reply::json(Json::parse("{}").unwrap()))
+            }
+        }
+    });
+    let bench = Bench::open(vec![read, write]).await;
+    let read = async |repo: &str| bench.run("t.echo", &format!("{{\"repo\":\"{repo}\"}}")).await;
+    let (a, b) = ("a/b", "c/d");
+    for fails in [0, 1] {
+        read(a).await;
+        read(b).await;
+        let before = counted.runs();
+        fail.store(fails, Ordering::SeqCst);
+        let _ = bench.call(call("t.write", "{\"repo\":\"a/b\"}")).await;
+        assert_eq!(status(&read(a).await), CacheStatus::Miss);
+        assert_eq!(status(&read(b).await), CacheStatus::Hit);
+        assert_eq!(counted.runs(), before + 1);
+    }
+    bench.call(call("t.write", "{\"repo\":7}")).await.unwrap_err();
+    assert_eq!(status(&read(a).await), CacheStatus::Hit, "a refused write wrote nothing");
+}
+
+#[tokio::test]
+async fn answers_with_files_are_hits_only_while_the_files_are_there() {
+    let text = manifest("t.file", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
+    let (pack, counted) = function(&text, |cx, _| async move {
+        cx.put_artifact("a.txt", "text/plain", "x").await?;
+        Ok(Reply::json(Json::parse("{}").unwrap()))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(helmdeck_testkit::TestClock::default());
+    let memory = helmdeck_testkit::memory(Arc::clone(&clock) as _).await;
+    let engine = helmdeck_engine::Engine::builder(Config::default())
+        .builtins(vec![pack])
+        .memory(memory)
+        .artifacts(folder.path())
+        .clock(clock)
+        .build();
+    let first = engine.call(call("t.file", "")).await.unwrap();
+    engine.memory().unwrap().flush().await;
+    let hit = engine.call(call("t.file", "")).await.unwrap();
+    assert_eq!((status(&hit), &hit.artifacts), (CacheStatus::Hit, &first.artifacts));
+    std::fs::remove_dir_all(folder.path().join("files")).unwrap();
+    assert_eq!(status(&engine.call(call("t.file", "")).await.unwrap()), CacheStatus::Miss);
+    assert_eq!(counted.runs(), 2);
+}
+
+#[tokio::test]
+async fn explain_names_the_parts_and_what_differs() {
+    let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
+    let bench = Bench::open(vec![pack]).await;
+    let wanted = || call("t.echo", "{\"repo\":\"a/b\"}");
+    let nothing = bench.engine.explain(wanted()).await.unwrap();
+    assert_eq!((nothing.entry, nothing.nearest.is_none()), ("none", true));
+    bench.run("t.echo", "{\"repo\":\"a/b\",\"state\":\"all\"}").await;
+    bench.settle().await;
+    let other = bench.engine.explain(wanted()).await.unwrap();
+    assert_eq!(other.nearest.as_ref().unwrap().differs_in, ["input"]);
+    assert!(other.render().contains("differs in input"), "{}", other.render());
+    bench.run("t.echo", "{\"repo\":\"a/b\"}").await;
+    let there = bench.engine.explain(wanted()).await.unwrap();
+    assert_eq!((there.entry, there.tags.as_slice()), ("fresh", &["repo:a/b".to_owned()][..]));
+    bench.advance(61);
+    assert_eq!(bench.engine.explain(wanted()).await.unwrap().entry, "none", "past its hard end");
+    assert_eq!(counted.runs(), 2, "explaining runs nothing");
+}
+
+#[tokio::test]
+async fn metrics_agree_with_the_audit() {
+    let (pack, _) = echo("");
+    let bench = Bench::open(vec![pack]).await;
+    for _ in 0..5 {
+        bench.run("t.echo", "{}").await;
+    }
+    bench.call(call("t.echo", "[]")).await.unwrap_err();
+    let metrics = bench.engine.metrics();
+    for line in [
+        "helmdeck_calls_total{pack=\"t.echo\",outcome=\"ok\"} 5",
+        "helmdeck_calls_total{pack=\"t.echo\",outcome=\"invalid_input\"} 1",
+        "helmdeck_cache_answers_total{pack=\"t.echo\",status=\"hit\"} 4",
+        "helmdeck_cache_answers_total{pack=\"t.echo\",status=\"miss\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    let store = Arc::clone(bench.engine.memory().unwrap().store());
+    let local = helmdeck_memory::Namespace::new("local", "local", None);
+    // The audit writes behind the response; shutting down waits for it but also closes the store, so wait here instead.
+    let rows = loop {
+        let scan = store
+            .scan(&local, helmdeck_memory::Kind::Audit, "pack/t.echo/", helmdeck_memory::Order::KeyAscending, 100)
+            .await
+            .unwrap();
+        if scan.entries.len() == 6 {
+            break scan.entries;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let rows: Vec<helmdeck_engine::AuditRow> =
+        rows.iter().map(|row| serde_json::from_slice(&row.value).unwrap()).collect();
+    assert_eq!(rows.iter().filter(|row| row.cache.as_deref() == Some("hit")).count(), 4);
+    assert_eq!(rows.iter().filter(|row| row.outcome == "invalid_input").count(), 1);
+}

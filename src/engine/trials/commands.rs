@@ -1,0 +1,127 @@
+//! Packs that run a program, out of a folder that is watched.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use helmdeck_core::Code;
+use helmdeck_engine::{CommandConfig, Config, Engine};
+use helmdeck_testkit::call;
+
+fn write_pack(folder: &Path, name: &str, script: &str, extra: &str) {
+    let file = name.replace('.', "_");
+    let program = folder.join(format!("{file}.sh"));
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let manifest = format!(
+        "name = \"{name}\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"./{file}.sh\"]\n{extra}\n"
+    );
+    // Written aside and renamed, as editors do.
+    let aside = folder.join(format!(".{file}.tmp"));
+    std::fs::write(&aside, manifest).unwrap();
+    std::fs::rename(aside, folder.join(format!("{file}.toml"))).unwrap();
+}
+
+fn engine(folder: &Path, max_output_bytes: u64) -> Engine {
+    let config =
+        Config { commands: CommandConfig { max_output_bytes, ..CommandConfig::default() }, ..Config::default() };
+    Engine::builder(config).packs_dir(folder).watch(true).build()
+}
+
+#[tokio::test]
+async fn programs_read_stdin_and_write_stdout_in_a_short_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pack(folder.path(), "cmd.echo", "cat", "");
+    write_pack(
+        folder.path(),
+        "cmd.env",
+        "printf '\\n\"%s\"\\n' \"$(env | cut -d= -f1 | sort | tr '\\n' ' ')\"",
+        "env = { GREETING = \"hi\" }",
+    );
+    let engine = engine(folder.path(), 1 << 20);
+    assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+    assert_eq!(
+        engine.call(call("cmd.echo", "{\"a\": [1, 2.50]}")).await.unwrap().output.as_str(),
+        "{\"a\": [1, 2.50]}"
+    );
+    assert_eq!(engine.call(call("cmd.env", "{}")).await.unwrap().output.as_str(), "\"GREETING LANG PATH PWD TZ \"");
+}
+
+#[tokio::test]
+async fn failures_are_typed_and_their_stderr_is_for_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pack(folder.path(), "cmd.fail", "echo why >&2; exit 7", "");
+    write_pack(folder.path(), "cmd.text", "echo not json", "");
+    write_pack(folder.path(), "cmd.none", "true", "");
+    write_pack(folder.path(), "cmd.much", "head -c 5000 /dev/zero | tr '\\0' 1", "");
+    let engine = engine(folder.path(), 4096);
+    let error = engine.call(call("cmd.fail", "{}")).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.message(), error.cause().trim()),
+        (Code::HandlerFailed, "the program exited with status 7", "why")
+    );
+    for pack in ["cmd.text", "cmd.none", "cmd.much"] {
+        assert_eq!(engine.call(call(pack, "{}")).await.unwrap_err().code(), Code::InvalidOutput, "{pack}");
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_kills_the_whole_process_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("grandchild");
+    let script = format!("(sleep 3; touch {}) & wait", mark.display());
+    write_pack(folder.path(), "cmd.slow", &script, "timeout = \"200ms\"");
+    let engine = engine(folder.path(), 4096);
+    let started = Instant::now();
+    assert_eq!(engine.call(call("cmd.slow", "{}")).await.unwrap_err().code(), Code::Timeout);
+    assert!(started.elapsed() < Duration::from_secs(2));
+    tokio::time::sleep(Duration::from_millis(3200)).await;
+    assert!(!mark.exists(), "the grandchild lived on");
+}
+
+#[tokio::test]
+async fn a_bad_manifest_is_listed_and_takes_nobody_down() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pack(folder.path(), "cmd.good", "echo 1", "");
+    write_pack(folder.path(), "cmd.bad", "echo 1", "tiemout = \"5s\"");
+    std::fs::write(
+        folder.path().join("gone.toml"),
+        "name = \"cmd.gone\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"./gone.sh\"]\n",
+    )
+    .unwrap();
+    let engine = engine(folder.path(), 4096);
+    let refused: Vec<_> = engine.refused().iter().map(ToString::to_string).collect();
+    assert!(
+        refused.iter().any(|r| r.contains("cmd_bad.toml:6: unknown key `tiemout`; did you mean `timeout`?")),
+        "{refused:?}"
+    );
+    assert!(refused.iter().any(|r| r.contains("gone.sh does not exist")), "{refused:?}");
+    assert_eq!(engine.call(call("cmd.good", "{}")).await.unwrap().output.as_str(), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packs_come_change_and_go_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pack(folder.path(), "cmd.first", "echo 1", "");
+    let engine = engine(folder.path(), 4096);
+    let mut events = engine.events().subscribe_after(0).unwrap();
+    let until = async |pack: &str, wanted: Option<&str>| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = engine.call(call(pack, "{}")).await.ok().map(|outcome| outcome.output.as_str().to_owned());
+            if answer.as_deref() == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{pack}: {answer:?}, wanted {wanted:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    write_pack(folder.path(), "cmd.second", "echo 2", "");
+    until("cmd.second", Some("2")).await;
+    write_pack(folder.path(), "cmd.second", "echo 3", "");
+    until("cmd.second", Some("3")).await;
+    std::fs::remove_file(folder.path().join("cmd_second.toml")).unwrap();
+    until("cmd.second", None).await;
+    until("cmd.first", Some("1")).await;
+    assert!(events.next().await.unwrap().is_ok());
+}

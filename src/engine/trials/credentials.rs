@@ -1,0 +1,169 @@
+//! Credentials: grants before the cache, secrets never past the handler.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use helmdeck_core::secrets::{Grant, Secrets};
+use helmdeck_core::{CacheStatus, Call, Code, Error, Identity, Json, Outcome, PackName, Reply, Result, Secret};
+use helmdeck_engine::{Config, Engine};
+use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+
+use crate::support::{status, with_input};
+
+const CANARY: &str = "canary-4f9b\"c1 7e";
+
+#[derive(Default)]
+struct Wallet {
+    versions: Mutex<HashMap<String, u64>>,
+    generation: AtomicU64,
+}
+
+impl Wallet {
+    fn set(&self, name: &str, version: Option<u64>) {
+        let mut versions = self.versions.lock().unwrap();
+        match version {
+            Some(version) => versions.insert(name.to_owned(), version),
+            None => versions.remove(name),
+        };
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Secrets for Wallet {
+    fn grant(&self, name: &str, _: &Identity, _: &PackName) -> Result<Option<Grant>> {
+        Ok(self.versions.lock().unwrap().get(name).map(|version| Grant { name: name.to_owned(), version: *version }))
+    }
+
+    fn reveal(&self, _: &Grant, _: &Identity, _: &PackName) -> Result<Secret> {
+        Ok(Secret::new(CANARY.to_owned()))
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+}
+
+struct Rig {
+    engine: Engine,
+    wallet: Arc<Wallet>,
+    _folder: tempfile::TempDir,
+}
+
+async fn rig(
+    run: impl Fn(helmdeck_core::Context, Json) -> futures_util::future::BoxFuture<'static, Result<Reply>>
+    + Send
+    + Sync
+    + 'static,
+) -> Rig {
+    let text = manifest(
+        "t.secret",
+        "read_only = true\ncredentials = [\"{input.credential|main}\"]",
+        "[memory]\ncache = true\nttl = \"60s\"",
+    );
+    let (pack, _) = function(&with_input(&text), run);
+    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::builder(Config::default())
+        .builtins(vec![pack])
+        .memory(memory(Arc::clone(&clock) as _).await)
+        .secrets(Arc::clone(&wallet) as _)
+        .artifacts(folder.path().join("artifacts"))
+        .clock(clock)
+        .build();
+    assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+    Rig { engine, wallet, _folder: folder }
+}
+
+fn secret_call(input: &str) -> Call {
+    call("t.secret", input)
+}
+
+#[tokio::test]
+async fn another_credential_version_or_a_revoked_grant_never_hits() {
+    let rig = rig(|cx, _| {
+        Box::pin(async move {
+            let named = cx.credential()?.is_some();
+            Ok(Reply::json(Json::parse(named.to_string()).unwrap()))
+        })
+    })
+    .await;
+    let run = |input: &'static str| rig.engine.call(secret_call(input));
+    assert_eq!(run("{}").await.unwrap().output.as_str(), "false", "no default credential: anonymous");
+    assert_eq!(
+        run("{\"credential\":\"main\"}").await.unwrap_err().code(),
+        Code::CredentialInvalid,
+        "a name that was written never means anonymous"
+    );
+    rig.wallet.set("main", Some(1));
+    assert_eq!(status(&run("{}").await.unwrap()), CacheStatus::Miss, "anonymous answers are not this credential's");
+    assert_eq!(status(&run("{}").await.unwrap()), CacheStatus::Hit);
+    rig.wallet.set("main", Some(2));
+    assert_eq!(status(&run("{}").await.unwrap()), CacheStatus::Miss);
+    rig.wallet.set("other", Some(1));
+    assert_eq!(status(&run("{}").await.unwrap()), CacheStatus::Hit, "another credential's change is no concern");
+    rig.wallet.set("main", None);
+    assert_eq!(run("{}").await.unwrap().output.as_str(), "false");
+}
+
+#[tokio::test]
+async fn a_handler_gets_only_what_its_manifest_declares() {
+    let rig = rig(|cx, _| {
+        Box::pin(async move {
+            let secrets = cx.secrets.clone().unwrap();
+            assert_eq!(secrets.get("other").unwrap_err().code(), Code::Forbidden);
+            Ok(Reply::json(Json::parse("1").unwrap()))
+        })
+    })
+    .await;
+    rig.wallet.set("main", Some(1));
+    rig.wallet.set("other", Some(1));
+    rig.engine.call(secret_call("{}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_secret_never_leaves_the_handler() {
+    let rig = rig(|cx, input| {
+        Box::pin(async move {
+            let secret = cx.credential()?.unwrap().expose().to_owned();
+            cx.report(None, &format!("using {secret}"));
+            let file = cx.put_artifact("log.txt", "text/plain", format!("token={secret}")).await?;
+            match input.to_value()["repo"].as_str().unwrap() {
+                "output" => Ok(Reply::value(
+                    &serde_json::json!({"echo": secret, "url": format!("https://x/{}", "canary-4f9b%22c1%207e")}),
+                )?
+                .with_validator(secret)),
+                "error" => Err(Error::new(Code::HandlerFailed, format!("bad token {secret}"))
+                    .with_source(format!("cause {secret}"))),
+                _ => panic!("{secret} {}", file.key),
+            }
+        })
+    })
+    .await;
+    rig.wallet.set("main", Some(1));
+    let leaks = |text: &str| text.contains("canary") || text.contains("4f9b");
+    for kind in ["output", "error", "panic"] {
+        for _ in 0..2 {
+            match rig.engine.call(secret_call(&format!("{{\"repo\":\"{kind}\"}}"))).await {
+                Ok(outcome) => check_outcome(&rig, &outcome, leaks).await,
+                Err(error) => assert!(
+                    !leaks(&error.to_string()) && !leaks(&error.cause()) && !leaks(&error.problem().to_string()),
+                    "{error:?}"
+                ),
+            }
+        }
+    }
+    assert!(!leaks(&rig.engine.metrics()));
+    assert!(rig.engine.metrics().contains("helmdeck_cache_refused_total{reason=\"secret\"} 2"));
+    let store = Arc::clone(rig.engine.memory().unwrap().store());
+    rig.engine.memory().unwrap().flush().await;
+    assert_eq!(store.stats().await.unwrap().rows_by_kind.get("cache"), None, "nothing with a secret in it is stored");
+}
+
+async fn check_outcome(rig: &Rig, outcome: &Outcome, leaks: impl Fn(&str) -> bool) {
+    assert_eq!(status(outcome), CacheStatus::Miss);
+    let text = String::from_utf8(outcome.to_json()).unwrap();
+    assert!(!leaks(&text) && text.contains("[secret]"), "{text}");
+    let (_, bytes) = rig.engine.artifact(&Identity::local(), &outcome.artifacts[0].key).await.unwrap();
+    assert_eq!(&bytes[..], b"token=[secret]");
+}

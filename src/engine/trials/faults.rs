@@ -1,0 +1,119 @@
+//! Trouble with the store costs the cache, never the call.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helmdeck_core::CacheStatus;
+use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
+use helmdeck_testkit::{Counted, Fault, FaultyStore, TestClock, call, keyring, sealed_memory};
+
+use crate::support::{echo, status};
+
+struct Rig {
+    engine: Engine,
+    store: Arc<FaultyStore>,
+    clock: Arc<TestClock>,
+    counted: Counted,
+}
+
+async fn rig() -> Rig {
+    let clock = Arc::new(TestClock::default());
+    let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
+    let (pack, counted) = echo("");
+    // Without a hot tier, so that every call asks the store.
+    let cache = CacheConfig { hot_bytes: 0, watch_interval: Duration::from_secs(3600), ..CacheConfig::default() };
+    let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
+    let engine = Engine::builder(Config { cache, ..Config::default() })
+        .builtins(vec![pack])
+        .memory(memory)
+        .clock(Arc::clone(&clock) as _)
+        .build();
+    Rig { engine, store, clock, counted }
+}
+
+#[tokio::test]
+async fn a_failing_store_runs_the_handler_once_per_call() {
+    for fault in [Fault::Reads, Fault::Writes, Fault::All] {
+        let rig = rig().await;
+        rig.store.set(fault);
+        for n in 1..=20 {
+            let outcome = rig.engine.call(call("t.echo", "{}")).await.unwrap();
+            rig.engine.memory().unwrap().flush().await;
+            assert_eq!((status(&outcome), rig.counted.runs()), (CacheStatus::Miss, n), "{fault:?}");
+        }
+        let metrics = rig.engine.metrics();
+        assert!(metrics.contains("helmdeck_store_errors_total{operation="), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stalling_store_costs_no_more_than_the_budget() {
+    let rig = rig().await;
+    rig.store.set(Fault::Stall);
+    for n in 1..=8 {
+        let started = Instant::now();
+        assert_eq!(status(&rig.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
+        assert_eq!(rig.counted.runs(), n);
+        // The budget is 50 ms; the rest is room for a loaded machine.
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    }
+    assert!(rig.store.reads() <= 5, "the breaker leaves the store alone: {} reads", rig.store.reads());
+}
+
+#[tokio::test]
+async fn the_breaker_opens_probes_and_closes() {
+    let rig = rig().await;
+    rig.engine.call(call("t.echo", "{}")).await.unwrap();
+    rig.engine.memory().unwrap().flush().await;
+    assert_eq!(status(&rig.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Hit);
+    rig.store.set(Fault::All);
+    for _ in 0..10 {
+        rig.engine.call(call("t.echo", "{}")).await.unwrap();
+    }
+    assert!(rig.engine.memory().unwrap().breaker_is_open());
+    assert!(rig.engine.metrics().contains("helmdeck_breaker_open 1"));
+    let (reads, _) = (rig.store.reads(), rig.store.set(Fault::None));
+    rig.engine.call(call("t.echo", "{}")).await.unwrap();
+    assert_eq!(rig.store.reads(), reads, "still left alone");
+    rig.clock.advance(Duration::from_secs(6));
+    assert_eq!(
+        status(&rig.engine.call(call("t.echo", "{}")).await.unwrap()),
+        CacheStatus::Hit,
+        "the probe is answered"
+    );
+    assert!(!rig.engine.memory().unwrap().breaker_is_open());
+    assert!(rig.engine.metrics().contains("helmdeck_breaker_opened_total 1"));
+}
+
+#[tokio::test]
+async fn a_purge_holds_while_the_store_is_down_and_is_carried_out_when_it_is_back() {
+    let rig = rig().await;
+    rig.engine.call(call("t.echo", "{}")).await.unwrap();
+    let memory = rig.engine.memory().unwrap().clone();
+    memory.flush().await;
+    rig.store.set(Fault::Writes);
+    assert!(memory.purge(Selector::All).await.pending);
+    let outcome = rig.engine.call(call("t.echo", "{}")).await.unwrap();
+    assert_eq!(status(&outcome), CacheStatus::Miss, "the row is still there, and not served");
+    rig.store.set(Fault::None);
+    memory.flush().await;
+    assert_eq!(memory.store().stats().await.unwrap().rows_by_kind.get("cache"), None);
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_writes_and_counts_them() {
+    let clock = Arc::new(TestClock::default());
+    let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
+    store.set(Fault::Stall);
+    let (pack, _) = echo("");
+    let cache = CacheConfig { write_queue: 4, watch_interval: Duration::from_secs(3600), ..CacheConfig::default() };
+    let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
+    let engine =
+        Engine::builder(Config { cache, ..Config::default() }).builtins(vec![pack]).memory(memory).clock(clock).build();
+    for n in 0..50 {
+        engine.call(call("t.echo", &format!("{{\"n\":{n}}}"))).await.unwrap();
+    }
+    let metrics = engine.metrics();
+    let dropped = metrics.lines().find_map(|line| line.strip_prefix("helmdeck_cache_writes_dropped_total ")).unwrap();
+    assert!(dropped.parse::<u64>().unwrap() >= 40, "{dropped}");
+}

@@ -1,0 +1,192 @@
+//! One flight per key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use helmdeck_core::{Builtin, CacheStatus, Code, Json, Reply};
+use helmdeck_engine::Selector;
+use helmdeck_testkit::{Counted, call, function, manifest};
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use crate::support::{Bench, status};
+
+/// A cached pack whose runs wait for a permit each; tells when a run starts and when one is dropped before its end.
+struct Gated {
+    pack: Builtin,
+    counted: Counted,
+    permits: Arc<Semaphore>,
+    started: Arc<Notify>,
+    dropped: mpsc::UnboundedReceiver<()>,
+}
+
+fn gated(memory: &str) -> Gated {
+    let (permits, started) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
+    let (signal, dropped) = mpsc::unbounded_channel();
+    let (gate, start, runs) = (Arc::clone(&permits), Arc::clone(&started), AtomicUsize::new(0));
+    let text = manifest("t.gated", "read_only = true", &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+    let (pack, counted) = function(&text, move |cx, _| {
+        let (gate, start, signal) = (Arc::clone(&gate), Arc::clone(&start), signal.clone());
+        let n = runs.fetch_add(1, Ordering::SeqCst) + 1;
+        async move {
+            let mut guard = Dropped(Some(signal));
+            start.notify_one();
+            cx.report(Some(50.0), "half way");
+            gate.acquire().await.unwrap().forget();
+            guard.0 = None;
+            Ok(Reply::json(Json::parse(format!("{{\"n\":{n}}}")).unwrap()))
+        }
+    });
+    Gated { pack, counted, permits, started, dropped }
+}
+
+struct Dropped(Option<mpsc::UnboundedSender<()>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        if let Some(signal) = self.0.take() {
+            let _ = signal.send(());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_identical_misses_run_the_handler_once_cold_and_on_expiry() {
+    let gated = gated("");
+    let bench = Arc::new(Bench::open(vec![gated.pack]).await);
+    for round in 1..=3 {
+        let callers: Vec<_> = (0..50)
+            .map(|_| {
+                let bench = Arc::clone(&bench);
+                tokio::spawn(async move { bench.run("t.gated", "{}").await })
+            })
+            .collect();
+        gated.started.notified().await;
+        gated.permits.add_permits(1);
+        let mut misses = 0;
+        for caller in callers {
+            let outcome = caller.await.unwrap();
+            assert_eq!(outcome.output.as_str(), format!("{{\"n\":{round}}}"));
+            misses += usize::from(status(&outcome) == CacheStatus::Miss);
+        }
+        assert_eq!((gated.counted.runs(), misses), (round, 1));
+        bench.advance(61);
+    }
+}
+
+#[tokio::test]
+async fn the_first_caller_may_leave_and_all_others_are_answered() {
+    let gated = gated("");
+    let bench = Arc::new(Bench::open(vec![gated.pack]).await);
+    let first = tokio::spawn({
+        let bench = Arc::clone(&bench);
+        async move { bench.run("t.gated", "{}").await }
+    });
+    gated.started.notified().await;
+    let others: Vec<_> = (0..5)
+        .map(|_| {
+            let bench = Arc::clone(&bench);
+            tokio::spawn(async move { bench.run("t.gated", "{}").await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    gated.permits.add_permits(1);
+    for other in others {
+        assert_eq!(status(&other.await.unwrap()), CacheStatus::Coalesced);
+    }
+    assert_eq!(gated.counted.runs(), 1);
+}
+
+#[tokio::test]
+async fn when_all_leave_the_handler_is_cancelled() {
+    let mut gated = gated("");
+    let bench = Arc::new(Bench::open(vec![gated.pack]).await);
+    let callers: Vec<_> = (0..3)
+        .map(|_| {
+            let bench = Arc::clone(&bench);
+            tokio::spawn(async move { bench.run("t.gated", "{}").await })
+        })
+        .collect();
+    gated.started.notified().await;
+    tokio::task::yield_now().await;
+    for caller in &callers {
+        caller.abort();
+    }
+    gated.dropped.recv().await.unwrap();
+    gated.permits.add_permits(1);
+    assert_eq!(status(&bench.run("t.gated", "{}").await), CacheStatus::Miss);
+    assert_eq!(gated.counted.runs(), 2);
+}
+
+#[tokio::test]
+async fn each_waiter_keeps_its_own_deadline() {
+    let gated = gated("");
+    let bench = Bench::open(vec![gated.pack]).await;
+    let mut hurried = call("t.gated", "{}");
+    hurried.deadline = Some(Instant::now() + Duration::from_millis(30));
+    let (hurried, patient) = tokio::join!(bench.call(hurried), async {
+        gated.started.notified().await;
+        tokio::spawn({
+            let permits = Arc::clone(&gated.permits);
+            async move {
+                tokio::time::sleep(Duration::from_millis(80)).await;
+                permits.add_permits(1);
+            }
+        });
+        bench.run("t.gated", "{}").await
+    });
+    assert_eq!(hurried.unwrap_err().code(), Code::Timeout);
+    assert_eq!((status(&patient), gated.counted.runs()), (CacheStatus::Coalesced, 1));
+}
+
+#[tokio::test]
+async fn a_purge_during_a_flight_keeps_its_answer_out_and_starts_another() {
+    let gated = gated("");
+    let bench = Arc::new(Bench::open(vec![gated.pack]).await);
+    let before = tokio::spawn({
+        let bench = Arc::clone(&bench);
+        async move { bench.run("t.gated", "{}").await }
+    });
+    gated.started.notified().await;
+    bench.engine.memory().unwrap().purge(Selector::All).await;
+    let after = tokio::spawn({
+        let bench = Arc::clone(&bench);
+        async move { bench.run("t.gated", "{}").await }
+    });
+    gated.started.notified().await;
+    gated.permits.add_permits(2);
+    assert_eq!((status(&before.await.unwrap()), status(&after.await.unwrap())), (CacheStatus::Miss, CacheStatus::Miss));
+    assert_eq!(
+        bench.run("t.gated", "{}").await.output.as_str(),
+        "{\"n\":2}",
+        "what was asked before the purge is not kept"
+    );
+}
+
+#[tokio::test]
+async fn progress_reaches_everybody_who_waits() {
+    struct Sink(mpsc::UnboundedSender<String>);
+    impl helmdeck_core::context::ProgressSink for Sink {
+        fn report(&self, _: Option<f32>, message: &str) {
+            let _ = self.0.send(message.to_owned());
+        }
+    }
+    let gated = gated("");
+    let bench = Bench::open(vec![gated.pack]).await;
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let mut call = call("t.gated", "{}");
+        call.progress = Some(Arc::new(Sink(sender.clone())));
+        calls.push(bench.call(call));
+    }
+    gated.permits.add_permits(1);
+    let results = futures_util::future::join_all(calls).await;
+    assert!(results.into_iter().all(|result| result.is_ok()));
+    assert_eq!(
+        (seen.recv().await.unwrap(), seen.recv().await.unwrap()),
+        ("half way".to_owned(), "half way".to_owned())
+    );
+}

@@ -1,0 +1,111 @@
+//! The two gates: with either shut, every call is byte for byte what it was before.
+
+use std::sync::Arc;
+
+use helmdeck_core::{Builtin, CacheStatus, Json, Reply};
+use helmdeck_engine::{Config, Engine};
+use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+use proptest::prelude::*;
+
+use crate::support::{echo, status};
+
+fn pack(opted_in: bool, output: &'static str, fails: bool) -> Builtin {
+    let memory = if opted_in { "[memory]\ncache = true\nttl = \"60s\"" } else { "" };
+    let text = manifest(
+        "t.gate",
+        "read_only = true",
+        &format!("[input]\ntype = \"object\"\n[input.properties]\na = {{ type = \"integer\", default = 3 }}\n{memory}"),
+    );
+    function(&text, move |_, _| async move {
+        if fails {
+            return Err(helmdeck_core::Error::new(helmdeck_core::Code::HandlerFailed, "no"));
+        }
+        Ok(Reply::json(Json::parse(output).unwrap()))
+    })
+    .0
+}
+
+async fn answers(builtin: Builtin, gate_one: bool, inputs: &[String]) -> Vec<String> {
+    let clock = Arc::new(TestClock::default());
+    let mut builder = Engine::builder(Config::default()).builtins(vec![builtin]).clock(Arc::clone(&clock) as _);
+    if gate_one {
+        builder = builder.memory(memory(clock).await);
+    }
+    let engine = builder.build();
+    let mut answers = Vec::new();
+    for input in inputs {
+        answers.push(match engine.call(call("t.gate", input)).await {
+            Ok(outcome) => String::from_utf8(outcome.to_json()).unwrap(),
+            Err(error) => error.problem().to_string(),
+        });
+    }
+    engine.shutdown().await;
+    answers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_shut_gate_changes_nothing(
+        inputs in prop::collection::vec(prop_oneof!["\\{\\}", "\\{\"a\":[0-9]{1,20}\\}", "\\{\"b\":\"[a-z]{0,8}\"\\}", "\\{\"a\":\"x\"\\}", "[\\[\\{a1]{0,4}"], 1..6),
+        output in prop::sample::select(vec!["{}", "{ \"x\" : 1.0 }", "[1,2]", "\"t\"", "null"]),
+        fails in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let plain = answers(pack(false, output, fails), false, &inputs).await;
+            assert_eq!(answers(pack(true, output, fails), false, &inputs).await, plain);
+            assert_eq!(answers(pack(false, output, fails), true, &inputs).await, plain);
+            assert!(plain.iter().all(|answer| !answer.contains("\"cache\":")));
+        });
+    }
+}
+
+#[tokio::test]
+async fn only_both_gates_open_make_a_second_call_a_hit() {
+    for (gate_one, opted_in, hits) in
+        [(false, false, false), (false, true, false), (true, false, false), (true, true, true)]
+    {
+        let second =
+            answers(pack(opted_in, "{}", false), gate_one, &["{}".to_owned(), "{}".to_owned()]).await.remove(1);
+        assert_eq!(second.contains("\"status\":\"hit\""), hits, "{gate_one} {opted_in}");
+    }
+}
+
+#[test]
+fn with_gate_one_shut_no_task_runs() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (pack, counted) = echo("");
+        let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
+        for _ in 0..3 {
+            engine.call(call("t.echo", "{}")).await.unwrap();
+        }
+        assert_eq!(counted.runs(), 3);
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+        assert!(engine.memory().is_none() && !engine.metrics().contains("cache_answers_total{"));
+    });
+}
+
+#[tokio::test]
+async fn a_replaced_store_key_makes_every_answer_a_miss_not_an_error() {
+    let clock = Arc::new(TestClock::default());
+    let (pack, _) = echo("");
+    let opened = memory(Arc::clone(&clock) as _).await;
+    let engine = |keyring| {
+        let memory = helmdeck_engine::Memory { keyring: Arc::new(keyring), ..opened.clone() };
+        Engine::builder(Config::default())
+            .builtins(vec![pack.clone()])
+            .memory(memory)
+            .clock(Arc::clone(&clock) as _)
+            .build()
+    };
+    let first = engine(helmdeck_testkit::keyring());
+    first.call(call("t.echo", "{}")).await.unwrap();
+    first.memory().unwrap().flush().await;
+    let again = engine(helmdeck_testkit::keyring());
+    assert_eq!(status(&again.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Hit);
+    let other = engine(helmdeck_memory::KeyRing::parse(("KEY", helmdeck_testkit::OTHER_KEY), None).unwrap());
+    assert_eq!(status(&other.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
+}

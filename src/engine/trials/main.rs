@@ -1,0 +1,12 @@
+//! How the engine behaves, through its public face, with real stores and a clock that is moved by hand.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod cache;
+mod commands;
+mod credentials;
+mod faults;
+mod flights;
+mod gates;
+mod key;
+mod pipeline;
+mod support;
