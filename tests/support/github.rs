@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
@@ -22,12 +23,15 @@ impl GitHub {
     /// Starts one on a free port, after fetching the recordings if they are not there yet (about half a minute, once).
     #[must_use]
     pub fn start() -> Self {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+
         let folder = target_folder().join("testdata/github/recordings");
         let scripts = workspace().join(SCRIPTS);
         let fetched = Command::new(scripts.join("fetch.sh")).arg(&folder).stdout(Stdio::null()).status().unwrap();
         assert!(fetched.success(), "the recordings cannot be fetched; see above");
 
-        let log = std::env::temp_dir().join(format!("helmdeck-github-{}-{:p}.jsonl", std::process::id(), &fetched));
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let log = std::env::temp_dir().join(format!("helmdeck-github-{}-{number}.jsonl", std::process::id()));
         let mut process = Command::new("python3")
             .arg(scripts.join("replay.py"))
             .arg(&folder)
@@ -103,8 +107,7 @@ impl Drop for GitHub {
 
 fn workspace() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.ancestors().filter(|folder| folder.join("Cargo.lock").exists()).last();
-    root.unwrap_or(here).to_owned()
+    here.ancestors().find(|folder| folder.join("Cargo.lock").exists()).unwrap_or(here).to_owned()
 }
 
 /// Returns cargo's target folder, found from where this test runs, so that it is the right one wherever it was moved to.

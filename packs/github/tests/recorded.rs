@@ -49,12 +49,17 @@ async fn recorded_pulls_and_searches_fit_the_schemas() {
     assert_eq!((&output(&pull)["number"], &output(&pull)["merged"]), (&json!(31), &json!(true)));
     let pulls = deck.run("github.list_prs", json!({"repo": "PyGithub/PyGithub"}), With::default()).await.unwrap();
     assert!(output(&pulls)["count"].as_u64().unwrap() > 0);
-    // What was recorded: a page of each kind, whatever was asked for.
-    for (kind, max, count, truncated) in
-        [("issues", 5, 2, false), ("code", 5, 5, true), ("repositories", 20, 20, true), ("commits", 20, 12, false)]
-    {
-        let input = json!({"query": "github", "type": kind, "max_items": max});
-        let found = output(&deck.run("github.search", input, With::token("t")).await.unwrap());
+    // The very searches that were recorded.
+    for (kind, query, max, count, truncated) in [
+        ("issues", "github3 label:Bug", 100, 57, false),
+        ("code", "HTTPAdapter in:file language:python repo:kennethreitz/requests", 100, 3, false),
+        ("code", "\"profile = black\" in:file language:toml", 5, 5, true),
+        ("repositories", "github3 language:python", 100, 8, false),
+        ("commits", "css repo:octocat/Spoon-Knife", 100, 1, false),
+    ] {
+        let input = json!({"query": query, "type": kind, "max_items": max});
+        let reply = deck.run("github.search", input, With::token("t")).await;
+        let found = output(&reply.unwrap_or_else(|error| panic!("{kind}: {}", error.cause())));
         assert_eq!(
             (found["items"].as_array().unwrap().len(), &found["truncated"]),
             (count, &json!(truncated)),
