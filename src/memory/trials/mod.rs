@@ -1,3 +1,62 @@
 //! Trials: the conformance suite on every driver, and what only a real file can show.
 
 mod conformance;
+mod crash;
+mod flips;
+mod replaced;
+mod tampering;
+mod trouble;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use helmdeck_core::SystemClock;
+
+use crate::{Config, Entry, KeyRing, Kind, MemoryKey, Namespace, Put, Result, Store, open};
+
+const KEY_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const KEY_B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+fn ring(current: &str, previous: Option<&str>) -> KeyRing {
+    KeyRing::parse(("K", current), previous.map(|text| ("P", text))).unwrap()
+}
+
+fn id(key: &str) -> String {
+    MemoryKey::parse("K", key).unwrap().id().to_owned()
+}
+
+fn alice() -> Namespace {
+    Namespace::new("t", "alice", None)
+}
+
+fn put(key: &str, value: &str) -> Put {
+    Put::new(alice(), Kind::Cache, key, value.to_owned())
+}
+
+async fn get(store: &Arc<dyn Store>, key: &str) -> Result<Option<Entry>> {
+    store.get(&alice(), Kind::Cache, key).await
+}
+
+async fn open_with(path: &Path, ring: KeyRing, config: Config) -> Result<Arc<dyn Store>> {
+    open(&format!("sqlite:{}", path.display()), ring, config, Arc::new(SystemClock::default())).await
+}
+
+async fn open_at(path: &Path) -> Result<Arc<dyn Store>> {
+    open_with(path, ring(KEY_A, None), Config::default()).await
+}
+
+/// A store in a folder that goes with it, and the path of its file.
+async fn fresh() -> (tempfile::TempDir, PathBuf, Arc<dyn Store>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data").join("memory.db");
+    let store = open_at(&path).await.unwrap();
+    (folder, path, store)
+}
+
+/// What an attacker with the file does to it: SQL, from outside.
+fn tamper(path: &Path, sql: &str) -> usize {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let changed = connection.execute(sql, []).unwrap();
+    assert!(changed > 0, "{sql} changed nothing");
+    changed
+}

@@ -1,0 +1,109 @@
+//! A file that is deleted, replaced or overwritten while the store is open, and two stores on one file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{fresh, get, open_at, put};
+use crate::{Delete, Store, StoreError};
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    format!("{}{suffix}", path.display()).into()
+}
+
+/// Asks until the answer is there: a read notices a replaced file within 200 ms.
+async fn until(store: &Arc<dyn Store>, key: &str, expected: Option<&str>) {
+    let start = Instant::now();
+    loop {
+        let found = get(store, key).await.unwrap().map(|entry| entry.value);
+        if found.as_deref() == expected.map(str::as_bytes) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{key} is {found:?}, not {expected:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_file_is_made_anew_whatever_was_deleted_with_it() {
+    for gone in [&["", "-wal", "-shm"][..], &[""], &["", "-wal"], &["", "-shm"]] {
+        let (_folder, path, store) = fresh().await;
+        store.put(put("old", "v")).await.unwrap();
+        let generation = store.generation().await.unwrap();
+        for suffix in gone {
+            fs::remove_file(beside(&path, suffix)).unwrap();
+        }
+        // The writer looks before each group: nothing is written into a file that is gone.
+        store.put(put("new", "v")).await.unwrap();
+        until(&store, "old", None).await;
+        assert!(get(&store, "new").await.unwrap().is_some(), "{gone:?}");
+        assert!(store.generation().await.unwrap() > generation, "{gone:?}: others must forget what they hold");
+        let other = open_at(&path).await.unwrap();
+        assert!(get(&other, "new").await.unwrap().is_some(), "{gone:?}: it is in the file at the path");
+    }
+}
+
+#[tokio::test]
+async fn a_file_put_in_its_place_is_what_is_read_then() {
+    let (_folder, path, store) = fresh().await;
+    let (_other_folder, other_path, other) = fresh().await;
+    store.put(put("k", "mine")).await.unwrap();
+    other.put(put("k", "theirs")).await.unwrap();
+    other.close().await.unwrap();
+    fs::rename(&other_path, &path).unwrap();
+    until(&store, "k", Some("theirs")).await;
+    store.put(put("k2", "v")).await.unwrap();
+    assert!(get(&open_at(&path).await.unwrap(), "k2").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn garbage_in_its_place_is_an_error_for_each_call_until_it_is_gone() {
+    let (_folder, path, store) = fresh().await;
+    store.put(put("k", "v")).await.unwrap();
+    let garbage = beside(&path, ".garbage");
+    fs::write(&garbage, vec![0x5a; 10_000]).unwrap();
+    fs::rename(&garbage, &path).unwrap();
+    for _ in 0..2 {
+        let written = store.put(put("k", "v")).await;
+        assert!(matches!(written, Err(StoreError::Corrupt(_))), "{written:?}");
+        let read = get(&store, "k").await;
+        assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+    }
+    fs::remove_file(&path).unwrap();
+    store.put(put("k", "again")).await.unwrap();
+    until(&store, "k", Some("again")).await;
+}
+
+#[tokio::test]
+async fn garbage_written_into_the_open_file_never_gives_wrong_data() {
+    let (_folder, path, store) = fresh().await;
+    for index in 0..20 {
+        store.put(put(&index.to_string(), &"v".repeat(2000))).await.unwrap();
+    }
+    store.delete(Delete::Key { namespace: super::alice(), kind: crate::Kind::Cache, key: "0".into() }).await.unwrap();
+    let length = fs::metadata(&path).unwrap().len();
+    use std::os::unix::fs::FileExt;
+    fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&vec![0x5a; length as usize], 0).unwrap();
+    for index in 0..20 {
+        match get(&store, &index.to_string()).await {
+            Ok(Some(entry)) => assert_eq!(entry.value, "v".repeat(2000)),
+            Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Unavailable { .. } | StoreError::Unreadable { .. }) => {
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_see_each_others_puts_and_deletes() {
+    let (_folder, path, one) = fresh().await;
+    let two = open_at(&path).await.unwrap();
+    one.put(put("k", "v")).await.unwrap();
+    assert!(get(&two, "k").await.unwrap().is_some());
+    let before = two.generation().await.unwrap();
+    let all = Delete::Prefix { namespace: None, kind: None, prefix: String::new() };
+    assert_eq!(one.delete(all).await.unwrap(), 1);
+    assert!(two.generation().await.unwrap() > before);
+    assert_eq!(get(&two, "k").await.unwrap(), None);
+}
