@@ -1,1 +1,20 @@
-//! stub
+#![doc = include_str!("README.md")]
+
+mod app;
+mod args;
+mod commands;
+mod config;
+mod credentials;
+mod env;
+mod exit;
+mod gate;
+mod input;
+mod logging;
+mod output;
+mod progress;
+mod render;
+mod signals;
+mod suggest;
+mod wire;
+
+pub use app::main;

@@ -1,0 +1,78 @@
+//! From the arguments to the exit code: reads the command line, runs the command, reports how it ended.
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::args::Cli;
+use crate::commands;
+use crate::env::Environment;
+use crate::exit::{Exit, Failure, Result};
+use crate::logging;
+use crate::output::Output;
+
+/// How long to wait at the end for work on other threads that nobody waits for any more.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+
+/// Runs the program and returns its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    logging::hide_panics();
+    let cli = match Cli::try_parse_from(Environment::arguments()) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let output = Output::of_process(cli.global.json, cli.global.verbose);
+    match commands::run(cli, Environment::of_process(), output) {
+        Ok(()) => code(Exit::Ok),
+        Err(failure) => {
+            if !failure.is_silent() {
+                let text = if output.json { failure.problem().to_string() } else { failure.text() };
+                output.note(&text);
+            }
+            code(failure.exit())
+        }
+    }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+/// Prints what clap has to say: help and version to stdout, mistakes to stderr.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Fails only if nobody reads, and then there is nobody to tell.
+    let _ = error.print();
+    code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })
+}
+
+/// Runs a future on a runtime of one thread: what a single command needs, and the fastest to start.
+///
+/// # Errors
+/// Whatever the future answers; a failure if the system gives no runtime.
+pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    finish(Builder::new_current_thread().enable_all().build()?, future)
+}
+
+/// Runs a future on a runtime of several threads.
+///
+/// # Errors
+/// As [`block_on`].
+pub(crate) fn block_on_threads<T>(threads: usize, future: impl Future<Output = Result<T>>) -> Result<T> {
+    finish(Builder::new_multi_thread().worker_threads(threads).enable_all().build()?, future)
+}
+
+fn finish<T>(runtime: Runtime, future: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = runtime.block_on(future);
+    // A cancelled handler may still hold a thread; it is not waited for.
+    runtime.shutdown_timeout(LAST_WAIT);
+    answer
+}
+
+/// Makes a failure of a problem that is none of the caller's doing.
+pub(crate) fn internal(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Failed, error.to_string())
+}

@@ -1,0 +1,375 @@
+//! The command line: every command and flag, and nothing that they do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use helmdeck_core::call::Directive;
+use helmdeck_core::duration::parse_duration;
+use helmdeck_core::{PackName, Version};
+use helmdeck_memory::{Kind, Namespace};
+
+/// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
+#[derive(Debug, Parser)]
+#[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// The configuration file
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        long_help = "The configuration file; else the one that HELMDECK_CONFIG names, else helmdeck/helmdeck.toml in the XDG config folder"
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON: results on stdout, problems (RFC 9457) on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more: -v progress and information, -vv what happened inside
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a pack
+    #[command(after_help = "Examples:\n  \
+        helmdeck run repo.map path=. token_budget=500\n  \
+        helmdeck run github.list_issues repo=rust-lang/rust labels=A-parser,C-bug --json\n  \
+        echo '{\"path\": \"/src\"}' | helmdeck run repo.map@v1 --input -\n\n\
+        Values are read as the types of the pack's input schema (`helmdeck pack show <pack>`); a list takes several, with\n\
+        commas or repeated; a.b=value sets a member of an object; key:=json takes JSON as it is.")]
+    Run(RunArgs),
+    /// List, show, check and make packs
+    #[command(subcommand)]
+    Pack(PackCommand),
+    /// Make or check a memory key
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Look after the memory: what it holds, and forgetting
+    #[command(subcommand)]
+    Memory(MemoryCommand),
+    /// Look after cached answers
+    #[command(subcommand)]
+    Cache(CacheCommand),
+    /// Serve the packs over REST
+    Serve(ServeArgs),
+    /// Check configuration, key, stores and packs
+    Check,
+    /// Show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the version
+    Version,
+}
+
+/// `helmdeck run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to run.
+    #[command(flatten)]
+    pub(crate) call: CallArgs,
+    /// What may be answered from the cache (of no effect unless the pack is cached)
+    #[arg(long, value_enum, value_name = "HOW", default_value = "default")]
+    pub(crate) cache: CacheUse,
+    /// Do not read the cache, but store the fresh answer (the same as --cache refresh)
+    #[arg(long, conflicts_with = "cache")]
+    pub(crate) no_cache: bool,
+    /// Take no cached answer older than this
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) max_age: Option<Duration>,
+    /// Take a cached answer up to this long past its freshness
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) max_stale: Option<Duration>,
+    /// Stop waiting after this long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// A pack and its input.
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// The pack, with its version if not the latest: name or name@v1
+    #[arg(value_name = "PACK[@VERSION]", value_parser = PackRef::parse)]
+    pub(crate) pack: PackRef,
+    /// The input: key=value or key:=json
+    #[arg(value_name = "KEY=VALUE", conflicts_with = "input")]
+    pub(crate) pairs: Vec<String>,
+    /// The whole input: a JSON object, @file, or - for stdin
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub(crate) input: Option<String>,
+    /// The dialogue that the call belongs to
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+}
+
+/// What may be answered from the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheUse {
+    /// As the pack says
+    Default,
+    /// Neither read nor write
+    Bypass,
+    /// Do not read; store the fresh answer
+    Refresh,
+    /// Answer from the cache or not at all
+    OnlyIfCached,
+}
+
+impl RunArgs {
+    /// Returns the cache directive.
+    pub(crate) fn directive(&self) -> Directive {
+        match self.cache {
+            _ if self.no_cache => Directive::Refresh,
+            CacheUse::Default => Directive::Default,
+            CacheUse::Bypass => Directive::Bypass,
+            CacheUse::Refresh => Directive::Refresh,
+            CacheUse::OnlyIfCached => Directive::OnlyIfCached,
+        }
+    }
+}
+
+/// A pack by name, with or without a version.
+#[derive(Debug, Clone)]
+pub(crate) struct PackRef {
+    /// The name.
+    pub(crate) name: PackName,
+    /// The version; `None` = the latest.
+    pub(crate) version: Option<Version>,
+}
+
+impl PackRef {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
+        let version = version.filter(|version| *version != "latest");
+        Ok(Self { name: PackName::new(name)?, version: version.map(Version::parse).transpose()? })
+    }
+}
+
+/// `helmdeck pack`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PackCommand {
+    /// List the packs that there are
+    List,
+    /// Show what a pack takes and gives
+    Show {
+        /// The pack, with its version if not the latest
+        #[arg(value_name = "PACK[@VERSION]", value_parser = PackRef::parse)]
+        pack: PackRef,
+    },
+    /// Check manifests, schemas and examples
+    Check {
+        /// A manifest or a folder of manifests; the configured packs folder and the built-in packs if absent
+        path: Option<PathBuf>,
+        /// Run the examples of command packs too
+        #[arg(long)]
+        run: bool,
+    },
+    /// Write a working pack to start from
+    New {
+        /// Its name, like team.lookup
+        #[arg(value_parser = PackName::new)]
+        name: PackName,
+        /// What runs: a program, or a function of this project's source
+        #[arg(long, value_enum, default_value = "command")]
+        kind: PackKind,
+        /// The folder to write to; the configured packs folder if absent
+        #[arg(long, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// What runs when a pack is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PackKind {
+    /// A program
+    Command,
+    /// A Rust function of this project
+    Builtin,
+}
+
+/// `helmdeck key`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Print a new random key
+    Generate,
+    /// Say whether the key in the environment is well-formed, and its id
+    Check,
+}
+
+/// `helmdeck memory`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCommand {
+    /// Say whether memory is on, and what it holds
+    Status,
+    /// List entries without their values (works without the key)
+    List(ListArgs),
+    /// Forget entries of every kind (works without the key)
+    Purge(PurgeArgs),
+    /// Open every entry and report those that do not
+    Doctor,
+}
+
+/// `helmdeck cache`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Say what a call's key is made of, and whether there is an answer for it
+    Explain(CallArgs),
+    /// Count answers by status and pack (works without the key)
+    Stats,
+    /// List cached answers without their values (works without the key)
+    Ls {
+        /// Only of this pack
+        #[arg(long, value_parser = PackName::new)]
+        pack: Option<PackName>,
+        /// The most entries
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        limit: usize,
+    },
+    /// Drop cached answers (works without the key)
+    Purge(PurgeArgs),
+    /// Say what the cache saved (works without the key)
+    Savings,
+}
+
+/// Which entries to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only of this kind: cache, note, fact, audit or conversation
+    #[arg(long, value_parser = parse_kind)]
+    pub(crate) kind: Option<Kind>,
+    /// Only of this namespace: tenant/user or tenant/user/session
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+    /// Only keys that start with this
+    #[arg(long, default_value = "")]
+    pub(crate) prefix: String,
+    /// The most entries
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) limit: usize,
+}
+
+/// Which entries to remove.
+#[derive(Debug, Args)]
+pub(crate) struct PurgeArgs {
+    /// Which.
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Exactly one choice of entries.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Which {
+    /// Cached answers of this pack
+    #[arg(long, value_parser = PackName::new)]
+    pub(crate) pack: Option<PackName>,
+    /// Cached answers with this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    /// Entries of this caller: tenant/user (its sessions too) or tenant/user/session
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+    /// Everything, of everybody
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// `helmdeck serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen, instead of [server] listen
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<String>,
+}
+
+/// `helmdeck config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print every setting
+    Show {
+        /// Say where each comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Print the path of the configuration file
+    Path,
+}
+
+fn parse_kind(text: &str) -> Result<Kind, String> {
+    Kind::parse(text).ok_or_else(|| {
+        let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn parse_namespace(text: &str) -> Result<Namespace, String> {
+    let mut parts = text.splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(tenant), Some(subject), session) if !tenant.is_empty() && session != Some("") => {
+            Ok(Namespace::new(tenant, subject, session))
+        }
+        _ => Err("write tenant/user or tenant/user/session; tenant/ alone is what a whole tenant shares".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn packs_and_namespaces_are_read() {
+        let pack = PackRef::parse("a.b@v3").unwrap();
+        assert_eq!((pack.name.as_str(), pack.version.unwrap().number()), ("a.b", 3));
+        assert!(PackRef::parse("a.b@latest").unwrap().version.is_none());
+        assert!(PackRef::parse("a.b@3").is_err());
+        assert_eq!(parse_namespace("t/u").unwrap(), Namespace::new("t", "u", None));
+        assert_eq!(parse_namespace("t/u/s/1").unwrap(), Namespace::new("t", "u", Some("s/1")));
+        assert_eq!(parse_namespace("t/").unwrap(), Namespace::new("t", "", None));
+        assert!(parse_namespace("t").is_err() && parse_namespace("/u").is_err() && parse_namespace("t/u/").is_err());
+    }
+
+    #[test]
+    fn no_cache_means_what_it_means_over_http() {
+        let parse = |arguments: &[&str]| match Cli::try_parse_from(arguments).unwrap().command {
+            Command::Run(run) => run.directive(),
+            _ => unreachable!(),
+        };
+        assert_eq!(parse(&["helmdeck", "run", "a.b", "--no-cache"]), Directive::Refresh);
+        assert_eq!(parse(&["helmdeck", "run", "a.b", "--cache", "only-if-cached"]), Directive::OnlyIfCached);
+        assert_eq!(parse(&["helmdeck", "run", "a.b"]), Directive::Default);
+    }
+
+    #[test]
+    fn a_purge_needs_exactly_one_choice() {
+        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge"]).is_err());
+        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge", "--all", "--tag", "x"]).is_err());
+        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge", "--tag", "x"]).is_ok());
+    }
+}

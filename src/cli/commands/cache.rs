@@ -1,0 +1,123 @@
+//! `helmdeck cache`: what the cache knows, did and saved. All but `explain` work without the key and never make a store.
+
+use std::collections::BTreeMap;
+
+use helmdeck_core::{CacheStatus, PackName};
+use helmdeck_memory::Kind;
+use serde_json::json;
+
+use crate::args::CallArgs;
+use crate::commands::{memory, run};
+use crate::exit::Result;
+use crate::output::columns;
+use crate::wire::{MemoryUse, Setup};
+
+/// Counters of one pack by name.
+type Counts = BTreeMap<String, u64>;
+
+/// Says what a call's key is made of, and whether there is an answer for it.
+///
+/// # Errors
+/// A failure if the pack is not cached, naming the gate that is shut.
+pub(crate) async fn explain(setup: &Setup, arguments: &CallArgs) -> Result<()> {
+    let engine = setup.engine(MemoryUse::ReadOnly, false).await?;
+    let explanation = match run::make(setup, &engine, arguments) {
+        Ok(call) => engine.explain(call).await.map_err(Into::into),
+        Err(failure) => Err(failure),
+    };
+    engine.shutdown().await;
+    let explanation = explanation?;
+    let value = serde_json::to_value(&explanation).unwrap_or_default();
+    setup.output.either(&value, || explanation.render())
+}
+
+/// Counts answers by status and pack.
+///
+/// # Errors
+/// A failure if the counters cannot be read.
+pub(crate) async fn stats(setup: &Setup) -> Result<()> {
+    let packs = counters(setup).await?;
+    let statuses = CacheStatus::ALL.map(CacheStatus::as_str);
+    let value = json!(
+        packs
+            .iter()
+            .map(|(pack, counts)| (
+                pack.as_str(),
+                statuses.iter().map(|s| (*s, count(counts, s))).collect::<BTreeMap<_, _>>()
+            ))
+            .collect::<BTreeMap<_, _>>()
+    );
+    setup.output.either(&value, || {
+        let mut rows =
+            vec![std::iter::once("PACK".to_owned()).chain(statuses.map(str::to_uppercase)).collect::<Vec<_>>()];
+        rows.extend(packs.iter().map(|(pack, counts)| {
+            std::iter::once(pack.clone()).chain(statuses.iter().map(|s| count(counts, s).to_string())).collect()
+        }));
+        if packs.is_empty() { NOTHING.to_owned() } else { columns(&rows) }
+    })
+}
+
+/// Says what the cache saved: calls, time, and requests to somebody's quota.
+///
+/// # Errors
+/// As [`stats`].
+pub(crate) async fn savings(setup: &Setup) -> Result<()> {
+    let packs = counters(setup).await?;
+    let value = json!(
+        packs
+            .iter()
+            .map(|(pack, counts)| {
+                let saved = json!({
+                    "calls": count(counts, "saved_calls"),
+                    "ms": count(counts, "saved_us") / 1000,
+                    "upstream_calls": count(counts, "saved_upstream_calls"),
+                });
+                (pack.as_str(), saved)
+            })
+            .collect::<BTreeMap<_, _>>()
+    );
+    setup.output.either(&value, || {
+        let mut rows =
+            vec![["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED"].map(str::to_owned).to_vec()];
+        rows.extend(packs.iter().map(|(pack, counts)| {
+            vec![
+                pack.clone(),
+                count(counts, "saved_calls").to_string(),
+                format!("{} ms", count(counts, "saved_us") / 1000),
+                count(counts, "saved_upstream_calls").to_string(),
+            ]
+        }));
+        if packs.is_empty() { NOTHING.to_owned() } else { columns(&rows) }
+    })
+}
+
+/// Lists cached answers without their values.
+///
+/// # Errors
+/// A failure if the store cannot be read.
+pub(crate) async fn ls(setup: &Setup, pack: Option<&PackName>, limit: usize) -> Result<()> {
+    let entries = match setup.clear_store().await? {
+        None => Vec::new(),
+        Some(store) => {
+            let prefix = pack.map(|pack| format!("{pack}/")).unwrap_or_default();
+            let found = memory::collect(&*store, |kind, _| kind == Kind::Cache, &prefix, limit).await;
+            store.close().await?;
+            found?
+        }
+    };
+    memory::print(setup, &entries)
+}
+
+const NOTHING: &str = "nothing was counted yet";
+
+async fn counters(setup: &Setup) -> Result<BTreeMap<String, Counts>> {
+    let mut packs: BTreeMap<String, Counts> = BTreeMap::new();
+    for counter in setup.system()?.counters().await? {
+        packs.entry(counter.pack).or_default().insert(counter.name, counter.value);
+    }
+    Ok(packs)
+}
+
+fn count(counts: &Counts, name: &str) -> u64 {
+    counts.get(name).copied().unwrap_or(0)
+}

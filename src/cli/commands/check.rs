@@ -1,0 +1,140 @@
+//! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
+
+use serde_json::{Value, json};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::args::Global;
+use crate::config::{self, Loaded, Settings};
+use crate::credentials::EnvironmentSecrets;
+use crate::env::Environment;
+use crate::exit::{Exit, Failure, Result};
+use crate::gate;
+use crate::logging;
+use crate::output::{Output, columns};
+use crate::wire::{MemoryUse, Setup};
+
+/// What was found: facts for people, warnings, and errors with their places.
+#[derive(Default)]
+struct Report {
+    facts: Vec<(&'static str, String)>,
+    warnings: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Report {
+    fn fact(&mut self, part: &'static str, text: impl Into<String>) {
+        self.facts.push((part, text.into()));
+    }
+
+    fn failed(&mut self, part: &'static str, failure: &Failure) {
+        self.fact(part, "wrong");
+        self.errors.push(failure.message().to_owned());
+    }
+
+    fn value(&self) -> Value {
+        let facts: serde_json::Map<String, Value> =
+            self.facts.iter().map(|(part, text)| ((*part).to_owned(), Value::from(text.as_str()))).collect();
+        json!({"ok": self.errors.is_empty(), "parts": facts, "warnings": self.warnings, "errors": self.errors})
+    }
+
+    fn text(&self) -> String {
+        let rows: Vec<Vec<String>> =
+            self.facts.iter().map(|(part, text)| vec![(*part).to_owned(), text.clone()]).collect();
+        let mut text = columns(&rows);
+        text.extend(self.warnings.iter().map(|warning| format!("warning: {warning}\n")));
+        text.extend(self.errors.iter().map(|error| format!("error: {error}\n")));
+        text
+    }
+}
+
+/// Checks configuration, key, stores and packs.
+///
+/// # Errors
+/// Exit 78 if anything is wrong, after printing all of it.
+pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Result<()> {
+    let loaded = config::load(global.config.as_deref(), Vec::new(), &env)?;
+    let mut report = Report::default();
+    configuration(&mut report, &loaded);
+    let ring = match gate::key_ring(&env) {
+        Ok(ring) => {
+            match &ring {
+                Some(ring) => report.fact("key", format!("well-formed, id {}", ring.current_id())),
+                None => report.fact("key", "not set, so memory is off"),
+            }
+            Some(ring)
+        }
+        Err(failure) => {
+            report.failed("key", &failure);
+            None
+        }
+    };
+    if let Some(path) = gate::exposed_key_file(&env) {
+        report.warnings.push(format!("others than its owner may read the key file {}; chmod 600 it", path.display()));
+    }
+    if let Some(settings) = loaded.settings {
+        logging::start(&settings.log.level, settings.log.format, LevelFilter::ERROR, output.verbose);
+        warn(&mut report, &settings, &env);
+        let setup = Setup { settings, env, ring: ring.flatten(), output };
+        store(&mut report, &setup).await;
+        packs(&mut report, &setup).await;
+    }
+    output.either(&report.value(), || report.text())?;
+    if report.errors.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Config)) }
+}
+
+fn configuration(report: &mut Report, loaded: &Loaded) {
+    let file = match &loaded.file {
+        Some(found) if loaded.file_exists => found.path.display().to_string(),
+        Some(found) => format!("defaults ({} is not there)", found.path.display()),
+        None => "defaults (there is no configuration folder)".to_owned(),
+    };
+    report.fact("config", file);
+    report.errors.extend(loaded.problems.iter().map(ToString::to_string));
+}
+
+fn warn(report: &mut Report, settings: &Settings, env: &Environment) {
+    if !settings.memory.url.is_empty() && !gate::is_set(env) {
+        report.warnings.push("a memory URL is set, but no memory key, so memory is off".to_owned());
+    }
+    for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env, None).unset() {
+        report.warnings.push(format!("credential \"{name}\" comes from the variable {variable}, which is not set"));
+    }
+}
+
+async fn store(report: &mut Report, setup: &Setup) {
+    let opened = match setup.store_exists() {
+        Ok(false) => return report.fact("store", "not there yet; it is made by the first write"),
+        Ok(true) if setup.ring.is_some() => setup.sealed_store().await,
+        Ok(true) => setup.clear_store().await,
+        Err(failure) => return report.failed("store", &failure),
+    };
+    let stats = match opened {
+        Ok(Some(store)) => {
+            let stats = store.stats().await;
+            let closed = store.close().await;
+            stats.and_then(|stats| closed.map(|()| stats)).map_err(Failure::from)
+        }
+        Ok(None) => return report.fact("store", "not there yet; it is made by the first write"),
+        Err(failure) => Err(failure),
+    };
+    match stats {
+        Ok(stats) => report.fact("store", format!("{} entries", stats.rows)),
+        Err(failure) => report.failed("store", &failure),
+    }
+}
+
+async fn packs(report: &mut Report, setup: &Setup) {
+    if let Some(folder) = setup.settings.packs_dir.as_ref().filter(|folder| !folder.exists()) {
+        let message = format!("no folder {}", folder.display());
+        report.fact("own packs", message);
+    }
+    match setup.engine(MemoryUse::None, false).await {
+        Ok(engine) => {
+            let refused = engine.refused();
+            report.fact("packs", format!("{} served, {} refused", engine.packs().len(), refused.len()));
+            report.errors.extend(refused.iter().map(ToString::to_string));
+            engine.shutdown().await;
+        }
+        Err(failure) => report.failed("packs", &failure),
+    }
+}

@@ -1,0 +1,37 @@
+//! `helmdeck config`: what is set, and where it comes from. Works with a configuration that is wrong.
+
+use serde_json::json;
+
+use crate::args::{ConfigCommand, Global};
+use crate::config::{self, show};
+use crate::env::Environment;
+use crate::exit::{Exit, Failure, Result};
+use crate::gate;
+use crate::output::Output;
+
+/// Runs `helmdeck config`.
+///
+/// # Errors
+/// Exit 78 if the configuration is wrong, after showing it; exit 3 if there is no folder for a configuration file.
+pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &Environment, output: &Output) -> Result<()> {
+    let loaded = config::load(global.config.as_deref(), Vec::new(), env)?;
+    match command {
+        ConfigCommand::Path => {
+            let found = loaded.file.ok_or_else(|| {
+                Failure::new(Exit::Absent, "there is no configuration folder: neither XDG_CONFIG_HOME nor HOME is set")
+            })?;
+            let value = json!({"path": found.path, "exists": loaded.file_exists});
+            output.either(&value, || found.path.display().to_string())
+        }
+        ConfigCommand::Show { origin } => {
+            let secrets: Vec<(&str, String)> = [gate::KEY, gate::KEY_FILE, gate::KEY_PREVIOUS]
+                .into_iter()
+                .filter(|name| !matches!(env.text(name), Ok(None)))
+                .map(|name| (name, "(set)".to_owned()))
+                .collect();
+            let (value, text) = show(&loaded.layers, *origin, &secrets);
+            output.either(&value, || text)?;
+            loaded.settings().map(drop)
+        }
+    }
+}

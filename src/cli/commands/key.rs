@@ -1,0 +1,44 @@
+//! `helmdeck key`: makes a memory key, and says whether the one in the environment is good. Never prints the latter.
+
+use helmdeck_memory::MemoryKey;
+use serde_json::json;
+
+use crate::env::Environment;
+use crate::exit::{Exit, Failure, Result};
+use crate::gate;
+use crate::output::Output;
+
+/// Prints a new key.
+///
+/// # Errors
+/// A failure if the system has no randomness to give.
+pub(crate) fn generate(output: &Output) -> Result<()> {
+    let key = MemoryKey::generate()?;
+    output.text(key.expose())
+}
+
+/// Says whether the key in the environment is well-formed.
+///
+/// # Errors
+/// A configuration failure if it is malformed; exit 3 if there is none.
+pub(crate) fn check(env: &Environment, output: &Output) -> Result<()> {
+    let Some(ring) = gate::key_ring(env)? else {
+        return Err(Failure::new(Exit::Absent, "no memory key is set, so memory is off").with_hint(format!(
+            "`helmdeck key generate` makes a key; put it in {} or in a file named by {}",
+            gate::KEY,
+            gate::KEY_FILE
+        )));
+    };
+    if let Some(path) = gate::exposed_key_file(env) {
+        output.note(&format!("warning: others than its owner may read {}; chmod 600 it", path.display()));
+    }
+    let previous: Vec<&str> = ring.ids().skip(1).collect();
+    let value = json!({"key_id": ring.current_id(), "previous_key_ids": previous});
+    output.either(&value, || {
+        let mut text = format!("the memory key is well-formed; its id is {}", ring.current_id());
+        if !previous.is_empty() {
+            text.push_str(&format!("\nprevious keys: {}", previous.join(", ")));
+        }
+        text
+    })
+}

@@ -1,0 +1,82 @@
+//! The commands, a file each. This one only picks: which command, with which setup and on which runtime.
+
+mod cache;
+mod check;
+mod completions;
+mod config;
+mod doctor;
+mod key;
+mod memory;
+mod pack;
+mod pack_check;
+mod pack_new;
+mod purge;
+mod run;
+mod serve;
+
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::app::block_on;
+use crate::args::{CacheCommand, Cli, Command, KeyCommand, MemoryCommand, PackCommand};
+use crate::env::Environment;
+use crate::exit::Result;
+use crate::output::Output;
+use crate::wire::{self, Setup};
+
+/// Runs a command.
+///
+/// # Errors
+/// Why it ended early, with the exit code.
+pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
+    let global = cli.global;
+    // Commands that tell of refused manifests and stores themselves need no warnings beside.
+    let setup = |env, level| Setup::load(&global, Vec::new(), env, output, level);
+    match cli.command {
+        Command::Version => output.text(&version()),
+        Command::Completions { shell } => completions::run(shell, &output),
+        Command::Key(KeyCommand::Generate) => key::generate(&output),
+        Command::Key(KeyCommand::Check) => key::check(&env, &output),
+        Command::Config(command) => config::run(&command, &global, &env, &output),
+        Command::Check => block_on(check::run(&global, env, output)),
+        Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
+        Command::Run(arguments) => {
+            let setup = setup(env, LevelFilter::WARN)?;
+            block_on(run::run(&setup, &arguments))
+        }
+        Command::Pack(command) => {
+            let setup = setup(env, LevelFilter::ERROR)?;
+            match command {
+                PackCommand::List => block_on(pack::list(&setup)),
+                PackCommand::Show { pack } => block_on(pack::show(&setup, &pack)),
+                PackCommand::Check { path, run } => block_on(pack_check::run(&setup, path.as_deref(), run)),
+                PackCommand::New { name, kind, dir } => pack_new::run(&setup, &name, kind, dir.as_deref()),
+            }
+        }
+        Command::Memory(command) => {
+            let setup = setup(env, LevelFilter::WARN)?;
+            match command {
+                MemoryCommand::Status => block_on(memory::status(&setup)),
+                MemoryCommand::List(arguments) => block_on(memory::list(&setup, &arguments)),
+                MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
+                MemoryCommand::Doctor => block_on(doctor::run(&setup)),
+            }
+        }
+        Command::Cache(command) => {
+            let setup = setup(env, LevelFilter::WARN)?;
+            match command {
+                CacheCommand::Explain(arguments) => block_on(cache::explain(&setup, &arguments)),
+                CacheCommand::Stats => block_on(cache::stats(&setup)),
+                CacheCommand::Ls { pack, limit } => block_on(cache::ls(&setup, pack.as_ref(), limit)),
+                CacheCommand::Purge(arguments) => block_on(purge::cache(&setup, &arguments)),
+                CacheCommand::Savings => block_on(cache::savings(&setup)),
+            }
+        }
+    }
+}
+
+fn version() -> String {
+    let families = wire::families();
+    let with =
+        if families.is_empty() { "no packs built in".to_owned() } else { format!("packs: {}", families.join(", ")) };
+    format!("helmdeck {} ({with})", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,167 @@
+//! `helmdeck pack list` and `helmdeck pack show`.
+
+use helmdeck_core::schema::properties;
+use helmdeck_engine::PackInfo;
+use serde_json::{Value, json};
+
+use crate::args::PackRef;
+use crate::exit::Result;
+use crate::output::columns;
+use crate::wire::{MemoryUse, Setup};
+
+/// Lists all packs in their latest version, and the manifests that were refused.
+///
+/// # Errors
+/// A silent failure if the reader went away.
+pub(crate) async fn list(setup: &Setup) -> Result<()> {
+    let engine = setup.engine(MemoryUse::None, false).await?;
+    let (packs, refused) = (engine.packs(), engine.refused());
+    engine.shutdown().await;
+    let value = json!({
+        "packs": packs,
+        "refused": refused.iter().map(|error| json!({"file": error.file, "line": error.line, "message": error.message})).collect::<Vec<_>>(),
+    });
+    setup.output.either(&value, || {
+        let mut rows = vec![["PACK", "VERSION", "HANDLER", "ACCESS", "DESCRIPTION"].map(str::to_owned).to_vec()];
+        rows.extend(packs.iter().map(|pack| {
+            let access = if pack.read_only { "reads" } else { "writes" };
+            vec![
+                pack.name.to_string(),
+                pack.version.to_string(),
+                pack.handler.to_owned(),
+                access.to_owned(),
+                first_line(&pack.description),
+            ]
+        }));
+        let mut text = columns(&rows);
+        for error in &refused {
+            text.push_str(&format!("refused: {error}\n"));
+        }
+        text
+    })
+}
+
+/// Shows one pack.
+///
+/// # Errors
+/// `not_found`, with the nearest name there is.
+pub(crate) async fn show(setup: &Setup, pack: &PackRef) -> Result<()> {
+    let engine = setup.engine(MemoryUse::None, false).await?;
+    let found = engine.pack(pack.name.as_str(), pack.version);
+    engine.shutdown().await;
+    let mut info = found?;
+    // The engine was built without the store, so as not to make one; gate 1 is the key.
+    info.cached = info.cache.is_some() && setup.ring.is_some();
+    let value = serde_json::to_value(&info).unwrap_or_default();
+    setup.output.either(&value, || describe(&info))
+}
+
+fn describe(pack: &PackInfo) -> String {
+    let mut text = format!("{} {}: {}\n\n", pack.name, pack.version, pack.description);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    let versions: Vec<String> = pack.versions.iter().map(ToString::to_string).collect();
+    fact("versions", versions.join(", "));
+    fact("access", if pack.read_only { "reads only" } else { "writes" }.to_owned());
+    fact("handler", format!("{}, at most {} s", pack.handler, pack.timeout_s));
+    fact("file", pack.file.clone());
+    fact("cache", cache(pack));
+    if !pack.invalidates.is_empty() {
+        fact("purges", format!("cached answers with tag {}", pack.invalidates.join(", ")));
+    }
+    if !pack.credentials.is_empty() {
+        fact("credentials", pack.credentials.join(", "));
+    }
+    if pack.needs_session {
+        fact("session", "needed".to_owned());
+    }
+    text.push_str(&columns(&rows));
+    text.push_str(&members("\ninput:\n", &pack.input, true));
+    text.push_str(&members("\noutput:\n", &pack.output, false));
+    for example in &pack.examples {
+        let description = example.description.as_deref().unwrap_or("example");
+        text.push_str(&format!("\n{description}:\n  helmdeck run {} --input '{}'\n", pack.name, example.input));
+    }
+    text
+}
+
+fn cache(pack: &PackInfo) -> String {
+    let Some(cache) = &pack.cache else { return "never: its manifest does not say cache = true".to_owned() };
+    let state = if pack.cached { "on" } else { "off: no memory key is set" };
+    let mut text = format!("{state}; fresh for {} s, scope {}", cache.ttl_s, cache.scope.as_str());
+    if cache.revalidate {
+        text.push_str(", then confirmed at its source");
+    }
+    if !cache.tags.is_empty() {
+        text.push_str(&format!(", tags {}", cache.tags.join(", ")));
+    }
+    text
+}
+
+fn members(title: &str, schema: &Value, with_default: bool) -> String {
+    let properties = properties(schema);
+    if properties.is_empty() {
+        return format!("{title}  any JSON\n");
+    }
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut rows: Vec<(bool, Vec<String>)> = properties
+        .iter()
+        .map(|(name, property)| {
+            let needed = required.contains(&name.as_str());
+            let mut words = Vec::new();
+            if needed && with_default {
+                words.push("required".to_owned());
+            }
+            if let Some(default) = property.get("default").filter(|_| with_default) {
+                words.push(format!("default {default}"));
+            }
+            words.extend(property.get("description").and_then(Value::as_str).map(first_line));
+            (!(needed && with_default), vec![format!("  {name}"), kind(property), words.join("; ")])
+        })
+        .collect();
+    // What must be given stands first; the sort is stable, so the rest stays in order.
+    rows.sort_by_key(|(optional, _)| *optional);
+    format!("{title}{}", columns(&rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>()))
+}
+
+fn kind(property: &Value) -> String {
+    if let Some(words) = property.get("enum").and_then(Value::as_array) {
+        let words: Vec<String> =
+            words.iter().map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned)).collect();
+        return words.join("|");
+    }
+    match property.get("type") {
+        Some(Value::String(kind)) if kind == "array" => {
+            property.get("items").map_or_else(|| "list".to_owned(), |items| format!("list of {}", kind_or_any(items)))
+        }
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+        _ => kind_or_any(property),
+    }
+}
+
+fn kind_or_any(schema: &Value) -> String {
+    schema.get("type").and_then(Value::as_str).unwrap_or("any").to_owned()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_listed_with_what_must_be_given_first() {
+        let schema = json!({"properties": {
+            "a": {"type": "integer", "default": 5, "description": "A number\nand more"},
+            "b": {"type": "array", "items": {"type": "string"}},
+            "c": {"enum": ["x", "y"]},
+            "d": {"type": ["string", "null"]},
+        }, "required": ["c"]});
+        let expected = "in:\n  c  x|y             required\n  a  integer         default 5; A number\n  b  list of string\n  d  string|null\n";
+        assert_eq!(members("in:\n", &schema, true), expected);
+        assert_eq!(members("in:\n", &json!(true), true), "in:\n  any JSON\n");
+    }
+}

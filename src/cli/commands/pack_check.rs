@@ -1,0 +1,129 @@
+//! `helmdeck pack check`: are manifests, schemas and examples sound, and do the examples of command packs run?
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use helmdeck_core::call::Directive;
+use helmdeck_core::{Call, Identity, Schema};
+use helmdeck_engine::{Engine, PackInfo, Source};
+use serde_json::json;
+
+use crate::exit::{Exit, Failure, Result};
+use crate::input;
+use crate::wire::{MemoryUse, Setup};
+
+/// What is checked: all packs, or those of one folder or file.
+struct Scope {
+    folder: Option<PathBuf>,
+    file: Option<PathBuf>,
+    builtins: bool,
+}
+
+/// One finding.
+struct Finding {
+    place: String,
+    message: String,
+}
+
+/// Checks packs; `run` also runs the examples of command packs.
+///
+/// # Errors
+/// Exit 1 if anything is wrong, after printing all of it; exit 3 if the path is not there.
+pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result<()> {
+    let scope = scope(setup, path)?;
+    let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
+    let (checked, findings) = check(setup, &engine, &scope, run).await;
+    engine.shutdown().await;
+
+    let problems: Vec<_> = findings.iter().map(|f| json!({"place": f.place, "message": f.message})).collect();
+    let value = json!({"checked": checked, "problems": problems});
+    setup.output.either(&value, || {
+        let mut text: String = findings.iter().map(|f| format!("{}: {}\n", f.place, f.message)).collect();
+        text.push_str(&format!("{} packs checked, {} problems\n", checked.len(), findings.len()));
+        text
+    })?;
+    if findings.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Failed)) }
+}
+
+fn scope(setup: &Setup, path: Option<&Path>) -> Result<Scope> {
+    let Some(path) = path else {
+        return Ok(Scope { folder: setup.settings.packs_dir.clone(), file: None, builtins: true });
+    };
+    let path = setup.env.absolute(path)?;
+    if path.is_dir() {
+        return Ok(Scope { folder: Some(path), file: None, builtins: false });
+    }
+    if !path.is_file() {
+        return Err(Failure::new(Exit::Absent, format!("{} does not exist", path.display())));
+    }
+    Ok(Scope { folder: path.parent().map(Path::to_owned), file: Some(path), builtins: false })
+}
+
+async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec<String>, Vec<Finding>) {
+    let ours = |file: &str| scope.file.as_deref().is_none_or(|only| Path::new(file) == only);
+    let mut findings: Vec<Finding> = engine
+        .refused()
+        .into_iter()
+        .filter(|error| ours(&error.file))
+        .map(|error| Finding {
+            place: error.line.map_or_else(|| error.file.clone(), |line| format!("{}:{line}", error.file)),
+            message: error.message,
+        })
+        .collect();
+    let mut checked = Vec::new();
+    for latest in engine.packs() {
+        for version in &latest.versions {
+            let Ok(pack) = engine.pack(latest.name.as_str(), Some(*version)) else { continue };
+            let wanted = match pack.source {
+                Source::Builtin => scope.builtins,
+                Source::Folder => ours(&pack.file),
+            };
+            if !wanted {
+                continue;
+            }
+            checked.push(format!("{}@{}", pack.name, pack.version));
+            findings.extend(examples(setup, engine, &pack, run && pack.handler == "command").await);
+        }
+    }
+    (checked, findings)
+}
+
+async fn examples(setup: &Setup, engine: &Engine, pack: &PackInfo, run: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, example) in pack.examples.iter().enumerate() {
+        let mut fail = |message: String| {
+            findings.push(Finding { place: format!("{} example {}", pack.file, index + 1), message });
+        };
+        let expected = match example.output.clone().map(Schema::compile).transpose() {
+            Ok(expected) => expected,
+            Err(message) => {
+                fail(format!("output: {message}"));
+                continue;
+            }
+        };
+        if !run {
+            continue;
+        }
+        let text = example.input.to_string();
+        let text = match input::absolute_paths(&pack.input, &text, &setup.env) {
+            Ok(absolute) => absolute.unwrap_or(text),
+            Err(failure) => {
+                fail(failure.message().to_owned());
+                continue;
+            }
+        };
+        let mut call = Call::new(pack.name.clone(), text, Arc::new(Identity::local()));
+        call.version = Some(pack.version);
+        call.directive = Directive::Bypass;
+        match engine.call(call).await {
+            Err(error) => fail(format!("the run failed: {error}")),
+            Ok(outcome) => {
+                if let Some(Err(violations)) = expected.map(|schema| schema.validate(&outcome.output.to_value())) {
+                    let first = violations.first().map(|v| format!("at \"{}\": {}", v.pointer, v.detail));
+                    fail(format!("the output is not the expected one: {}", first.unwrap_or_default()));
+                }
+            }
+        }
+    }
+    findings
+}

@@ -1,0 +1,111 @@
+//! `helmdeck memory purge` and `helmdeck cache purge`: forgetting. It never needs the key, and asks before it removes.
+
+use helmdeck_memory::{Delete, Kind, Namespace, Store};
+use serde_json::json;
+
+use crate::args::{PurgeArgs, Which};
+use crate::exit::Result;
+use crate::wire::Setup;
+
+/// Forgets entries of every kind.
+///
+/// # Errors
+/// A usage failure if nobody says yes; a failure if the store cannot be reached.
+pub(crate) async fn memory(setup: &Setup, arguments: &PurgeArgs) -> Result<()> {
+    run(setup, arguments, None).await
+}
+
+/// Drops cached answers.
+///
+/// # Errors
+/// As [`memory`].
+pub(crate) async fn cache(setup: &Setup, arguments: &PurgeArgs) -> Result<()> {
+    run(setup, arguments, Some(Kind::Cache)).await
+}
+
+async fn run(setup: &Setup, arguments: &PurgeArgs, kind: Option<Kind>) -> Result<()> {
+    let Some(store) = setup.clear_store().await? else {
+        return setup
+            .output
+            .either(&json!({"removed": 0}), || "there is no store, so there is nothing to remove".to_owned());
+    };
+    let answer = purge(setup, &*store, arguments, kind).await;
+    store.close().await?;
+    let removed = answer?;
+    setup.output.either(&json!({"removed": removed}), || format!("removed {removed} entries"))
+}
+
+async fn purge(setup: &Setup, store: &dyn Store, arguments: &PurgeArgs, kind: Option<Kind>) -> Result<u64> {
+    let held = held(store, &arguments.which, kind).await?;
+    let what = describe(&arguments.which, kind);
+    let count = held.as_ref().map(|(_, rows)| format!(" ({rows} entries)")).unwrap_or_default();
+    setup.output.confirm(&format!("remove {what}{count}"), arguments.yes)?;
+    let mut removed = 0;
+    for delete in deletes(&arguments.which, kind, held.map(|(namespaces, _)| namespaces).unwrap_or_default()) {
+        removed += store.delete(delete).await?;
+    }
+    Ok(removed)
+}
+
+/// Returns the namespaces that are meant and how many entries they hold, `None` where only a search would tell.
+async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Option<(Vec<Namespace>, u64)>> {
+    if which.pack.is_some() || which.tag.is_some() {
+        return Ok(None);
+    }
+    let all = store.namespaces().await?;
+    let meant: Vec<_> = all
+        .into_iter()
+        .filter(|held| kind.is_none_or(|kind| held.kind == kind))
+        .filter(|held| which.namespace.as_ref().is_none_or(|wanted| covers(wanted, &held.namespace)))
+        .collect();
+    let rows = meant.iter().map(|held| held.rows).sum();
+    let mut namespaces: Vec<Namespace> = meant.into_iter().map(|held| held.namespace).collect();
+    namespaces.extend(which.namespace.clone());
+    namespaces.sort();
+    namespaces.dedup();
+    Ok(Some((namespaces, rows)))
+}
+
+/// A caller's dialogues are the caller's too.
+fn covers(wanted: &Namespace, held: &Namespace) -> bool {
+    wanted.tenant == held.tenant
+        && wanted.subject == held.subject
+        && (wanted.session.is_none() || wanted.session == held.session)
+}
+
+fn deletes(which: &Which, kind: Option<Kind>, namespaces: Vec<Namespace>) -> Vec<Delete> {
+    if let Some(pack) = &which.pack {
+        // Keys of cached answers begin with the pack.
+        return vec![Delete::Prefix { namespace: None, kind: Some(Kind::Cache), prefix: format!("{pack}/") }];
+    }
+    if let Some(tag) = &which.tag {
+        return vec![Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.to_lowercase() }];
+    }
+    let prefix = |namespace| Delete::Prefix { namespace, kind, prefix: String::new() };
+    if which.namespace.is_some() {
+        return namespaces.into_iter().map(|namespace| prefix(Some(namespace))).collect();
+    }
+    vec![prefix(None)]
+}
+
+fn describe(which: &Which, kind: Option<Kind>) -> String {
+    let entries = if kind.is_some() { "cached answers" } else { "entries of every kind" };
+    match (&which.pack, &which.tag, &which.namespace) {
+        (Some(pack), ..) => format!("the cached answers of pack {pack}"),
+        (_, Some(tag), _) => format!("the cached answers with tag {}", tag.to_lowercase()),
+        (.., Some(namespace)) => format!("all {entries} of {}", crate::commands::memory::name(namespace)),
+        _ => format!("all {entries}, of everybody"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_covers_its_dialogues_and_a_dialogue_only_itself() {
+        let (caller, dialogue) = (Namespace::new("t", "u", None), Namespace::new("t", "u", Some("s")));
+        assert!(covers(&caller, &caller) && covers(&caller, &dialogue) && covers(&dialogue, &dialogue));
+        assert!(!covers(&dialogue, &caller) && !covers(&caller, &Namespace::new("t", "v", None)));
+    }
+}

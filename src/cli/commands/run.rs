@@ -1,0 +1,78 @@
+//! `helmdeck run`: one call of a pack, from the command line to the outcome.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helmdeck_core::{Call, Code, Error, Identity, Outcome};
+use helmdeck_engine::Engine;
+
+use crate::args::{CallArgs, RunArgs};
+use crate::exit::{Failure, Result};
+use crate::input;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::render;
+use crate::signals;
+use crate::wire::{MemoryUse, Setup};
+
+/// Runs a pack and prints what it answered.
+///
+/// # Errors
+/// Whatever the call answers; a usage failure if the input does not fit.
+pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
+    let engine = setup.engine(MemoryUse::Full, false).await?;
+    let answer = call_and_print(setup, &engine, arguments).await;
+    // The answer is stored behind the response: the process must not end before it is.
+    engine.shutdown().await;
+    answer
+}
+
+async fn call_and_print(setup: &Setup, engine: &Engine, arguments: &RunArgs) -> Result<()> {
+    let mut call = make(setup, engine, &arguments.call)?;
+    let progress = Arc::new(Progress::new(setup.output));
+    call.directive = arguments.directive();
+    call.max_age = arguments.max_age;
+    call.max_stale = arguments.max_stale;
+    call.deadline = arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    call.progress = Some(Arc::clone(&progress) as _);
+    let answer = tokio::select! {
+        answer = engine.call(call) => answer.map_err(Failure::from),
+        // Dropping the call cancels it.
+        stopped = signals::stop() => stopped.and_then(|()| Err(Error::new(Code::Cancelled, "interrupted").into())),
+    };
+    progress.clear();
+    print(&setup.output, &answer?)
+}
+
+/// Makes a call of the command line: finds the pack, reads the input by its schema, makes paths absolute.
+///
+/// # Errors
+/// `not_found` for an unknown pack; a usage failure for an input that cannot be read.
+pub(crate) fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -> Result<Call> {
+    let pack = engine.pack(arguments.pack.name.as_str(), arguments.pack.version)?;
+    let mut bytes = match &arguments.input {
+        Some(option) => input::read(option, &setup.env)?,
+        None => input::of_pairs(&pack.input, &arguments.pairs)?.into_bytes(),
+    };
+    if let Ok(text) = std::str::from_utf8(&bytes)
+        && let Some(absolute) = input::absolute_paths(&pack.input, text, &setup.env)?
+    {
+        bytes = absolute.into_bytes();
+    }
+    let mut identity = Identity::local();
+    if let Some(session) = &arguments.session {
+        identity = identity.with_session(session).map_err(Failure::usage)?;
+    }
+    let mut call = Call::new(arguments.pack.name.clone(), bytes, Arc::new(identity));
+    call.version = arguments.pack.version;
+    Ok(call)
+}
+
+fn print(output: &Output, outcome: &Outcome) -> Result<()> {
+    if output.json {
+        return output.result(&outcome.to_json());
+    }
+    output.text(&render::outcome(outcome))?;
+    output.note(&render::status(outcome));
+    Ok(())
+}

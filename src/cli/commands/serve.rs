@@ -1,0 +1,84 @@
+//! `helmdeck serve`: the packs over REST, until it is told to stop; then everything under way is finished first.
+
+use std::num::NonZero;
+
+use helmdeck_memory::{Janitor, JanitorConfig};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use toml::Value;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::app::{block_on_threads, internal};
+use crate::args::{Global, ServeArgs};
+use crate::config::FlagSetting;
+use crate::env::Environment;
+use crate::exit::{Exit, Failure, Result};
+use crate::output::Output;
+use crate::signals;
+use crate::wire::{MemoryUse, Setup};
+
+/// The most threads unless the operator says how many.
+const THREADS: usize = 4;
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// A configuration failure for an address that is not served; exit 1 if it is taken.
+pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: Environment, output: Output) -> Result<()> {
+    let listen = arguments
+        .listen
+        .iter()
+        .map(|address| -> FlagSetting { (&["server", "listen"], Value::String(address.clone()), "--listen") });
+    let setup = Setup::load(global, listen.collect(), env, output, LevelFilter::INFO)?;
+    let threads = match setup.settings.runtime.threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
+        threads => threads,
+    };
+    block_on_threads(threads, serve(setup))
+}
+
+async fn serve(setup: Setup) -> Result<()> {
+    let listen = setup.settings.server.listen;
+    let listener = TcpListener::bind(listen).await.map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"))
+            .with_hint("choose another address with --listen, for example --listen 127.0.0.1:0 for any free port")
+    })?;
+    let address = listener.local_addr()?;
+    let engine = setup.engine(MemoryUse::Full, true).await?;
+    engine.start_sweeping();
+    let interval = setup.settings.memory.sweep_interval;
+    let janitor = engine
+        .memory()
+        .map(|memory| Janitor::spawn(memory.store().clone(), JanitorConfig { interval, ..JanitorConfig::default() }));
+
+    let stop = CancellationToken::new();
+    let server = helmdeck_server::serve(listener, engine.clone(), setup.settings.server.clone(), stop.clone());
+    announce(&setup.output, &format!("listening on http://{address}"));
+    let mut server = std::pin::pin!(server);
+    let answer = tokio::select! {
+        answer = &mut server => answer.map_err(internal),
+        stopped = signals::stop() => {
+            stop.cancel();
+            tracing::info!("stopping: finishing what is under way");
+            // A second signal ends the wait, not the write-behind.
+            tokio::select! {
+                answer = server => stopped.and(answer.map_err(internal)),
+                again = signals::stop() => again,
+            }
+        }
+    };
+    if let Some(janitor) = janitor {
+        janitor.stop().await;
+    }
+    engine.shutdown().await;
+    answer
+}
+
+/// Says where the server is, whatever the level of the log: scripts wait for it.
+fn announce(output: &Output, message: &str) {
+    if tracing::enabled!(tracing::Level::INFO) {
+        tracing::info!("{message}");
+    } else {
+        output.note(message);
+    }
+}

@@ -1,0 +1,157 @@
+//! The file layer: finds the configuration file and reads it, every value with its line. Never looks in the working folder.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+use toml::de::{DeTable, DeValue};
+
+use super::layers::{Key, Layers};
+use super::origin::{Origin, Problem};
+use crate::env::Environment;
+use crate::exit::Result;
+
+/// The largest configuration file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The configuration file that is in force.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// Whether somebody named it; then it must be there.
+    pub(crate) named: bool,
+}
+
+/// Finds the file: `--config`, else `HELMDECK_CONFIG`, else the XDG config folder. `None` without a home folder.
+///
+/// # Errors
+/// A failure if the path is relative and there is no working directory.
+pub(crate) fn find(flag: Option<&Path>, env: &Environment) -> Result<Option<Found>> {
+    let named = flag.map(Path::to_owned).or_else(|| env.path("HELMDECK_CONFIG"));
+    if let Some(path) = named {
+        return Ok(Some(Found { path: env.absolute(&path)?, named: true }));
+    }
+    Ok(env.xdg("XDG_CONFIG_HOME", ".config").map(|folder| Found { path: folder.join("helmdeck.toml"), named: false }))
+}
+
+/// Reads the file's text, `None` if it is not there and nobody named it.
+pub(crate) fn read(found: &Found) -> std::result::Result<Option<String>, Problem> {
+    let fail = |message: String| Problem::new(found.path.display(), message);
+    match std::fs::metadata(&found.path) {
+        Ok(metadata) if metadata.len() > MAX_BYTES => return Err(fail("the file is over 1 MiB".to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !found.named => return Ok(None),
+        _ => {}
+    }
+    std::fs::read_to_string(&found.path).map(Some).map_err(|error| fail(error.to_string()))
+}
+
+/// Adds the file's settings. What is wrong with one does not hide what is wrong with the next.
+pub(crate) fn add(layers: &mut Layers, name: &str, text: &str) -> Vec<Problem> {
+    let mut adding = Adding { layers, name, text, problems: Vec::new() };
+    match (DeTable::parse(text), text.parse::<Table>()) {
+        (Ok(places), Ok(values)) => adding.walk(&mut Vec::new(), places.get_ref(), &values),
+        (Err(error), _) | (_, Err(error)) => {
+            let origin = adding.origin(error.span().unwrap_or_default());
+            adding.problems.push(Problem::new(origin, error.message().replace('\n', ", ")));
+        }
+    }
+    adding.problems
+}
+
+struct Adding<'a> {
+    layers: &'a mut Layers,
+    name: &'a str,
+    text: &'a str,
+    problems: Vec<Problem>,
+}
+
+impl Adding<'_> {
+    fn origin(&self, span: Range<usize>) -> Origin {
+        let before = self.text.as_bytes().iter().take(span.start);
+        Origin::File { file: self.name.to_owned(), line: before.filter(|byte| **byte == b'\n').count() + 1 }
+    }
+
+    /// Walks two readings of one text: `places` knows the lines, `values` the values.
+    fn walk(&mut self, at: &mut Key, places: &DeTable<'_>, values: &Table) {
+        for (name, place) in places {
+            let Some(value) = values.get(name.get_ref().as_ref()) else { continue };
+            at.push(name.get_ref().to_string());
+            let origin = self.origin(name.span());
+            match (place.get_ref(), value) {
+                (DeValue::Table(inner), toml::Value::Table(values)) if !self.layers.is_open(at) => {
+                    if self.layers.is_table(at) {
+                        self.walk(at, inner, values);
+                    } else {
+                        let message = match self.layers.get(&at.iter().map(String::as_str).collect::<Vec<_>>()) {
+                            Some(_) => format!("\"{}\" is a value, not a table", at.join(".")),
+                            None => self.layers.unknown(at),
+                        };
+                        self.problems.push(Problem::new(origin, message));
+                    }
+                }
+                _ if self.layers.is_table(at) => {
+                    self.problems.push(Problem::new(origin, format!("\"{}\" is a table, not a value", at.join("."))));
+                }
+                _ => {
+                    if let Err(problem) = self.layers.set(at.clone(), value.clone(), origin) {
+                        self.problems.push(problem);
+                    }
+                }
+            }
+            at.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        add(&mut Layers::defaults(), "h.toml", text).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_problem_has_its_line_and_none_hides_another() {
+        let text = "data_dir = 5\n\n[server]\nlisten = \"127.0.0.1:1\"\nlisen = \"x\"\n[sever]\na = 1\n[log.level]\n";
+        assert_eq!(
+            problems(text),
+            [
+                "h.toml:1: data_dir must be text in quotes",
+                "h.toml:8: \"log.level\" is a value, not a table",
+                "h.toml:5: unknown key \"server.lisen\"; did you mean \"listen\"?",
+                "h.toml:6: unknown key \"sever\"; did you mean \"server\"?",
+            ]
+        );
+        assert_eq!(problems("server = 1"), ["h.toml:1: \"server\" is a table, not a value"]);
+        assert!(problems("[server]\nlisten = \"a\"\nlisten = \"b\"\n")[0].starts_with("h.toml:3: duplicate"));
+        assert!(problems("x = \n")[0].starts_with("h.toml:1: "));
+    }
+
+    #[test]
+    fn values_of_the_file_remember_their_line() {
+        let mut layers = Layers::defaults();
+        assert_eq!(add(&mut layers, "h.toml", "\n[credentials]\n\"a.b\" = \"env:X\"\n"), []);
+        assert_eq!(layers.get(&["credentials", "a.b"]).unwrap().origin.to_string(), "h.toml:3");
+    }
+
+    #[test]
+    fn the_file_is_found_by_flag_then_variable_then_xdg_and_never_in_the_working_folder() {
+        let path = |flag: Option<&str>, pairs: &[(&str, &str)]| {
+            find(flag.map(Path::new), &Environment::of(pairs)).unwrap().map(|found| (found.path, found.named))
+        };
+        let all = [("HELMDECK_CONFIG", "/env.toml"), ("HOME", "/home/a")];
+        assert_eq!(path(Some("flag.toml"), &all), Some(("/work/flag.toml".into(), true)));
+        assert_eq!(path(None, &all), Some(("/env.toml".into(), true)));
+        assert_eq!(path(None, &all[1..]), Some(("/home/a/.config/helmdeck/helmdeck.toml".into(), false)));
+        assert_eq!(path(None, &[]), None);
+    }
+
+    #[test]
+    fn a_named_file_must_be_there_and_the_usual_one_need_not() {
+        let found = |named| Found { path: "/no/such/helmdeck.toml".into(), named };
+        assert!(read(&found(true)).is_err());
+        assert_eq!(read(&found(false)), Ok(None));
+    }
+}

@@ -1,0 +1,214 @@
+//! The layers of the configuration: defaults, file, environment, flags. Every value remembers where it comes from.
+//!
+//! What exists and of what type it is, the compiled-in defaults say: there is no second list to keep in step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helmdeck_core::duration::parse_size;
+use toml::{Table, Value};
+
+use super::origin::{Origin, Problem};
+use crate::suggest::nearest;
+
+/// The defaults, with a comment for every key.
+pub(crate) const DEFAULTS: &str = include_str!("../../../config/helmdeck.toml");
+
+/// A place in the configuration: the names of the tables and of the key.
+pub(crate) type Key = Vec<String>;
+
+/// One value and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Setting {
+    /// The value.
+    pub(crate) value: Value,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
+}
+
+/// All settings.
+#[derive(Debug, Clone)]
+pub(crate) struct Layers {
+    settings: BTreeMap<Key, Setting>,
+    /// Tables whose keys the operator names: those that are empty in the defaults.
+    open: BTreeSet<Key>,
+}
+
+impl Layers {
+    /// Starts with the defaults.
+    pub(crate) fn defaults() -> Self {
+        let mut layers = Self { settings: BTreeMap::new(), open: BTreeSet::new() };
+        // A test proves that the compiled-in file can be read.
+        layers.add_defaults(&mut Vec::new(), DEFAULTS.parse().unwrap_or_default());
+        layers
+    }
+
+    fn add_defaults(&mut self, at: &mut Key, table: Table) {
+        if table.is_empty() {
+            self.open.insert(at.clone());
+        }
+        for (name, value) in table {
+            at.push(name);
+            match value {
+                Value::Table(inner) => self.add_defaults(at, inner),
+                value => {
+                    self.settings.insert(at.clone(), Setting { value, origin: Origin::Default });
+                }
+            }
+            at.pop();
+        }
+    }
+
+    /// Returns every setting in the order of its key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Setting)> {
+        self.settings.iter()
+    }
+
+    /// Returns one setting.
+    pub(crate) fn get(&self, key: &[&str]) -> Option<&Setting> {
+        let key: Key = key.iter().map(|part| (*part).to_owned()).collect();
+        self.settings.get(&key)
+    }
+
+    /// Returns the text of a setting, empty if it is not text.
+    #[cfg(test)]
+    pub(crate) fn text(&self, key: &[&str]) -> &str {
+        self.get(key).and_then(|setting| setting.value.as_str()).unwrap_or_default()
+    }
+
+    /// Says whether the key stands in a table whose keys the operator names.
+    pub(crate) fn is_open(&self, key: &[String]) -> bool {
+        key.split_last().is_some_and(|(_, table)| self.open.contains(table))
+    }
+
+    /// Returns the tables whose keys the operator names.
+    pub(crate) fn open_tables(&self) -> impl Iterator<Item = &Key> {
+        self.open.iter()
+    }
+
+    /// Says whether there is such a table.
+    pub(crate) fn is_table(&self, key: &[String]) -> bool {
+        self.open.contains(key) || self.settings.keys().any(|known| known.len() > key.len() && known.starts_with(key))
+    }
+
+    /// Sets a value over what is there.
+    ///
+    /// # Errors
+    /// A problem at the value's origin if there is no such key or the type is another.
+    pub(crate) fn set(&mut self, key: Key, value: Value, origin: Origin) -> Result<(), Problem> {
+        let Some(known) = self.settings.get(&key) else {
+            if self.is_open(&key) {
+                self.settings.insert(key, Setting { value, origin });
+                return Ok(());
+            }
+            return Err(Problem::new(origin, self.unknown(&key)));
+        };
+        let value = fitting(&known.value, value)
+            .map_err(|wanted| Problem::new(&origin, format!("{} must be {wanted}", key.join("."))))?;
+        self.settings.insert(key, Setting { value, origin });
+        Ok(())
+    }
+
+    /// Says that a key is not known, with the nearest that is.
+    pub(crate) fn unknown(&self, key: &[String]) -> String {
+        let last = key.last().map_or("", String::as_str);
+        let table = &key[..key.len().saturating_sub(1)];
+        let beside: BTreeSet<&str> = self
+            .settings
+            .keys()
+            .chain(&self.open)
+            .filter(|known| known.starts_with(table))
+            .filter_map(|known| known.get(table.len()).map(String::as_str))
+            .collect();
+        let mut hint = nearest(last, beside.into_iter());
+        if hint.is_empty()
+            && let Some(elsewhere) = self.settings.keys().find(|known| known.last().is_some_and(|name| name == last))
+        {
+            hint = format!("; did you mean \"{}\"?", elsewhere.join("."));
+        }
+        format!("unknown key \"{}\"{hint}", key.join("."))
+    }
+
+    /// Returns the values below a table as a table, with only the given overrides if `only` says so.
+    pub(crate) fn table(&self, prefix: &[&str], take: impl Fn(&Key, &Setting) -> bool) -> Table {
+        let mut table = Table::new();
+        for (key, setting) in &self.settings {
+            let below = key.len() > prefix.len() && key.iter().zip(prefix).all(|(a, b)| a == b);
+            if below && take(key, setting) {
+                insert(&mut table, &key[prefix.len()..], setting.value.clone());
+            }
+        }
+        table
+    }
+}
+
+fn insert(table: &mut Table, key: &[String], value: Value) {
+    match key {
+        [] => {}
+        [name] => {
+            table.insert(name.clone(), value);
+        }
+        [name, rest @ ..] => {
+            let inner = table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// Checks that a value has the type of the default. A whole number is as good as text where a size is wanted.
+fn fitting(default: &Value, value: Value) -> Result<Value, &'static str> {
+    match (default, value) {
+        (Value::String(_), value @ Value::String(_))
+        | (Value::Integer(_), value @ Value::Integer(_))
+        | (Value::Boolean(_), value @ Value::Boolean(_))
+        | (Value::Float(_), value @ Value::Float(_)) => Ok(value),
+        (Value::String(size), Value::Integer(number)) if number >= 0 && parse_size(size).is_ok() => {
+            Ok(Value::String(number.to_string()))
+        }
+        (Value::Array(_), Value::Array(items)) if items.iter().all(Value::is_str) => Ok(Value::Array(items)),
+        (Value::String(_), _) => Err("text in quotes"),
+        (Value::Integer(_), _) => Err("a whole number"),
+        (Value::Boolean(_), _) => Err("true or false"),
+        (Value::Float(_), _) => Err("a number"),
+        (Value::Array(_), _) => Err("a list of texts"),
+        _ => Err("something else"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compiled_in_defaults_can_be_read_and_are_not_empty() {
+        DEFAULTS.parse::<Table>().unwrap();
+        let layers = Layers::defaults();
+        assert_eq!(layers.text(&["server", "listen"]), "127.0.0.1:7700");
+        assert!(layers.is_open(&["credentials".to_owned(), "x".to_owned()]));
+        assert!(layers.is_table(&["cache".to_owned()]) && !layers.is_table(&["nope".to_owned()]));
+    }
+
+    #[test]
+    fn a_later_layer_wins_and_keeps_its_origin() {
+        let mut layers = Layers::defaults();
+        let key: Key = vec!["cache".into(), "hot_bytes".into()];
+        layers.set(key.clone(), Value::Integer(4096), Origin::Env("HELMDECK_CACHE__HOT_BYTES".into())).unwrap();
+        let setting = layers.get(&["cache", "hot_bytes"]).unwrap();
+        assert_eq!(
+            (setting.value.as_str(), setting.origin.to_string()),
+            (Some("4096"), "HELMDECK_CACHE__HOT_BYTES".into())
+        );
+        let problem = layers.set(key, Value::Boolean(true), Origin::Flag("--x")).unwrap_err();
+        assert_eq!(problem.to_string(), "--x: cache.hot_bytes must be text in quotes");
+    }
+
+    #[test]
+    fn unknown_keys_are_answered_with_the_nearest() {
+        let layers = Layers::defaults();
+        let unknown = |key: &[&str]| layers.unknown(&key.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
+        assert_eq!(unknown(&["server", "lisen"]), "unknown key \"server.lisen\"; did you mean \"listen\"?");
+        assert_eq!(unknown(&["sever"]), "unknown key \"sever\"; did you mean \"server\"?");
+        assert_eq!(unknown(&["listen"]), "unknown key \"listen\"; did you mean \"server.listen\"?");
+    }
+}

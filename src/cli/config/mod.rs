@@ -1,0 +1,91 @@
+//! The configuration of the whole program: read in layers, checked whole, handed to each crate as its own settings.
+
+mod file;
+mod layers;
+mod origin;
+mod parts;
+#[cfg(test)]
+mod schema;
+mod settings;
+mod show;
+mod variables;
+
+use std::path::Path;
+
+use toml::Value;
+
+use crate::env::Environment;
+use crate::exit::{Failure, Result};
+
+pub(crate) use file::Found;
+pub(crate) use layers::Layers;
+pub(crate) use origin::{Origin, Problem};
+pub(crate) use parts::LogFormat;
+pub(crate) use settings::Settings;
+pub(crate) use show::show;
+
+/// A setting given by a flag: its key, its value and the flag.
+pub(crate) type FlagSetting = (&'static [&'static str], Value, &'static str);
+
+/// What was read, with everything that is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The file that is in force, whether or not it is there.
+    pub(crate) file: Option<Found>,
+    /// Whether the file is there.
+    pub(crate) file_exists: bool,
+    /// Every value with its origin.
+    pub(crate) layers: Layers,
+    /// The settings; `None` if anything is wrong.
+    pub(crate) settings: Option<Settings>,
+    /// What is wrong.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads the configuration and keeps going after problems, so that all of them can be shown at once.
+///
+/// # Errors
+/// A failure if the file's path is relative and there is no working directory.
+pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environment) -> Result<Loaded> {
+    let mut layers = Layers::defaults();
+    let mut problems = Vec::new();
+    let file = file::find(file, env)?;
+    let mut file_exists = false;
+    if let Some(found) = &file {
+        match file::read(found) {
+            Ok(Some(text)) => {
+                file_exists = true;
+                problems.extend(file::add(&mut layers, &found.path.display().to_string(), &text));
+            }
+            Ok(None) => {}
+            Err(problem) => problems.push(problem),
+        }
+    }
+    problems.extend(variables::add(&mut layers, env));
+    for (key, value, flag) in flags {
+        let key = key.iter().map(|part| (*part).to_owned()).collect();
+        problems.extend(layers.set(key, value, Origin::Flag(flag)).err());
+    }
+    let settings = match settings::resolve(&layers, file.as_ref(), env) {
+        Ok(settings) => Some(settings).filter(|_| problems.is_empty()),
+        Err(more) => {
+            problems.extend(more);
+            None
+        }
+    };
+    Ok(Loaded { file, file_exists, layers, settings, problems })
+}
+
+impl Loaded {
+    /// Returns the settings.
+    ///
+    /// # Errors
+    /// A configuration failure that lists every problem.
+    pub(crate) fn settings(self) -> Result<Settings> {
+        self.settings.ok_or_else(|| {
+            let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+            Failure::config(lines.join("\nerror: "))
+                .with_hint("`helmdeck config show --origin` prints every setting and where it comes from")
+        })
+    }
+}

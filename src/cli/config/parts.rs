@@ -1,0 +1,165 @@
+//! The parts of the configuration that have no settings type of their own elsewhere.
+
+use std::time::Duration;
+
+use helmdeck_core::duration::{parse_size, size, text};
+use helmdeck_egress::Allowed;
+use helmdeck_memory::config::{Config, Fingerprint, Limits};
+use serde::{Deserialize, Deserializer};
+
+/// `[log]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Log {
+    /// A level or targets; empty = the command decides.
+    pub(crate) level: String,
+    /// How lines look.
+    pub(crate) format: LogFormat,
+}
+
+/// How lines of the log look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// Text.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[runtime]`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Runtime {
+    /// Threads that serve uses; 0 = one per core, at most 4.
+    pub(crate) threads: usize,
+}
+
+/// `[memory]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Memory {
+    /// Where memory is kept; empty = `memory.db` in the data folder.
+    pub(crate) url: String,
+    #[serde(deserialize_with = "fingerprint")]
+    fingerprint: Fingerprint,
+    readers: usize,
+    #[serde(with = "text")]
+    busy_timeout: Duration,
+    #[serde(deserialize_with = "length")]
+    max_key_bytes: usize,
+    #[serde(deserialize_with = "length")]
+    max_value_bytes: usize,
+    max_rows: u64,
+    #[serde(with = "size")]
+    max_bytes: u64,
+    /// How often `serve` sweeps.
+    #[serde(with = "text")]
+    pub(crate) sweep_interval: Duration,
+}
+
+impl Memory {
+    /// Says what the settings cannot be.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.readers == 0 {
+            return Err("memory.readers is 0; give at least 1".to_owned());
+        }
+        if self.sweep_interval < Duration::from_secs(1) {
+            return Err("memory.sweep_interval is under 1s; sweeping would never stop".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns the settings of the store.
+    pub(crate) fn store(&self) -> Config {
+        Config {
+            limits: Limits {
+                key_bytes: self.max_key_bytes,
+                value_bytes: self.max_value_bytes,
+                rows: self.max_rows,
+                bytes: self.max_bytes,
+                ..Limits::default()
+            },
+            fingerprint: self.fingerprint,
+            readers: self.readers,
+            busy_timeout: self.busy_timeout,
+        }
+    }
+}
+
+fn fingerprint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fingerprint, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "plain" => Ok(Fingerprint::Plain),
+        "keyed" => Ok(Fingerprint::Keyed),
+        _ => Err(serde::de::Error::custom("fingerprint is \"plain\" or \"keyed\"")),
+    }
+}
+
+fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let bytes = parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
+    usize::try_from(bytes).map_err(serde::de::Error::custom)
+}
+
+/// `[egress]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Egress {
+    #[serde(deserialize_with = "allowed")]
+    allow: Vec<Allowed>,
+    #[serde(with = "text")]
+    connect_timeout: Duration,
+    #[serde(with = "text")]
+    read_timeout: Duration,
+}
+
+impl Egress {
+    /// Returns the settings of the guard.
+    pub(crate) fn guard(self) -> helmdeck_egress::Config {
+        helmdeck_egress::Config {
+            allow: self.allow,
+            connect_timeout: self.connect_timeout,
+            read_timeout: self.read_timeout,
+            ..helmdeck_egress::Config::default()
+        }
+    }
+}
+
+fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
+}
+
+/// `[github]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GitHub {
+    /// The API's address.
+    pub(crate) base_url: url::Url,
+}
+
+impl GitHub {
+    /// Returns the settings of the `github.*` packs.
+    #[cfg(feature = "github")]
+    pub(crate) fn packs(&self) -> helmdeck_packs::github::Config {
+        helmdeck_packs::github::Config::new(self.base_url.clone())
+    }
+
+    /// Says what the address cannot be.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !matches!(self.base_url.scheme(), "http" | "https") || self.base_url.host().is_none() {
+            return Err("github.base_url must be an http or https address, like \"https://api.github.com\"".to_owned());
+        }
+        if !self.base_url.username().is_empty() || self.base_url.password().is_some() {
+            return Err("github.base_url must not hold a user or password; use [credentials]".to_owned());
+        }
+        Ok(())
+    }
+}

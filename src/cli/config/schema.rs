@@ -1,0 +1,105 @@
+//! Keeps `config/helmdeck.schema.json`, which editors use, in step with the compiled-in defaults and their comments.
+
+use helmdeck_core::duration::parse_size;
+use serde_json::{Map, Value as Json, json};
+use toml::{Table, Value};
+
+use super::layers::DEFAULTS;
+
+/// Makes the schema of the defaults: a key's type and default come from its value, its description from the comment above.
+fn generate() -> Json {
+    let defaults: Table = DEFAULTS.parse().unwrap();
+    let mut schema = object("Every setting of helmdeck");
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    let (mut at, mut comment): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
+    for line in DEFAULTS.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix('#') {
+            comment.push(text.trim());
+        } else if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            at = name.split('.').map(str::to_owned).collect();
+            let table = place(&mut schema, &at);
+            *table = match at.as_slice() {
+                [only] if only == "credentials" => {
+                    json!({"additionalProperties": {"type": "string", "pattern": "^env:."}})
+                }
+                [.., last] if last == "forbid_directives" => {
+                    let directives = ["default", "bypass", "refresh", "only_if_cached"];
+                    json!({
+                        "propertyNames": {"enum": ["caller", "session", "shared"]},
+                        "additionalProperties": {"type": "array", "items": {"enum": directives}},
+                    })
+                }
+                _ => object(""),
+            };
+            table["type"] = "object".into();
+            if !comment.is_empty() {
+                table["description"] = comment.join(" ").into();
+            }
+            comment.clear();
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            let table = at.iter().fold(&defaults, |table, name| table[name.as_str()].as_table().unwrap());
+            at.push(key.to_owned());
+            *place(&mut schema, &at) = setting(&table[key], &comment.join(" "));
+            at.pop();
+            comment.clear();
+        } else {
+            comment.clear();
+        }
+    }
+    schema
+}
+
+fn object(description: &str) -> Json {
+    let mut schema = json!({"type": "object", "additionalProperties": false, "properties": Map::new()});
+    if !description.is_empty() {
+        schema["description"] = description.into();
+    }
+    schema
+}
+
+fn place<'a>(schema: &'a mut Json, at: &[String]) -> &'a mut Json {
+    at.iter().fold(schema, |schema, name| &mut schema["properties"][name.as_str()])
+}
+
+fn setting(value: &Value, description: &str) -> Json {
+    let (kind, default) = match value {
+        // A size may be written as a number of bytes.
+        Value::String(text) if parse_size(text).is_ok() => (json!(["string", "integer"]), json!(text)),
+        Value::String(text) => (json!("string"), json!(text)),
+        Value::Integer(number) => (json!("integer"), json!(number)),
+        Value::Boolean(flag) => (json!("boolean"), json!(flag)),
+        Value::Array(_) => {
+            return json!({"type": "array", "items": {"type": "string"}, "default": [], "description": description});
+        }
+        other => panic!("{other:?} has no schema"),
+    };
+    assert!(!description.is_empty(), "{value} has no comment");
+    json!({"type": kind, "default": default, "description": description})
+}
+
+fn json_of(toml: Value) -> Json {
+    match toml {
+        Value::Table(table) => Json::Object(table.into_iter().map(|(key, value)| (key, json_of(value))).collect()),
+        Value::Array(items) => items.into_iter().map(json_of).collect(),
+        Value::String(text) => text.into(),
+        Value::Integer(number) => number.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_schema_file_is_in_step_with_the_defaults() {
+    let expected = serde_json::to_string_pretty(&generate()).unwrap();
+    let found = include_str!("../../../config/helmdeck.schema.json");
+    assert!(found.trim_end() == expected, "config/helmdeck.schema.json is out of step; it should be:\n{expected}");
+}
+
+#[test]
+fn the_defaults_and_the_example_fit_the_schema_and_a_slip_does_not() {
+    let schema = helmdeck_core::Schema::compile(generate()).unwrap();
+    let check = |text: &str| schema.validate(&json_of(Value::Table(text.parse().unwrap())));
+    assert_eq!(check(DEFAULTS), Ok(()));
+    assert_eq!(check(include_str!("../../../config/example.toml")), Ok(()));
+    assert!(check("[server]\nlisen = \"x\"").is_err());
+    assert!(check("[credentials]\ngithub-token = \"ghp_secret\"").is_err());
+}

@@ -1,0 +1,193 @@
+//! From layers to settings: every value is read as the type that its crate wants, and a refusal names where it came from.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use helmdeck_server::ServerConfig;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::file::Found;
+use super::layers::{Key, Layers, Setting};
+use super::origin::{Origin, Problem};
+use super::parts::{Egress, GitHub, Log, Memory, Runtime};
+use crate::env::Environment;
+use crate::exit::{Failure, Result};
+use crate::logging;
+
+/// The tables that make up the engine's settings.
+const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands"];
+
+/// Everything that is set, understood.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    data_dir: Option<PathBuf>,
+    /// Where the operator's packs are; `None` without a home folder.
+    pub(crate) packs_dir: Option<PathBuf>,
+    /// `[log]`.
+    pub(crate) log: Log,
+    /// `[runtime]`.
+    pub(crate) runtime: Runtime,
+    /// `[server]`.
+    pub(crate) server: ServerConfig,
+    /// `[memory]`.
+    pub(crate) memory: Memory,
+    /// `[cache]`, `[audit]`, `[artifacts]` and `[commands]`.
+    pub(crate) engine: helmdeck_engine::Config,
+    /// `[egress]`.
+    pub(crate) egress: Egress,
+    /// `[github]`.
+    pub(crate) github: GitHub,
+    /// `[credentials]`: the variable of the environment that holds each.
+    pub(crate) credentials: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Returns the data folder, which need not exist.
+    ///
+    /// # Errors
+    /// A configuration failure if it is not set and there is no home folder.
+    pub(crate) fn data_dir(&self) -> Result<&PathBuf> {
+        self.data_dir.as_ref().ok_or_else(|| {
+            Failure::config("there is no data folder: neither HELMDECK_DATA_DIR, XDG_DATA_HOME nor HOME is set")
+        })
+    }
+
+    /// Returns where memory is kept.
+    ///
+    /// # Errors
+    /// As [`Settings::data_dir`].
+    pub(crate) fn memory_url(&self) -> Result<String> {
+        if self.memory.url.is_empty() {
+            return Ok(format!("sqlite:{}", self.data_dir()?.join("memory.db").display()));
+        }
+        Ok(self.memory.url.clone())
+    }
+}
+
+/// Reads all settings.
+///
+/// # Errors
+/// Every problem, each with its place.
+pub(super) fn resolve(
+    layers: &Layers,
+    file: Option<&Found>,
+    env: &Environment,
+) -> std::result::Result<Settings, Vec<Problem>> {
+    let mut reading = Reading { layers, defaults: Layers::defaults(), problems: Vec::new() };
+    let log: Option<Log> = reading.part("log", |log: &Log| logging::check(&log.level));
+    let runtime = reading.part("runtime", |_: &Runtime| Ok(()));
+    let server = reading.part("server", ServerConfig::validate);
+    let memory = reading.part("memory", Memory::check);
+    let egress = reading.part("egress", |_: &Egress| Ok(()));
+    let github = reading.part("github", GitHub::check);
+    let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |_| Ok(()));
+    let credentials = reading.credentials();
+    let data_dir = reading.folder("data_dir", file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
+    let packs_dir = reading
+        .folder("packs_dir", file, env)
+        .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
+    match (log, runtime, server, memory, engine, egress, github) {
+        (Some(log), Some(runtime), Some(server), Some(memory), Some(engine), Some(egress), Some(github))
+            if reading.problems.is_empty() =>
+        {
+            Ok(Settings { data_dir, packs_dir, log, runtime, server, memory, engine, egress, github, credentials })
+        }
+        _ => Err(reading.problems),
+    }
+}
+
+struct Reading<'a> {
+    layers: &'a Layers,
+    defaults: Layers,
+    problems: Vec<Problem>,
+}
+
+impl Reading<'_> {
+    fn part<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        check: impl Fn(&T) -> std::result::Result<(), String>,
+    ) -> Option<T> {
+        self.read(|key| key.len() > 1 && key[0] == name, &[name], check)
+    }
+
+    /// Reads the settings that `belongs` picks as `T`. If that fails, each value that is not a default is tried alone over
+    /// the defaults, so that the refusal can name the line or variable that it came from.
+    fn read<T: DeserializeOwned>(
+        &mut self,
+        belongs: impl Fn(&Key) -> bool,
+        prefix: &[&str],
+        check: impl Fn(&T) -> std::result::Result<(), String>,
+    ) -> Option<T> {
+        let attempt = |table: Table| -> std::result::Result<T, String> {
+            let value = T::deserialize(Value::Table(table)).map_err(|error| error.message().to_owned())?;
+            check(&value).map(|()| value)
+        };
+        let whole = match attempt(self.layers.table(prefix, |key, _| belongs(key))) {
+            Ok(value) => return Some(value),
+            Err(message) => message,
+        };
+        let mut found = Vec::new();
+        for (key, setting) in self.layers.iter().filter(|(key, setting)| belongs(key) && set_by_hand(setting)) {
+            let mut alone = self.defaults.clone();
+            let table = match alone.set(key.clone(), setting.value.clone(), setting.origin.clone()) {
+                Ok(()) => alone.table(prefix, |key, _| belongs(key)),
+                Err(_) => continue,
+            };
+            if let Err(message) = attempt(table) {
+                found.push(Problem::new(&setting.origin, format!("{}: {message}", key.join("."))));
+            }
+        }
+        if found.is_empty() {
+            // Each value is fine by itself, and together they are not.
+            found.push(Problem::new(format!("[{}]", prefix.join(".")), whole));
+        }
+        self.problems.extend(found);
+        None
+    }
+
+    fn credentials(&mut self) -> BTreeMap<String, String> {
+        let mut credentials = BTreeMap::new();
+        for (key, setting) in self.layers.iter().filter(|(key, _)| key.len() == 2 && key[0] == "credentials") {
+            let variable = setting.value.as_str().and_then(|text| text.strip_prefix("env:")).map(str::trim);
+            match variable {
+                Some(variable) if !variable.is_empty() && !variable.contains(['=', '\0']) => {
+                    credentials.insert(key[1].clone(), variable.to_owned());
+                }
+                // The value may be the secret itself, written there by mistake: it is not repeated.
+                _ => self.problems.push(Problem::new(
+                    &setting.origin,
+                    format!(
+                        "credentials.{} must name a variable of the environment, like \"env:GITHUB_TOKEN\"; a secret itself does not belong here",
+                        key[1]
+                    ),
+                )),
+            }
+        }
+        credentials
+    }
+
+    /// Returns a folder that was set: relative to the file that names it, or to the working directory.
+    fn folder(&mut self, name: &str, file: Option<&Found>, env: &Environment) -> Option<PathBuf> {
+        let setting = self.layers.get(&[name])?;
+        let path = PathBuf::from(setting.value.as_str().filter(|text| !text.is_empty())?);
+        match (&setting.origin, file.and_then(|found| found.path.parent())) {
+            (Origin::File { .. }, Some(folder)) => Some(folder.join(path)),
+            _ => match env.absolute(&path) {
+                Ok(path) => Some(path),
+                Err(failure) => {
+                    self.problems.push(Problem::new(&setting.origin, failure.message()));
+                    None
+                }
+            },
+        }
+    }
+}
+
+fn set_by_hand(setting: &Setting) -> bool {
+    setting.origin != Origin::Default
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use std::time::Duration;
+
+use super::*;
+use crate::config::load;
+
+fn loaded(pairs: &[(&str, &str)]) -> crate::config::Loaded {
+    load(None, Vec::new(), &Environment::of(pairs)).unwrap()
+}
+
+fn problems(pairs: &[(&str, &str)]) -> Vec<String> {
+    loaded(pairs).problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_compiled_in_file_says_what_the_crates_default_to() {
+    let settings = loaded(&[]).settings().unwrap();
+    assert_eq!(settings.engine, helmdeck_engine::Config::default());
+    assert_eq!(settings.server, ServerConfig::default());
+    assert_eq!(format!("{:?}", settings.memory.store()), format!("{:?}", helmdeck_memory::config::Config::default()));
+    assert_eq!(format!("{:?}", settings.egress.guard()), format!("{:?}", helmdeck_egress::Config::default()));
+}
+
+#[test]
+fn the_compiled_in_file_names_every_setting_of_the_crates() {
+    fn keys(value: &Value, at: &mut Key, out: &mut Vec<Key>) {
+        match value {
+            Value::Table(table) => {
+                for (name, value) in table {
+                    at.push(name.clone());
+                    keys(value, at, out);
+                    at.pop();
+                }
+            }
+            _ => out.push(at.clone()),
+        }
+    }
+    let layers = Layers::defaults();
+    let mut expected = Vec::new();
+    keys(&Value::try_from(helmdeck_engine::Config::default()).unwrap(), &mut Vec::new(), &mut expected);
+    keys(&Value::try_from(ServerConfig::default()).unwrap(), &mut vec!["server".to_owned()], &mut expected);
+    for key in expected {
+        assert!(layers.iter().any(|(known, _)| *known == key), "config/helmdeck.toml lacks {}", key.join("."));
+    }
+}
+
+#[test]
+fn a_value_that_its_crate_refuses_is_named_with_its_origin() {
+    assert_eq!(
+        problems(&[("HELMDECK_CACHE__READ_BUDGET", "soon"), ("HELMDECK_CACHE__WRITE_QUEUE", "5")]),
+        [
+            "HELMDECK_CACHE__READ_BUDGET: cache.read_budget: \"soon\" is not a duration; write for example \"500ms\", \"30s\", \"5m\", \"1h30m\" or \"7d\""
+        ]
+    );
+    for (name, value, expected) in [
+        ("HELMDECK_SERVER__LISTEN", "0.0.0.0:80", "server.listen: refusing to listen"),
+        ("HELMDECK_SERVER__MAX_REQUESTS", "-1", "server.max_requests"),
+        ("HELMDECK_EGRESS_ALLOW", "10.0.0.0/99", "egress.allow"),
+        ("HELMDECK_GITHUB_BASE_URL", "ftp://x", "github.base_url must be an http"),
+        ("HELMDECK_GITHUB_BASE_URL", "api.github.com", "github.base_url"),
+        ("HELMDECK_MEMORY__FINGERPRINT", "none", "\"plain\" or \"keyed\""),
+        ("HELMDECK_LOG", "a=b=c", "log.level"),
+        ("HELMDECK_LOG__FORMAT", "xml", "log.format"),
+    ] {
+        let problems = problems(&[(name, value)]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].starts_with(name) && problems[0].contains(expected), "{}", problems[0]);
+    }
+}
+
+#[test]
+fn a_secret_written_as_a_credential_is_refused_and_not_repeated() {
+    let problems = problems(&[("HELMDECK_CREDENTIALS__GITHUB_TOKEN", "ghp_canary")]);
+    assert!(problems[0].contains("credentials.github-token") && !problems[0].contains("canary"), "{problems:?}");
+}
+
+#[test]
+fn folders_follow_their_layer() {
+    let settings = |pairs| loaded(pairs).settings().unwrap();
+    let home = settings(&[("HOME", "/home/a")]);
+    assert_eq!(home.data_dir().unwrap(), &PathBuf::from("/home/a/.local/share/helmdeck"));
+    assert_eq!(home.packs_dir.unwrap(), PathBuf::from("/home/a/.config/helmdeck/packs"));
+    assert_eq!(settings(&[("HELMDECK_DATA_DIR", "d")]).data_dir().unwrap(), &PathBuf::from("/work/d"));
+    assert_eq!(settings(&[("HELMDECK_DATA_DIR", "/d")]).memory_url().unwrap(), "sqlite:/d/memory.db");
+    assert_eq!(settings(&[]).data_dir().unwrap_err().exit() as u8, 78);
+}
+
+#[test]
+fn a_file_is_read_and_its_folders_are_relative_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("h.toml");
+    std::fs::write(&path, "data_dir = \"d\"\n[server]\ndrain_timeout = \"1s\"\n").unwrap();
+    let loaded = load(Some(&path), Vec::new(), &Environment::of(&[])).unwrap();
+    assert!(loaded.file_exists);
+    let settings = loaded.settings().unwrap();
+    assert_eq!(settings.data_dir().unwrap(), &dir.path().join("d"));
+    assert_eq!(settings.packs_dir, Some(dir.path().join("packs")));
+    assert_eq!(settings.server.drain_timeout, Duration::from_secs(1));
+}
+
+#[test]
+fn the_example_is_understood() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/example.toml");
+    let loaded = load(Some(&path), Vec::new(), &Environment::of(&[])).unwrap();
+    assert_eq!(loaded.problems, []);
+    assert_eq!(loaded.settings().unwrap().credentials["github-token"], "GITHUB_TOKEN");
+}

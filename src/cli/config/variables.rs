@@ -1,0 +1,150 @@
+//! The environment layer: which variable sets what. An unknown `HELMDECK_` variable is a mistake that somebody should hear of.
+
+use toml::Value;
+
+use super::layers::{Key, Layers};
+use super::origin::{Origin, Problem};
+use crate::env::Environment;
+use crate::suggest::nearest;
+
+/// The variables with names of their own, and the settings that they set.
+const FIXED: &[(&str, &[&str])] = &[
+    ("HELMDECK_DATA_DIR", &["data_dir"]),
+    ("HELMDECK_PACKS_DIR", &["packs_dir"]),
+    ("HELMDECK_LOG", &["log", "level"]),
+    ("HELMDECK_MEMORY_URL", &["memory", "url"]),
+    ("HELMDECK_GITHUB_BASE_URL", &["github", "base_url"]),
+    ("HELMDECK_EGRESS_ALLOW", &["egress", "allow"]),
+];
+
+/// The variables that are read elsewhere and set no setting.
+const ELSEWHERE: &[&str] =
+    &["HELMDECK_CONFIG", "HELMDECK_MEMORY_KEY", "HELMDECK_MEMORY_KEY_FILE", "HELMDECK_MEMORY_KEY_PREVIOUS"];
+
+/// The names that this project has fixed for parts that this version does not have. Taking them silently would let an
+/// operator believe in a protection that is not there.
+const NOT_YET: &[(&str, &str)] = &[
+    ("HELMDECK_VAULT_KEY", "this version has no vault"),
+    ("HELMDECK_VAULT_KEY_FILE", "this version has no vault"),
+    ("HELMDECK_JWT_SECRET", "this version has no authentication"),
+    ("HELMDECK_JWT_SECRET_FILE", "this version has no authentication"),
+];
+
+/// What test suites may set without troubling the programs that they start.
+const TESTS: &str = "HELMDECK_TEST_";
+
+/// Adds the settings of the environment.
+pub(crate) fn add(layers: &mut Layers, env: &Environment) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for name in env.ours().filter(|name| !ELSEWHERE.contains(name) && !name.starts_with(TESTS)) {
+        if let Err(problem) = add_one(layers, env, name) {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+fn add_one(layers: &mut Layers, env: &Environment, name: &str) -> Result<(), Problem> {
+    if let Some((_, reason)) = NOT_YET.iter().find(|(known, _)| *known == name) {
+        return Err(Problem::new(name, format!("{reason}; unset the variable")));
+    }
+    let Some(key) = key_of(layers, name) else {
+        let derived: Vec<String> = layers.iter().map(|(key, _)| name_of(key)).collect();
+        let known = FIXED.iter().map(|(name, _)| *name).chain(ELSEWHERE.iter().copied());
+        let hint = nearest(name, known.chain(derived.iter().map(String::as_str)));
+        return Err(Problem::new(name, format!("unknown variable{hint}")));
+    };
+    let text = match env.text(name) {
+        Ok(text) => text.unwrap_or_default(),
+        Err(_) => return Err(Problem::new(name, "the value is not UTF-8 text")),
+    };
+    let path: Vec<&str> = key.iter().map(String::as_str).collect();
+    let value = match layers.get(&path).map(|setting| &setting.value) {
+        Some(Value::Integer(_)) => text.trim().parse().map(Value::Integer).ok(),
+        Some(Value::Boolean(_)) => text.trim().parse().map(Value::Boolean).ok(),
+        Some(Value::Float(_)) => text.trim().parse().map(Value::Float).ok(),
+        Some(Value::Array(_)) => Some(list(text)),
+        Some(_) => Some(Value::String(text.to_owned())),
+        None if key.first().is_some_and(|table| table == "credentials") => Some(Value::String(text.to_owned())),
+        None => Some(list(text)),
+    };
+    // Text where a number belongs is refused by its type, with the wording of every other layer.
+    layers.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), Origin::Env(name.to_owned()))
+}
+
+fn list(text: &str) -> Value {
+    Value::Array(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Value::from).collect())
+}
+
+/// Returns the setting that a variable sets.
+fn key_of(layers: &Layers, name: &str) -> Option<Key> {
+    if let Some((_, key)) = FIXED.iter().find(|(known, _)| *known == name) {
+        return Some(key.iter().map(|part| (*part).to_owned()).collect());
+    }
+    if let Some((key, _)) = layers.iter().find(|(key, _)| key.len() > 1 && name_of(key) == name) {
+        return Some(key.clone());
+    }
+    // A name below a table whose keys the operator chooses; names there are written with `-`, variables with `_`.
+    layers.open_tables().find_map(|table| {
+        let rest = name.strip_prefix(&name_of(table))?.strip_prefix("__")?;
+        let mut key = table.clone();
+        key.push(rest.to_ascii_lowercase().replace('_', "-"));
+        (!rest.is_empty()).then_some(key)
+    })
+}
+
+/// Returns the variable that sets a setting: `HELMDECK_SERVER__LISTEN`.
+fn name_of(key: &[String]) -> String {
+    format!("HELMDECK_{}", key.join("__").to_ascii_uppercase().replace('-', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
+        let mut layers = Layers::defaults();
+        let problems = add(&mut layers, &Environment::of(pairs));
+        (layers, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn fixed_and_derived_names_set_settings() {
+        let (layers, problems) = with(&[
+            ("HELMDECK_LOG", "debug"),
+            ("HELMDECK_EGRESS_ALLOW", "10.0.0.0/8, host"),
+            ("HELMDECK_SERVER__MAX_REQUESTS", "7"),
+            ("HELMDECK_CREDENTIALS__GITHUB_TOKEN", "env:GITHUB_TOKEN"),
+            ("HELMDECK_CACHE__FORBID_DIRECTIVES__SHARED", "bypass,refresh"),
+            ("HELMDECK_MEMORY_KEY", "not a setting"),
+            ("HELMDECK_TEST_ANYTHING", "1"),
+            ("OTHER", "1"),
+        ]);
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(layers.text(&["log", "level"]), "debug");
+        assert_eq!(layers.get(&["egress", "allow"]).unwrap().value.as_array().unwrap().len(), 2);
+        assert_eq!(layers.get(&["server", "max_requests"]).unwrap().value.as_integer(), Some(7));
+        assert_eq!(layers.text(&["credentials", "github-token"]), "env:GITHUB_TOKEN");
+        let forbidden = &layers.get(&["cache", "forbid_directives", "shared"]).unwrap().value;
+        assert_eq!(forbidden.as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn unknown_and_mistyped_variables_are_named() {
+        let (_, problems) = with(&[
+            ("HELMDECK_MEMORY_KEYFILE", "canary"),
+            ("HELMDECK_SERVER__LISEN", "x"),
+            ("HELMDECK_SERVER__MAX_REQUESTS", "many"),
+            ("HELMDECK_JWT_SECRET", "canary"),
+        ]);
+        assert_eq!(
+            problems,
+            [
+                "HELMDECK_JWT_SECRET: this version has no authentication; unset the variable",
+                "HELMDECK_MEMORY_KEYFILE: unknown variable; did you mean \"HELMDECK_MEMORY_KEY_FILE\"?",
+                "HELMDECK_SERVER__LISEN: unknown variable; did you mean \"HELMDECK_SERVER__LISTEN\"?",
+                "HELMDECK_SERVER__MAX_REQUESTS: server.max_requests must be a whole number",
+            ]
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! How a command ends: one table of exit codes for all commands, and the one error type of this crate. Never holds a secret.
+
+use helmdeck_core::{Code, Error};
+use helmdeck_memory::StoreError;
+use serde_json::{Value, json};
+
+/// A result whose error is [`Failure`].
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// The exit codes that scripts depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It worked.
+    Ok = 0,
+    /// The call or action failed.
+    Failed = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// What was asked for is not there.
+    Absent = 3,
+    /// Something stored is damaged.
+    Corrupt = 8,
+    /// A policy forbids it.
+    Refused = 9,
+    /// The configuration is wrong (`EX_CONFIG` of sysexits).
+    Config = 78,
+}
+
+impl Exit {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Absent => "not found",
+            Self::Corrupt => "corrupt",
+            Self::Refused => "refused",
+            Self::Config => "configuration",
+        }
+    }
+}
+
+/// Why a command ends early, with what to print and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+    problem: Option<Value>,
+}
+
+impl Failure {
+    /// Makes a failure of a message: lower case, no period, names the thing.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None, problem: None }
+    }
+
+    /// Makes a failure of the command line.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// Makes a failure of the configuration.
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(Exit::Config, message)
+    }
+
+    /// Ends the command without a word: the reader of our output went away, or everything was said already.
+    pub(crate) const fn silent(exit: Exit) -> Self {
+        Self { exit, message: String::new(), hint: None, problem: None }
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Returns the exit code.
+    pub(crate) const fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Says whether there is nothing to print.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    /// Returns the message.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns what people read.
+    pub(crate) fn text(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("error: {}\nhint: {hint}", self.message),
+            None => format!("error: {}", self.message),
+        }
+    }
+
+    /// Returns what programs read: problem details (RFC 9457).
+    pub(crate) fn problem(&self) -> Value {
+        self.problem.clone().unwrap_or_else(|| {
+            json!({"type": "about:blank", "title": self.exit.title(), "detail": self.message, "exit": self.exit as u8})
+        })
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match error.code() {
+            Code::NotFound | Code::CacheMiss => Exit::Absent,
+            Code::Forbidden => Exit::Refused,
+            _ => Exit::Failed,
+        };
+        let cause = error.cause();
+        if !cause.is_empty() {
+            // The cause is for the log alone; it may name hosts and files that the public message leaves out.
+            tracing::debug!(code = error.code().as_str(), cause, "the call failed");
+        }
+        let mut failure = Self { problem: Some(error.problem()), ..Self::new(exit, error.to_string()) };
+        failure.hint = hint(&error);
+        failure
+    }
+}
+
+fn hint(error: &Error) -> Option<String> {
+    let hint = match error.code() {
+        Code::InvalidInput => "`helmdeck pack show <pack>` prints what the pack takes",
+        Code::NotFound => "`helmdeck pack list` names the packs that there are",
+        Code::CredentialInvalid => {
+            "name an environment variable for the credential under [credentials] in helmdeck.toml"
+        }
+        Code::RateLimited => {
+            return Some(error.retry_after().map_or_else(
+                || "try again later".to_owned(),
+                |after| format!("try again in {} s", after.as_secs().max(1)),
+            ));
+        }
+        Code::Timeout => "give it more time with --timeout, or raise `timeout` in the manifest",
+        Code::CacheMiss => "run it without --cache only-if-cached to fill the cache",
+        Code::HandlerFailed | Code::Internal => "run it again with -vv to see the cause",
+        _ => return None,
+    };
+    // A handler's own `not_found` (a repository, an issue) is not about packs.
+    (error.code() != Code::NotFound || error.message().contains("pack")).then(|| hint.to_owned())
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let exit = match &error {
+            StoreError::Corrupt(_) | StoreError::Unreadable { .. } => Exit::Corrupt,
+            StoreError::WrongKey { .. } | StoreError::MalformedKey(_) | StoreError::BadUrl(_) => Exit::Config,
+            _ => Exit::Failed,
+        };
+        let failure = Self::new(exit, format!("memory: {error}"));
+        match &error {
+            StoreError::WrongKey { .. } => failure.with_hint(
+                "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS",
+            ),
+            _ => failure,
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            // `helmdeck ... | head`: the reader has what it wants.
+            std::io::ErrorKind::BrokenPipe => Self::silent(Exit::Ok),
+            _ => Self::new(Exit::Failed, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_an_error_decides_the_exit_code() {
+        let exit = |code| Failure::from(Error::new(code, "x")).exit() as u8;
+        assert_eq!(exit(Code::NotFound), 3);
+        assert_eq!(exit(Code::CacheMiss), 3);
+        assert_eq!(exit(Code::Forbidden), 9);
+        assert_eq!(exit(Code::HandlerFailed), 1);
+        let wrong = StoreError::WrongKey { store: "a".into(), given: "b".into() };
+        assert_eq!(Failure::from(wrong).exit() as u8, 78);
+        assert_eq!(Failure::from(StoreError::Corrupt("x".into())).exit() as u8, 8);
+    }
+
+    #[test]
+    fn a_broken_pipe_is_silent_and_fine() {
+        let failure = Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert!(failure.is_silent());
+        assert_eq!(failure.exit(), Exit::Ok);
+    }
+
+    #[test]
+    fn the_cause_of_an_error_is_not_printed() {
+        let failure = Failure::from(Error::new(Code::HandlerFailed, "upstream failed").with_source("canary-secret"));
+        assert!(!failure.text().contains("canary"));
+        assert!(!failure.problem().to_string().contains("canary"));
+    }
+}

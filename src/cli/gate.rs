@@ -1,0 +1,129 @@
+//! Gate 1: the operator's key. No key means no memory; a malformed key means no start. Never says anything about its value.
+
+use std::path::{Path, PathBuf};
+
+use helmdeck_memory::KeyRing;
+use zeroize::Zeroizing;
+
+use crate::env::Environment;
+use crate::exit::{Failure, Result};
+
+/// The variable with the key.
+pub(crate) const KEY: &str = "HELMDECK_MEMORY_KEY";
+/// The variable with the path of a file that holds the key.
+pub(crate) const KEY_FILE: &str = "HELMDECK_MEMORY_KEY_FILE";
+/// The variable with earlier keys, separated by commas.
+pub(crate) const KEY_PREVIOUS: &str = "HELMDECK_MEMORY_KEY_PREVIOUS";
+
+/// The longest key file, in bytes. A key is 64; the rest is white space and room for a clear error.
+const MAX_FILE_BYTES: u64 = 4096;
+
+/// Reads the key ring, `None` if gate 1 is shut.
+///
+/// # Errors
+/// A configuration failure that names the variable and the expected form: the key is empty or malformed, both variables are
+/// set, the file cannot be read, or there are previous keys without a current one.
+pub(crate) fn key_ring(env: &Environment) -> Result<Option<KeyRing>> {
+    let previous = env.text(KEY_PREVIOUS)?;
+    let (label, text) = match (env.text(KEY)?, env.text(KEY_FILE)?) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::config(format!("{KEY} and {KEY_FILE} are both set; unset one of them")));
+        }
+        (Some(text), None) => (KEY, Zeroizing::new(text.to_owned())),
+        (None, Some("")) => return Err(Failure::config(format!("{KEY_FILE} is empty; name a file, or unset it"))),
+        (None, Some(file)) => (KEY_FILE, read(&env.absolute(Path::new(file))?)?),
+        (None, None) if previous.is_some() => {
+            return Err(Failure::config(format!("{KEY_PREVIOUS} is set and {KEY} is not; previous keys only open")));
+        }
+        (None, None) => return Ok(None),
+    };
+    let ring = KeyRing::parse((label, &text), previous.map(|list| (KEY_PREVIOUS, list)))
+        .map_err(|error| Failure::config(error.to_string()))?;
+    Ok(Some(ring))
+}
+
+/// Returns the key file if others than its owner may read it.
+pub(crate) fn exposed_key_file(env: &Environment) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let path = env.absolute(&env.path(KEY_FILE)?).ok()?;
+    let mode = std::fs::metadata(&path).ok()?.permissions().mode();
+    (mode & 0o077 != 0).then_some(path)
+}
+
+/// Says whether the operator set a key, well-formed or not.
+pub(crate) fn is_set(env: &Environment) -> bool {
+    [KEY, KEY_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>> {
+    let fail = |reason: String| Failure::config(format!("{KEY_FILE}: {}: {reason}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(fail("the file is too long to be a key of 64 hex digits".to_owned()));
+    }
+    std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| fail(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(digit: &str) -> String {
+        digit.repeat(64)
+    }
+
+    fn ring(pairs: &[(&str, &str)]) -> Result<Option<KeyRing>> {
+        key_ring(&Environment::of(pairs))
+    }
+
+    #[test]
+    fn no_key_means_no_memory() {
+        assert!(ring(&[]).unwrap().is_none());
+        assert!(!is_set(&Environment::of(&[])));
+    }
+
+    #[test]
+    fn a_malformed_key_means_no_start_and_is_not_repeated() {
+        let short = key("c")[..63].to_owned();
+        for value in ["", "canary", short.as_str(), &format!("{}g", &key("a")[..63])] {
+            let failure = ring(&[(KEY, value)]).unwrap_err();
+            assert_eq!(failure.exit() as u8, 78, "{value}");
+            assert!(failure.message().contains(KEY) && failure.message().contains("64 hex"), "{}", failure.message());
+            assert!(value.is_empty() || !failure.text().contains(value), "{}", failure.text());
+        }
+        let failure = ring(&[(KEY, &key("a")), (KEY_PREVIOUS, "canary")]).unwrap_err();
+        assert!(failure.message().contains(KEY_PREVIOUS) && !failure.text().contains("canary"));
+    }
+
+    #[test]
+    fn both_variables_or_only_previous_keys_are_refused() {
+        assert!(ring(&[(KEY, &key("a")), (KEY_FILE, "/k")]).unwrap_err().message().contains("both set"));
+        assert!(ring(&[(KEY_PREVIOUS, &key("a"))]).unwrap_err().message().contains("only open"));
+        assert!(ring(&[(KEY_FILE, "")]).unwrap_err().message().contains("empty"));
+    }
+
+    #[test]
+    fn a_key_file_is_trimmed_and_its_mode_is_looked_at() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        std::fs::write(&path, format!("{}\n", key("a"))).unwrap();
+        let env = Environment::of(&[(KEY_FILE, path.to_str().unwrap())]);
+        let of_file = key_ring(&env).unwrap().unwrap();
+        let of_text =
+            ring(&[(KEY, &key("a")), (KEY_PREVIOUS, &format!("{},{}", key("b"), key("c")))]).unwrap().unwrap();
+        assert_eq!(of_file.current_id(), of_text.current_id());
+        assert_eq!(of_text.ids().count(), 3);
+
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(exposed_key_file(&env), Some(path.clone()));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(exposed_key_file(&env), None);
+
+        std::fs::write(&path, " ".repeat(5000)).unwrap();
+        assert!(key_ring(&env).unwrap_err().message().contains("too long"));
+        assert!(ring(&[(KEY_FILE, "/no/such")]).unwrap_err().message().contains("/no/such"));
+    }
+}

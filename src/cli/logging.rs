@@ -1,0 +1,76 @@
+//! The log, to stderr: lines for people on a terminal, JSON otherwise. Secrets never get here: nothing logs one, and of a
+//! panic only the place is written, because its text may hold anything.
+
+use std::io::{self, IsTerminal, Write};
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use crate::config::LogFormat;
+
+const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+/// Checks the text of a level: a level, or targets with levels (`info,helmdeck_engine=debug`). Empty is fine.
+///
+/// # Errors
+/// A message that names the part that is neither.
+pub(crate) fn check(level: &str) -> Result<(), String> {
+    for part in level.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (target, name) = part.split_once('=').unwrap_or(("x", part));
+        // A bare word that is no level would be taken for a target, and a typing error would turn everything on.
+        if target.is_empty() || !LEVELS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(format!("\"{part}\" is not a level ({}) or target=level", LEVELS.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// Starts the log. A level that the operator set wins over the command's own, and `-v` over both.
+pub(crate) fn start(level: &str, format: LogFormat, default: LevelFilter, verbose: u8) {
+    let wanted = match verbose {
+        0 => level.parse::<Targets>().ok().filter(|_| !level.trim().is_empty()),
+        1 => Some(Targets::new().with_default(LevelFilter::INFO)),
+        2 => Some(Targets::new().with_default(LevelFilter::DEBUG)),
+        _ => Some(Targets::new().with_default(LevelFilter::TRACE)),
+    };
+    let targets = wanted.unwrap_or_else(|| Targets::new().with_default(default));
+    let terminal = io::stderr().is_terminal();
+    let layer = match (format, terminal) {
+        (LogFormat::Json, _) | (LogFormat::Auto, false) => {
+            fmt::layer().json().flatten_event(true).with_writer(io::stderr).with_filter(targets).boxed()
+        }
+        _ => fmt::layer().with_ansi(terminal).with_writer(io::stderr).with_filter(targets).boxed(),
+    };
+    // Fails only if a log was started before; then that one goes on.
+    let _ = tracing_subscriber::registry().with(layer).try_init();
+}
+
+/// Makes panics tell their place and nothing else.
+pub(crate) fn hide_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!(place, "panicked");
+        } else {
+            let _ = writeln!(io::stderr().lock(), "helmdeck: panicked at {place}");
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_targets_are_understood_and_typing_errors_are_not_targets() {
+        for good in ["", "info", "WARN", "info,helmdeck_engine=debug", "off"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+            assert!(good.is_empty() || good.parse::<Targets>().is_ok(), "{good}");
+        }
+        for bad in ["debg", "info,debg", "a=b", "a=b=c", "=info"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+}

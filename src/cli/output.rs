@@ -1,0 +1,170 @@
+//! The only file that writes to the terminal: results to stdout, everything else to stderr. Never interprets what it prints.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use serde_json::Value;
+
+use crate::exit::{Failure, Result};
+
+/// Where a command writes, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Whether the caller wants JSON.
+    pub(crate) json: bool,
+    /// How often `-v` was given.
+    pub(crate) verbose: u8,
+    /// Whether a person can answer questions: stdin and stderr are terminals.
+    pub(crate) interactive: bool,
+    /// Whether stderr is a terminal.
+    pub(crate) stderr_terminal: bool,
+}
+
+impl Output {
+    /// Looks at the terminals of this process.
+    pub(crate) fn of_process(json: bool, verbose: u8) -> Self {
+        let stderr_terminal = io::stderr().is_terminal();
+        Self { json, verbose, interactive: stderr_terminal && io::stdin().is_terminal(), stderr_terminal }
+    }
+
+    /// Writes a result: the bytes and a newline if they do not end in one.
+    ///
+    /// # Errors
+    /// A silent failure if the reader went away.
+    pub(crate) fn result(&self, bytes: &[u8]) -> Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes)?;
+        if bytes.last() != Some(&b'\n') {
+            stdout.write_all(b"\n")?;
+        }
+        Ok(stdout.flush()?)
+    }
+
+    /// Writes a text result, with control characters made visible.
+    ///
+    /// # Errors
+    /// As [`Output::result`].
+    pub(crate) fn text(&self, text: &str) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.result(printable(text).as_bytes())
+    }
+
+    /// Writes a JSON value as one line.
+    ///
+    /// # Errors
+    /// As [`Output::result`].
+    pub(crate) fn value(&self, value: &Value) -> Result<()> {
+        self.result(value.to_string().as_bytes())
+    }
+
+    /// Writes a value as JSON or as the text that `text` makes, as the caller wishes.
+    ///
+    /// # Errors
+    /// As [`Output::result`].
+    pub(crate) fn either(&self, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
+        if self.json { self.value(value) } else { self.text(&text()) }
+    }
+
+    /// Writes a line to stderr. If that fails there is nobody to tell.
+    pub(crate) fn note(&self, line: &str) {
+        let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+    }
+
+    /// Asks a person; without one it takes `--yes` to go on.
+    ///
+    /// # Errors
+    /// A usage failure if nobody can be asked, or if the answer is not yes.
+    pub(crate) fn confirm(&self, what: &str, yes: bool) -> Result<()> {
+        if yes {
+            return Ok(());
+        }
+        if !self.interactive {
+            return Err(Failure::usage(format!("this would {what}")).with_hint("say --yes to do it"));
+        }
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "This will {}. Go on? [y/N] ", printable(what))?;
+        stderr.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+            return Ok(());
+        }
+        Err(Failure::usage("nothing was removed"))
+    }
+}
+
+/// Makes control characters visible, all but newline and tab: output of packs must not steer the terminal.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
+/// Lays rows out in columns, two spaces apart; the last column is not padded.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count)
+        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|c| c.chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns a size for people: `17 B`, `4.0 KiB`.
+#[allow(clippy::cast_precision_loss, reason = "one decimal of a size for people")]
+pub(crate) fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 || unit == "GiB" {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{bytes} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_pack_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\tb\nc"), "a\tb\nc");
+        assert_eq!(printable("\x1b]0;x\x07\u{9b}m"), "\\u{1b}]0;x\\u{7}\\u{9b}m");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [vec!["a".to_owned(), "long".to_owned(), "x".to_owned()], vec!["bcd".to_owned(), "e".to_owned()]];
+        assert_eq!(columns(&rows), "a    long  x\nbcd  e\n");
+    }
+
+    #[test]
+    fn without_a_person_nothing_is_destroyed() {
+        let output = Output { json: false, verbose: 0, interactive: false, stderr_terminal: false };
+        assert!(output.confirm("remove everything", false).unwrap_err().message().contains("remove everything"));
+        assert!(output.confirm("remove everything", true).is_ok());
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!((size(17), size(4096), size(1 << 30)), ("17 B".into(), "4.0 KiB".into(), "1.0 GiB".into()));
+    }
+}

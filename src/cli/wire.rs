@@ -1,0 +1,172 @@
+//! Puts the parts together: the only file that names every crate. It decides nothing that a setting could decide.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use helmdeck_core::{Clock, SystemClock};
+use helmdeck_egress::Egress;
+use helmdeck_engine::{Engine, Memory};
+use helmdeck_memory::drivers::sqlite::Sqlite;
+use helmdeck_memory::open::Location;
+use helmdeck_memory::system::System;
+use helmdeck_memory::{KeyRing, Store, Stored};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::args::Global;
+use crate::config::{self, FlagSetting, Settings};
+use crate::credentials::EnvironmentSecrets;
+use crate::env::Environment;
+use crate::exit::{Failure, Result};
+use crate::gate;
+use crate::logging;
+use crate::output::Output;
+
+/// Everything that a command needs: read once, at the start.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    /// What is set.
+    pub(crate) settings: Settings,
+    /// What the process was given.
+    pub(crate) env: Environment,
+    /// Gate 1: the keys; `None` = memory is off.
+    pub(crate) ring: Option<KeyRing>,
+    /// Where results go.
+    pub(crate) output: Output,
+}
+
+/// Whether an engine gets a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryUse {
+    /// No.
+    None,
+    /// If gate 1 is open; a store that is not there yet is not made, an empty one that ends with the process stands in.
+    ReadOnly,
+    /// If gate 1 is open.
+    Full,
+}
+
+impl Setup {
+    /// Reads configuration and key, and starts the log.
+    ///
+    /// # Errors
+    /// A configuration failure that lists every problem.
+    pub(crate) fn load(
+        global: &Global,
+        flags: Vec<FlagSetting>,
+        env: Environment,
+        output: Output,
+        level: LevelFilter,
+    ) -> Result<Self> {
+        let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
+        logging::start(&settings.log.level, settings.log.format, level, output.verbose);
+        let ring = gate::key_ring(&env)?;
+        Ok(Self { settings, env, ring, output })
+    }
+
+    /// Builds an engine with all packs.
+    ///
+    /// # Errors
+    /// A failure if the store cannot be opened (with gate 1 open). Packs that do not fit are refused one by one.
+    pub(crate) async fn engine(&self, memory: MemoryUse, watch: bool) -> Result<Engine> {
+        self.engine_over(self.settings.packs_dir.as_deref(), memory, watch).await
+    }
+
+    /// Builds an engine with the built-in packs and those of a folder.
+    ///
+    /// # Errors
+    /// As [`Setup::engine`].
+    pub(crate) async fn engine_over(&self, packs: Option<&Path>, memory: MemoryUse, watch: bool) -> Result<Engine> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let settings = &self.settings;
+        let egress = Egress::new(settings.egress.clone().guard());
+        let secrets = EnvironmentSecrets::new(&settings.credentials, &self.env, self.ring.as_ref());
+        let dependencies = helmdeck_packs::Dependencies {
+            egress,
+            clock: Arc::clone(&clock),
+            #[cfg(feature = "github")]
+            github: settings.github.packs(),
+        };
+        let mut builder = Engine::builder(settings.engine.clone())
+            .builtins(helmdeck_packs::all(&dependencies))
+            .secrets(Arc::new(secrets))
+            .watch(watch);
+        if let Some(folder) = packs {
+            builder = builder.packs_dir(folder.to_owned());
+        }
+        if let Ok(data) = settings.data_dir() {
+            let folder = data.join("artifacts");
+            builder = builder.artifacts(folder);
+        }
+        if let (Some(ring), true) = (&self.ring, memory != MemoryUse::None) {
+            let store = match memory {
+                MemoryUse::ReadOnly if !self.store_exists()? => self.store_at("memory:", ring).await?,
+                _ => self.store_at(&settings.memory_url()?, ring).await?,
+            };
+            let system = settings.data_dir().ok().map(|data| System::at(data.join("helmdeck.db")));
+            builder = builder.memory(Memory { store, keyring: Arc::new(ring.clone()), system });
+        }
+        Ok(builder.clock(clock).build())
+    }
+
+    async fn store_at(&self, url: &str, ring: &KeyRing) -> Result<Arc<dyn Store>> {
+        let clock = Arc::new(SystemClock::default());
+        Ok(helmdeck_memory::open(url, ring.clone(), self.settings.memory.store(), clock).await?)
+    }
+
+    /// Says whether the store is there. Touches nothing.
+    ///
+    /// # Errors
+    /// A configuration failure if the URL makes no sense.
+    pub(crate) fn store_exists(&self) -> Result<bool> {
+        Ok(match Location::parse(&self.settings.memory_url()?)? {
+            Location::Memory => false,
+            Location::Sqlite(path) => path.exists(),
+        })
+    }
+
+    /// Opens the store with the key, `None` if gate 1 is shut or the store is not there yet.
+    ///
+    /// # Errors
+    /// A failure if the store was written with another key, is damaged or cannot be reached.
+    pub(crate) async fn sealed_store(&self) -> Result<Option<Arc<dyn Store>>> {
+        match &self.ring {
+            Some(ring) if self.store_exists()? => Ok(Some(self.store_at(&self.settings.memory_url()?, ring).await?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens the store without the key, for what is in the clear and for forgetting; `None` if it is not there.
+    ///
+    /// # Errors
+    /// A failure if the store is damaged or cannot be reached.
+    pub(crate) async fn clear_store(&self) -> Result<Option<Arc<dyn Store>>> {
+        let Location::Sqlite(path) = Location::parse(&self.settings.memory_url()?)? else { return Ok(None) };
+        if !path.exists() {
+            return Ok(None);
+        }
+        let config = self.settings.memory.store();
+        let options = config.clone();
+        let driver = tokio::task::spawn_blocking(move || Sqlite::open(path, &options))
+            .await
+            .map_err(|error| Failure::new(crate::exit::Exit::Failed, error.to_string()))??;
+        Ok(Some(Arc::new(Stored::plain(driver, &config, Arc::new(SystemClock::default())))))
+    }
+
+    /// Returns the system database, which need not exist.
+    ///
+    /// # Errors
+    /// A configuration failure if there is no data folder.
+    pub(crate) fn system(&self) -> Result<System> {
+        Ok(System::at(self.settings.data_dir()?.join("helmdeck.db")))
+    }
+}
+
+/// Returns the names of the pack families of this build.
+pub(crate) const fn families() -> &'static [&'static str] {
+    &[
+        #[cfg(feature = "github")]
+        "github",
+        #[cfg(feature = "repo-map")]
+        "repo-map",
+    ]
+}
