@@ -187,7 +187,8 @@ impl Connections {
             async move { Ok::<_, Infallible>(front.handle(request.map(Body::new)).await) }
         });
         let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
-        let drain = self.drain.clone();
+        // A token of its own: its lock is taken at each wake-up, and would be shared by all connections otherwise.
+        let drain = self.drain.child_token();
         self.open.spawn(async move {
             let mut connection = std::pin::pin!(connection);
             let result = tokio::select! {

@@ -71,6 +71,11 @@ fn routes() -> Value {
     let mut document = serde_json::to_value(Routes::openapi()).unwrap_or_default();
     let shapes = serde_json::from_str(SHAPES).unwrap_or_default();
     document["components"] = json!({ "schemas": Value::Object(shapes) });
+    for operation in operations(&mut document["paths"]) {
+        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+            not_null(&mut parameter["schema"]);
+        }
+    }
     // The same operations at a named version; a path of the document has one handler only.
     let mut item = document["paths"]["/api/v1/packs/{name}"].clone();
     for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -85,6 +90,21 @@ fn routes() -> Value {
     }
     document["paths"]["/api/v1/packs/{name}/{version}"] = item;
     document
+}
+
+fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let items = paths.as_object_mut().into_iter().flat_map(Map::values_mut);
+    items.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
+}
+
+/// A parameter that may be absent is declared by an `Option`, which would also let it be `null`; in a URL or a header there
+/// is no such thing.
+fn not_null(schema: &mut Value) {
+    if let Some([kind, Value::String(null)]) = schema["type"].as_array().map(Vec::as_slice)
+        && null == "null"
+    {
+        schema["type"] = kind.clone();
+    }
 }
 
 /// Adds a pack's path: without a version under its name, else under name and version with its schemas.

@@ -79,6 +79,14 @@ async fn operation_ids_are_unique_and_path_parameters_are_declared() {
 }
 
 #[tokio::test]
+async fn no_parameter_is_said_to_be_null() {
+    let document = document(&Fixture::plain().await).await;
+    let prefix = document["paths"]["/api/v1/memory/entries"]["get"]["parameters"].as_array().unwrap();
+    let prefix = prefix.iter().find(|parameter| parameter["name"] == "prefix").unwrap();
+    assert_eq!((&prefix["schema"], &prefix["required"]), (&json!({"type": "string"}), &json!(false)));
+}
+
+#[tokio::test]
 async fn every_documented_route_is_answered() {
     let fixture = Fixture::with_memory().await;
     let document = document(&fixture).await;

@@ -10,7 +10,7 @@ use helmdeck_core::Code;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::NOSNIFF;
+use super::{NOSNIFF, in_time};
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -30,7 +30,7 @@ pub(crate) async fn download(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let key = path.iter().next().map(|(_, key)| key).unwrap_or_default();
-    let (artifact, bytes) = app.engine.artifact(&app.identity, key).await?;
+    let (artifact, bytes) = in_time(&app, app.engine.artifact(&app.identity, key)).await??;
 
     let etag = header(format!("\"{}\"", artifact.sha256))?;
     let mut response = if knows(&headers, &etag) {

@@ -13,7 +13,7 @@ use helmdeck_engine::{MemoryControl, Selector};
 use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::{body, json};
+use super::{body, in_time, json};
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -90,7 +90,7 @@ struct Purge {
     (status = 404, description = "Memory is off", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
 ))]
 pub(crate) async fn namespaces(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let stats = memory(&app)?.store().namespaces().await.map_err(store_problem)?;
+    let stats = in_time(&app, memory(&app)?.store().namespaces()).await?.map_err(store_problem)?;
     let visible = stats.into_iter().filter(|stats| may_see(&app.identity, &stats.namespace));
     let namespaces: Vec<Holding> = visible
         .map(|stats| Holding {
@@ -135,7 +135,8 @@ pub(crate) async fn entries(
         return Err(Problem::new(Code::Forbidden, "only one's own namespace may be listed"));
     }
     let page = Page { limit, after: filter.after.map(Cursor) };
-    let page = memory(&app)?.store().list(&namespace, kind, &prefix, page).await.map_err(store_problem)?;
+    let listing = memory(&app)?.store().list(&namespace, kind, &prefix, page);
+    let page = in_time(&app, listing).await?.map_err(store_problem)?;
     let entries: Vec<Entry> = page.entries.into_iter().map(Entry::from).collect();
     json(&serde_json::json!({ "entries": entries, "next": page.next }))
 }

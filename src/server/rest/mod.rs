@@ -68,6 +68,12 @@ fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Problem> {
     Ok(([(CONTENT_TYPE, JSON), (http::header::CACHE_CONTROL, NO_STORE)], text).into_response())
 }
 
+/// Waits for an answer of the store or the disk, for at most as long as a request may take.
+async fn in_time<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Problem> {
+    let late = |_| Problem::new(Code::Timeout, "the request took longer than it may");
+    tokio::time::timeout(app.config.request_deadline, answer).await.map_err(late)
+}
+
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Tells browsers to take a media type as it is written (Fetch standard, section 3.6).

@@ -102,7 +102,11 @@ pub(crate) async fn show(State(app): State<Arc<App>>, path: RawPathParams) -> Re
     ),
     request_body(content = ref("#/components/schemas/Input"), content_type = "application/json", description = "The input"),
     responses(
-        (status = 200, description = "The outcome", body = ref("#/components/schemas/Outcome")),
+        (status = 200, description = "The outcome", body = ref("#/components/schemas/Outcome"), headers(
+            ("Cache-Status" = String, description = "What the cache did (RFC 9211), if both gates are open"),
+            ("Age" = u64, description = "How many seconds old the answer is, if both gates are open"),
+            ("Idempotency-Replayed" = bool, description = "`true` if this is the answer of an earlier call"),
+        )),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
 pub(crate) async fn run(
