@@ -1,0 +1,45 @@
+#![doc = include_str!("README.md")]
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a benchmark prints its table and stops at the first thing that goes wrong"
+)]
+
+mod calls;
+mod measure;
+mod process;
+mod puts;
+mod rest;
+
+use measure::Table;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    match wanted.first().map(String::as_str) {
+        Some("load") => return rest::load(&wanted[1..]),
+        Some("callgrind") => return calls::callgrind(wanted.get(1).map_or("", String::as_str)),
+        _ => {}
+    }
+    let all = wanted.is_empty();
+    let does = |name: &str| all || wanted.iter().any(|wanted| wanted == name);
+    let mut table = Table::default();
+    if does("shut") {
+        calls::shut(&mut table);
+    }
+    if does("hit") {
+        calls::hot(&mut table);
+        calls::cold(&mut table);
+    }
+    if does("sqlite") {
+        puts::puts(&mut table);
+    }
+    if does("rest") {
+        rest::requests(&mut table);
+    }
+    if does("process") {
+        process::idle(&mut table);
+    }
+    table.print();
+}

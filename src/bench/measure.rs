@@ -1,0 +1,79 @@
+//! Clocks, medians and the table.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How many rounds a figure is the median of.
+pub(crate) const ROUNDS: usize = 31;
+
+/// Returns the processor time of this thread.
+pub(crate) fn thread_cpu() -> Duration {
+    of(ClockId::ThreadCPUTime)
+}
+
+/// Returns the processor time of the whole process.
+pub(crate) fn process_cpu() -> Duration {
+    of(ClockId::ProcessCPUTime)
+}
+
+fn of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// What one operation costs, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+}
+
+/// Runs `operation` `count` times a round, and returns the medians of thread CPU and wall time per operation.
+pub(crate) fn per_operation(count: usize, mut operation: impl FnMut(usize)) -> Cost {
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS {
+        let (cpu, wall) = (thread_cpu(), Instant::now());
+        for n in 0..count {
+            operation(round * count + n);
+        }
+        let each = |spent: Duration| spent.as_secs_f64() * 1e6 / count as f64;
+        // The first round warms up.
+        if round > 0 {
+            rounds.push((each(thread_cpu() - cpu), each(wall.elapsed())));
+        }
+    }
+    Cost { cpu: median(rounds.iter().map(|r| r.0)), wall: median(rounds.iter().map(|r| r.1)) }
+}
+
+/// Returns the median.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The figures, as they are printed.
+#[derive(Debug, Default)]
+pub(crate) struct Table(Vec<(String, String, String, &'static str)>);
+
+impl Table {
+    /// Adds a figure with its target; `met` says whether it is reached.
+    pub(crate) fn add(&mut self, what: &str, figure: String, target: &str, met: bool) {
+        let verdict = match (target.is_empty(), met) {
+            (true, _) => "",
+            (_, true) => "met",
+            (_, false) => "MISSED",
+        };
+        self.0.push((what.to_owned(), figure, target.to_owned(), verdict));
+    }
+
+    pub(crate) fn print(&self) {
+        let width =
+            |pick: fn(&(String, String, String, &'static str)) -> usize| self.0.iter().map(pick).max().unwrap_or(0);
+        let (a, b, c) = (width(|r| r.0.len()), width(|r| r.1.len()), width(|r| r.2.len()));
+        for (what, figure, target, verdict) in &self.0 {
+            println!("{what:<a$}  {figure:>b$}  {target:<c$}  {verdict}");
+        }
+    }
+}
