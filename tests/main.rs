@@ -2,4 +2,5 @@
 //!
 //! A file in this folder is a module here; `layering` fails if one is forgotten.
 
+mod cli;
 mod layering;

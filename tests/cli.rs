@@ -1,0 +1,337 @@
+//! The program itself, as a person or a script runs it: arguments in, output and exit code out.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const OTHER_KEY: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/// A home folder of its own, and nothing else of this process's environment.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.0.path().join(below)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path(".local/share/helmdeck")
+    }
+
+    fn command(&self, arguments: &[&str], env: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helmdeck"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.0.path())
+            .env("PATH", "/usr/bin:/bin")
+            .envs(env.iter().copied())
+            .current_dir(self.0.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> Run {
+        Run::of(self.command(arguments, env).output().unwrap())
+    }
+
+    /// Installs a pack that counts its runs in a file and answers with the count.
+    fn install_counter(&self) {
+        let folder = self.path(".config/helmdeck/packs");
+        std::fs::create_dir_all(&folder).unwrap();
+        let script = folder.join("count.sh");
+        std::fs::write(
+            &script,
+            "#!/bin/sh\ncat >/dev/null\necho run >>runs\nprintf '{\"runs\":%d}' \"$(wc -l <runs)\"\n",
+        )
+        .unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let manifest = "name = \"test.count\"\nversion = \"v1\"\ndescription = \"Counts its runs\"\nread_only = true\n\
+            [handler]\ncommand = [\"./count.sh\"]\n[input]\ntype = \"object\"\nadditionalProperties = false\n\
+            [input.properties]\nrepo = { type = \"string\" }\nlimit = { type = \"integer\" }\n\
+            [memory]\ncache = true\nttl = \"1h\"\ntags = [\"repo:{repo}\"]\n";
+        std::fs::write(folder.join("count.toml"), manifest).unwrap();
+    }
+}
+
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Run {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {} {}", self.stdout, self.stderr))
+    }
+
+    #[track_caller]
+    fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+}
+
+#[test]
+fn a_new_command_pack_checks_and_runs_as_it_is() {
+    let home = Home::new();
+    let made = home.run(&["pack", "new", "team.echo"], &[]).ends(0);
+    assert!(made.stdout.contains("team.echo.toml") && made.stdout.contains("team_echo.sh"), "{}", made.stdout);
+    home.run(&["pack", "check", "--run"], &[]).ends(0);
+    let outcome = home.run(&["run", "team.echo", "text=17", "--json"], &[]).ends(0);
+    let outcome = outcome.json();
+    assert_eq!(outcome["output"]["input"]["text"], "17");
+    assert_eq!(outcome["pack"], "team.echo");
+    assert!(outcome.get("cache").is_none());
+
+    let again = home.run(&["pack", "new", "team.echo"], &[]).ends(2);
+    assert!(again.stderr.contains("nothing was written"), "{}", again.stderr);
+}
+
+#[test]
+fn slips_end_with_the_documented_code_and_a_suggestion() {
+    let home = Home::new();
+    home.install_counter();
+    let unknown = home.run(&["run", "test.cont"], &[]).ends(3);
+    assert!(unknown.stderr.contains("did you mean \"test.count\""), "{}", unknown.stderr);
+    let key = home.run(&["run", "test.count", "limt=1"], &[]).ends(2);
+    assert!(key.stderr.contains("did you mean \"limit\""), "{}", key.stderr);
+    home.run(&["run", "test.count", "limit=many"], &[]).ends(2);
+    home.run(&["run", "test.count", "--input", "{\"limit\":\"x\"}"], &[]).ends(1);
+    home.run(&["nonsense"], &[]).ends(2);
+    home.run(&["--help"], &[]).ends(0);
+    home.run(&["version"], &[]).ends(0);
+
+    let problem = home.run(&["run", "test.cont", "--json"], &[]).ends(3);
+    let problem: Value = serde_json::from_str(&problem.stderr).unwrap();
+    assert_eq!(problem["code"], "not_found");
+}
+
+#[test]
+fn a_wrong_configuration_ends_with_78_and_names_its_place() {
+    let home = Home::new();
+    let variable = home.run(&["pack", "list"], &[("HELMDECK_SERVER__LISEN", "x")]).ends(78);
+    assert!(variable.stderr.contains("HELMDECK_SERVER__LISTEN"), "{}", variable.stderr);
+
+    let file = home.path("h.toml");
+    std::fs::write(&file, "\n[server]\nlisten = \"127.0.0.1:1\"\ndrain_timout = \"1s\"\n").unwrap();
+    let bad = home.run(&["check"], &[("HELMDECK_CONFIG", file.to_str().unwrap())]).ends(78);
+    assert!(bad.stdout.contains("h.toml:4: unknown key \"server.drain_timout\""), "{}", bad.stdout);
+
+    let canary = "canary-canary";
+    for variable in ["HELMDECK_MEMORY_KEY", "HELMDECK_MEMORY_KEY_PREVIOUS"] {
+        let key = home.run(&["run", "repo.map", "path=."], &[(variable, canary)]).ends(78);
+        assert!(key.stderr.contains(variable) && !key.stderr.contains(canary), "{}", key.stderr);
+    }
+    let empty = home.run(&["memory", "status"], &[("HELMDECK_MEMORY_KEY", "")]).ends(78);
+    assert!(empty.stderr.contains("HELMDECK_MEMORY_KEY") && empty.stderr.contains("64 hex"), "{}", empty.stderr);
+}
+
+#[test]
+fn a_configuration_in_the_working_folder_is_not_read() {
+    let home = Home::new();
+    std::fs::write(home.path("helmdeck.toml"), "nonsense = 1\n").unwrap();
+    home.run(&["check"], &[]).ends(0);
+}
+
+#[test]
+fn every_setting_is_shown_with_its_origin_and_no_secret() {
+    let home = Home::new();
+    let env = [("HELMDECK_LOG", "debug"), ("HELMDECK_MEMORY_KEY", KEY)];
+    let shown = home.run(&["config", "show", "--origin"], &env).ends(0);
+    let line = shown.stdout.lines().find(|line| line.starts_with("log.level")).unwrap();
+    assert!(line.contains("debug") && line.ends_with("# HELMDECK_LOG"), "{line}");
+    assert!(shown.stdout.contains("(set)") && !shown.stdout.contains(KEY));
+    assert!(shown.stdout.contains("# default"));
+}
+
+#[test]
+fn without_a_key_a_cached_pack_runs_every_time_and_nothing_is_written() {
+    let home = Home::new();
+    home.install_counter();
+    for runs in 1..=2 {
+        let run = home.run(&["run", "test.count", "--json"], &[]).ends(0);
+        assert_eq!((run.json()["output"]["runs"].as_i64(), run.json().get("cache")), (Some(runs), None));
+        assert_eq!(run.stderr, "");
+    }
+    assert!(!home.path(".local").exists());
+}
+
+#[test]
+fn with_a_key_a_second_process_hits_and_a_purge_without_the_key_makes_it_miss() {
+    let home = Home::new();
+    home.install_counter();
+    let key = [("HELMDECK_MEMORY_KEY", KEY)];
+    let run = |arguments: &[&str]| {
+        let arguments = [&["run", "test.count", "repo=A/b", "--json"], arguments].concat();
+        let outcome = home.run(&arguments, &key).ends(0).json();
+        (outcome["cache"]["status"].as_str().unwrap().to_owned(), outcome["output"]["runs"].as_i64().unwrap())
+    };
+    assert_eq!(run(&[]), ("miss".into(), 1));
+    assert_eq!(run(&[]), ("hit".into(), 1));
+    assert_eq!(run(&["--cache", "bypass"]), ("bypass".into(), 2));
+    assert_eq!(run(&["--no-cache"]).1, 3);
+    assert_eq!(run(&["--cache", "only-if-cached"]), ("hit".into(), 3));
+
+    let listed = home.run(&["cache", "ls", "--json"], &[]).ends(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    let stats = home.run(&["cache", "stats", "--json"], &[]).ends(0).json();
+    assert_eq!((stats["test.count"]["hit"].as_u64(), stats["test.count"]["bypass"].as_u64()), (Some(2), Some(1)));
+    let savings = home.run(&["cache", "savings", "--json"], &[]).ends(0).json();
+    assert_eq!(savings["test.count"]["calls"], 2);
+    let explained = home.run(&["cache", "explain", "test.count", "repo=A/b"], &key).ends(0);
+    assert!(explained.stdout.contains("fresh"), "{}", explained.stdout);
+
+    home.run(&["cache", "purge", "--tag", "repo:a/b"], &[]).ends(2);
+    let purged = home.run(&["cache", "purge", "--tag", "repo:A/B", "--yes", "--json"], &[]).ends(0).json();
+    assert_eq!(purged["removed"], 1);
+    assert_eq!(run(&[]), ("miss".into(), 4));
+    home.run(&["memory", "purge", "--namespace", "local/local", "--yes"], &[]).ends(0);
+    let only = home.run(&["run", "test.count", "repo=A/b", "--cache", "only-if-cached"], &key).ends(3);
+    assert!(only.stderr.contains("cache_miss"), "{}", only.stderr);
+    home.run(&["memory", "doctor"], &key).ends(0);
+
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&home.data()), mode(&home.data().join("memory.db"))), (0o700, 0o600));
+    let wrong = home.run(&["run", "test.count"], &[("HELMDECK_MEMORY_KEY", OTHER_KEY)]).ends(78);
+    assert!(wrong.stderr.contains("this store was written with key"), "{}", wrong.stderr);
+}
+
+#[test]
+fn verbs_that_only_read_make_no_store() {
+    let home = Home::new();
+    home.install_counter();
+    let key = [("HELMDECK_MEMORY_KEY", KEY)];
+    for (arguments, code) in [
+        (&["memory", "status"][..], 0),
+        (&["memory", "list"], 0),
+        (&["memory", "doctor"], 3),
+        (&["memory", "purge", "--all", "--yes"], 0),
+        (&["cache", "ls"], 0),
+        (&["cache", "stats"], 0),
+        (&["cache", "savings"], 0),
+        (&["cache", "explain", "test.count"], 0),
+        (&["pack", "list"], 0),
+        (&["pack", "show", "test.count"], 0),
+        (&["check"], 0),
+        (&["key", "check"], 0),
+    ] {
+        home.run(arguments, &key).ends(code);
+        assert!(!home.path(".local").exists(), "{arguments:?} wrote something");
+    }
+}
+
+#[test]
+fn a_generated_key_is_accepted() {
+    let home = Home::new();
+    let key = home.run(&["key", "generate"], &[]).ends(0).stdout;
+    assert_eq!(key.trim_end().len(), 64);
+    home.run(&["key", "check"], &[("HELMDECK_MEMORY_KEY", key.trim_end())]).ends(0);
+    home.run(&["key", "check"], &[]).ends(3);
+}
+
+#[test]
+fn the_map_of_a_folder_is_plain_json_on_stdout_and_progress_is_on_stderr() {
+    let home = Home::new();
+    std::fs::write(home.path("a.rs"), "pub fn the_function() {}\n").unwrap();
+    let map = home.run(&["run", "repo.map", "path=.", "--json", "-v"], &[]).ends(0);
+    let root = home.0.path().canonicalize().unwrap();
+    assert_eq!(map.json()["output"]["root"].as_str(), root.to_str());
+    assert!(!map.stderr.is_empty());
+    let text = home.run(&["run", "repo.map", "path=."], &[]).ends(0);
+    assert!(text.stdout.contains("the_function"), "{}", text.stdout);
+    assert!(text.stderr.starts_with("repo.map v1: ") && !text.stderr.contains("cache"), "{}", text.stderr);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_without_a_word() {
+    let home = Home::new();
+    for arguments in [&["completions", "bash"][..], &["config", "show"], &["pack", "list"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = home.command(arguments, &[]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let run = Run::of(output).ends(0);
+        assert_eq!(run.stderr, "", "{arguments:?}");
+    }
+}
+
+/// A running server, killed when the test ends, however it ends.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(home: &Home, env: &[(&str, &str)]) -> Self {
+        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"], env);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let ready = lines.find(|line| line.as_ref().unwrap().contains("listening on http://")).unwrap().unwrap();
+        let address = ready.split("http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        // Whoever logs to a pipe that nobody reads would stop when it is full.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    fn ask(&self, head: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let (address, length) = (&self.address, body.len());
+        write!(stream, "{head} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[test]
+fn a_server_shares_its_answers_with_the_shell_and_stops_in_good_order() {
+    let home = Home::new();
+    home.install_counter();
+    let key = [("HELMDECK_MEMORY_KEY", KEY)];
+    home.run(&["run", "test.count", "repo=a/b"], &key).ends(0);
+    let mut server = Server::start(&home, &key);
+    assert!(server.ask("GET /healthz", "").starts_with("HTTP/1.1 200"));
+    let answer = server.ask("POST /api/v1/packs/test.count", "{\"repo\":\"a/b\"}");
+    assert!(answer.contains("\"status\":\"hit\"") && answer.contains("\"runs\":1"), "{answer}");
+    server.ask("POST /api/v1/packs/test.count", "{\"repo\":\"c/d\"}");
+
+    let pid = server.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    let hit = home.run(&["run", "test.count", "repo=c/d", "--json"], &key).ends(0).json();
+    assert_eq!(hit["cache"]["status"], "hit");
+}
+
+#[test]
+fn only_this_machine_is_served() {
+    let home = Home::new();
+    let refused = home.run(&["serve", "--listen", "0.0.0.0:0"], &[]).ends(78);
+    assert!(refused.stderr.contains("--listen") && refused.stderr.contains("loopback"), "{}", refused.stderr);
+}
