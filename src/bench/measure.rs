@@ -1,6 +1,6 @@
 //! Clocks, medians and the table.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,28 +22,20 @@ fn of(clock: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What one operation costs, in microseconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost {
-    pub(crate) cpu: f64,
-    pub(crate) wall: f64,
-}
-
-/// Runs `operation` `count` times a round, and returns the medians of thread CPU and wall time per operation.
-pub(crate) fn per_operation(count: usize, mut operation: impl FnMut(usize)) -> Cost {
+/// Runs `operation` `count` times a round, and returns the median of the thread's CPU microseconds per operation.
+pub(crate) fn per_operation(count: usize, mut operation: impl FnMut()) -> f64 {
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
-        let (cpu, wall) = (thread_cpu(), Instant::now());
-        for n in 0..count {
-            operation(round * count + n);
+        let before = thread_cpu();
+        for _ in 0..count {
+            operation();
         }
-        let each = |spent: Duration| spent.as_secs_f64() * 1e6 / count as f64;
         // The first round warms up.
         if round > 0 {
-            rounds.push((each(thread_cpu() - cpu), each(wall.elapsed())));
+            rounds.push((thread_cpu() - before).as_secs_f64() * 1e6 / count as f64);
         }
     }
-    Cost { cpu: median(rounds.iter().map(|r| r.0)), wall: median(rounds.iter().map(|r| r.1)) }
+    median(rounds.into_iter())
 }
 
 /// Returns the median.

@@ -47,6 +47,30 @@ impl Timestamp {
     }
 }
 
+/// Writes a timestamp as RFC 3339 text, as it goes over the wire: `#[serde(with = "helmdeck_core::clock::rfc3339")]`.
+pub mod rfc3339 {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Timestamp;
+
+    /// Writes the form of [`Timestamp::to_rfc3339`].
+    ///
+    /// # Errors
+    /// Whatever the serializer answers.
+    pub fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&time.to_rfc3339())
+    }
+
+    /// Reads any RFC 3339 time.
+    ///
+    /// # Errors
+    /// If the text is none.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let time: jiff::Timestamp = String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)?;
+        Ok(Timestamp(time.as_microsecond()))
+    }
+}
+
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_rfc3339())

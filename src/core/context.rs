@@ -34,6 +34,7 @@ pub struct ArtifactRef {
     /// SHA-256 of its bytes, 64 hex digits.
     pub sha256: String,
     /// When it is deleted.
+    #[serde(with = "crate::clock::rfc3339")]
     pub expires_at: Timestamp,
 }
 

@@ -9,6 +9,7 @@ pub struct Event {
     /// Its place in the order of this bus, from 1, without gaps.
     pub sequence: u64,
     /// When it happened.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub at: Timestamp,
     /// What happened.
     #[serde(flatten)]
