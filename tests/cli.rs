@@ -273,6 +273,70 @@ fn a_reader_that_goes_away_ends_the_program_without_a_word() {
     }
 }
 
+/// Installs a pack that writes its process id to a file and then sleeps for longer than any test runs.
+fn install_sleeper(home: &Home) -> PathBuf {
+    let folder = home.path(".config/helmdeck/packs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let manifest = "name = \"test.sleep\"\nversion = \"v1\"\ndescription = \"Sleeps\"\n[handler]\n\
+        command = [\"sh\", \"-c\", \"echo $$ >pid.new; mv pid.new pid; sleep 1000\"]\ntimeout = \"10m\"\n";
+    std::fs::write(folder.join("sleep.toml"), manifest).unwrap();
+    folder.join("pid")
+}
+
+fn is_running(pid: &str) -> bool {
+    // A process that has ended and was not yet collected by its parent does not run.
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits for something that another process does; gives up after a minute.
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("waited a minute for {what}");
+}
+
+#[test]
+fn a_call_that_is_interrupted_or_times_out_takes_its_program_with_it() {
+    let home = Home::new();
+    let pid_file = install_sleeper(&home);
+    let late = home.run(&["run", "test.sleep", "--timeout", "300ms", "--json"], &[]).ends(1);
+    assert_eq!(serde_json::from_str::<Value>(&late.stderr).unwrap()["code"], "timeout");
+
+    let _ = std::fs::remove_file(&pid_file);
+    let mut child = home.command(&["run", "test.sleep"], &[]).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the program to start", || pid_file.exists());
+    let program = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
+    assert!(is_running(&program));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    wait_for("the program to end", || !is_running(&program));
+}
+
+#[test]
+fn a_call_is_answered_although_its_memory_cannot_be_reached() {
+    let home = Home::new();
+    home.install_counter();
+    std::fs::write(home.path("file"), "").unwrap();
+    let data = home.path("file/data");
+    let env = [("HELMDECK_MEMORY_KEY", KEY), ("HELMDECK_DATA_DIR", data.to_str().unwrap())];
+    let run = home.run(&["run", "test.count"], &env).ends(0);
+    assert_eq!(run.stdout, "runs: 1\n");
+    assert!(run.stderr.contains("going on without memory"), "{}", run.stderr);
+}
+
+#[test]
+fn mistakes_are_problems_in_json_for_programs() {
+    let home = Home::new();
+    let usage = home.run(&["run", "--json", "--nonsense"], &[]).ends(2);
+    assert_eq!(serde_json::from_str::<Value>(&usage.stderr).unwrap()["title"], "usage");
+    let config = home.run(&["pack", "list", "--json"], &[("HELMDECK_NONSENSE", "1")]).ends(78);
+    assert_eq!(serde_json::from_str::<Value>(&config.stderr).unwrap()["title"], "configuration");
+}
+
 /// A running server, killed when the test ends, however it ends.
 struct Server {
     child: Child,

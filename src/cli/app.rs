@@ -44,6 +44,13 @@ fn code(exit: Exit) -> ExitCode {
 
 /// Prints what clap has to say: help and version to stdout, mistakes to stderr.
 fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && Environment::arguments().any(|argument| argument == "--json") {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
+        Output::of_process(true, 0).note(&failure.problem().to_string());
+        return code(Exit::Usage);
+    }
     // Fails only if nobody reads, and then there is nobody to tell.
     let _ = error.print();
     code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })

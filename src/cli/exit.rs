@@ -114,11 +114,6 @@ impl From<Error> for Failure {
             Code::Forbidden => Exit::Refused,
             _ => Exit::Failed,
         };
-        let cause = error.cause();
-        if !cause.is_empty() {
-            // The cause is for the log alone; it may name hosts and files that the public message leaves out.
-            tracing::debug!(code = error.code().as_str(), cause, "the call failed");
-        }
         let mut failure = Self { problem: Some(error.problem()), ..Self::new(exit, error.to_string()) };
         failure.hint = hint(&error);
         failure
@@ -140,7 +135,7 @@ fn hint(error: &Error) -> Option<String> {
         }
         Code::Timeout => "give it more time with --timeout, or raise `timeout` in the manifest",
         Code::CacheMiss => "run it without --cache only-if-cached to fill the cache",
-        Code::HandlerFailed | Code::Internal => "run it again with -vv to see the cause",
+        Code::HandlerFailed | Code::Internal => "run it again with -v to see the cause",
         _ => return None,
     };
     // A handler's own `not_found` (a repository, an issue) is not about packs.

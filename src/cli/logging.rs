@@ -28,14 +28,16 @@ pub(crate) fn check(level: &str) -> Result<(), String> {
 }
 
 /// Starts the log. A level that the operator set wins over the command's own, and `-v` over both.
-pub(crate) fn start(level: &str, format: LogFormat, default: LevelFilter, verbose: u8) {
+pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) {
     let wanted = match verbose {
-        0 => level.parse::<Targets>().ok().filter(|_| !level.trim().is_empty()),
-        1 => Some(Targets::new().with_default(LevelFilter::INFO)),
-        2 => Some(Targets::new().with_default(LevelFilter::DEBUG)),
-        _ => Some(Targets::new().with_default(LevelFilter::TRACE)),
+        0 if level.trim().is_empty() => default,
+        0 => level,
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
     };
-    let targets = wanted.unwrap_or_else(|| Targets::new().with_default(default));
+    // The configuration was checked, so this can be read.
+    let targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {
@@ -62,6 +64,25 @@ pub(crate) fn hide_panics() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[ignore = "panics; the test below starts it in a process of its own"]
+    fn a_panic_with_a_secret() {
+        hide_panics();
+        let secret = "canary".repeat(2);
+        panic!("token {secret} was refused");
+    }
+
+    #[test]
+    fn a_panic_tells_its_place_and_never_its_text() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "logging::tests::a_panic_with_a_secret", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();
+        assert!(!child.status.success() && text.contains("panicked at"), "{text}");
+        assert!(!text.contains("canarycanary"), "{text}");
+    }
 
     #[test]
     fn levels_and_targets_are_understood_and_typing_errors_are_not_targets() {

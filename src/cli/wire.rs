@@ -10,7 +10,6 @@ use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store, Stored};
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
@@ -41,6 +40,8 @@ pub(crate) enum MemoryUse {
     None,
     /// If gate 1 is open; a store that is not there yet is not made, an empty one that ends with the process stands in.
     ReadOnly,
+    /// If gate 1 is open and the store can be reached: a call must not fail because of its memory.
+    IfReachable,
     /// If gate 1 is open.
     Full,
 }
@@ -55,7 +56,7 @@ impl Setup {
         flags: Vec<FlagSetting>,
         env: Environment,
         output: Output,
-        level: LevelFilter,
+        level: &str,
     ) -> Result<Self> {
         let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
         logging::start(&settings.log.level, settings.log.format, level, output.verbose);
@@ -98,19 +99,27 @@ impl Setup {
             builder = builder.artifacts(folder);
         }
         if let (Some(ring), true) = (&self.ring, memory != MemoryUse::None) {
-            let store = match memory {
-                MemoryUse::ReadOnly if !self.store_exists()? => self.store_at("memory:", ring).await?,
-                _ => self.store_at(&settings.memory_url()?, ring).await?,
+            let url = match memory {
+                MemoryUse::ReadOnly if !self.store_exists()? => "memory:".to_owned(),
+                _ => settings.memory_url()?,
             };
-            let system = settings.data_dir().ok().map(|data| System::at(data.join("helmdeck.db")));
-            builder = builder.memory(Memory { store, keyring: Arc::new(ring.clone()), system });
+            match self.store_at(&url, ring).await {
+                Ok(store) => {
+                    let system = settings.data_dir().ok().map(|data| System::at(data.join("helmdeck.db")));
+                    builder = builder.memory(Memory { store, keyring: Arc::new(ring.clone()), system });
+                }
+                Err(error) if memory == MemoryUse::IfReachable && error.is_temporary() => {
+                    tracing::warn!(%error, "going on without memory");
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(builder.clock(clock).build())
     }
 
-    async fn store_at(&self, url: &str, ring: &KeyRing) -> Result<Arc<dyn Store>> {
+    async fn store_at(&self, url: &str, ring: &KeyRing) -> helmdeck_memory::Result<Arc<dyn Store>> {
         let clock = Arc::new(SystemClock::default());
-        Ok(helmdeck_memory::open(url, ring.clone(), self.settings.memory.store(), clock).await?)
+        helmdeck_memory::open(url, ring.clone(), self.settings.memory.store(), clock).await
     }
 
     /// Says whether the store is there. Touches nothing.

@@ -1,7 +1,6 @@
 //! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
 
 use serde_json::{Value, json};
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::Global;
 use crate::config::{self, Loaded, Settings};
@@ -72,7 +71,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         report.warnings.push(format!("others than its owner may read the key file {}; chmod 600 it", path.display()));
     }
     if let Some(settings) = loaded.settings {
-        logging::start(&settings.log.level, settings.log.format, LevelFilter::ERROR, output.verbose);
+        logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
         warn(&mut report, &settings, &env);
         let setup = Setup { settings, env, ring: ring.flatten(), output };
         store(&mut report, &setup).await;

@@ -14,8 +14,6 @@ mod purge;
 mod run;
 mod serve;
 
-use tracing_subscriber::filter::LevelFilter;
-
 use crate::app::block_on;
 use crate::args::{CacheCommand, Cli, Command, KeyCommand, MemoryCommand, PackCommand};
 use crate::env::Environment;
@@ -23,14 +21,21 @@ use crate::exit::Result;
 use crate::output::Output;
 use crate::wire::{self, Setup};
 
+/// What a command logs by itself. That its call failed is the command's own result, and is not said twice.
+const WARN: &str = "warn,helmdeck_engine::layers::observe=off";
+
 /// Runs a command.
 ///
 /// # Errors
 /// Why it ended early, with the exit code.
 pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     let global = cli.global;
-    // Commands that tell of refused manifests and stores themselves need no warnings beside.
-    let setup = |env, level| Setup::load(&global, Vec::new(), env, output, level);
+    // Commands that tell of refused manifests and stores themselves need no warnings beside. Who wants JSON reads problems
+    // from stderr, so nothing else may stand there unless it is asked for.
+    let setup = |env, level| {
+        let level = if output.json { "off" } else { level };
+        Setup::load(&global, Vec::new(), env, output, level)
+    };
     match cli.command {
         Command::Version => output.text(&version()),
         Command::Completions { shell } => completions::run(shell, &output),
@@ -40,11 +45,11 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
         Command::Run(arguments) => {
-            let setup = setup(env, LevelFilter::WARN)?;
+            let setup = setup(env, WARN)?;
             block_on(run::run(&setup, &arguments))
         }
         Command::Pack(command) => {
-            let setup = setup(env, LevelFilter::ERROR)?;
+            let setup = setup(env, "error")?;
             match command {
                 PackCommand::List => block_on(pack::list(&setup)),
                 PackCommand::Show { pack } => block_on(pack::show(&setup, &pack)),
@@ -53,7 +58,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
             }
         }
         Command::Memory(command) => {
-            let setup = setup(env, LevelFilter::WARN)?;
+            let setup = setup(env, WARN)?;
             match command {
                 MemoryCommand::Status => block_on(memory::status(&setup)),
                 MemoryCommand::List(arguments) => block_on(memory::list(&setup, &arguments)),
@@ -62,7 +67,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
             }
         }
         Command::Cache(command) => {
-            let setup = setup(env, LevelFilter::WARN)?;
+            let setup = setup(env, WARN)?;
             match command {
                 CacheCommand::Explain(arguments) => block_on(cache::explain(&setup, &arguments)),
                 CacheCommand::Stats => block_on(cache::stats(&setup)),

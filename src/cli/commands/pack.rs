@@ -80,9 +80,29 @@ fn describe(pack: &PackInfo) -> String {
     text.push_str(&members("\noutput:\n", &pack.output, false));
     for example in &pack.examples {
         let description = example.description.as_deref().unwrap_or("example");
-        text.push_str(&format!("\n{description}:\n  helmdeck run {} --input '{}'\n", pack.name, example.input));
+        text.push_str(&format!("\n{description}:\n  helmdeck run {}{}\n", pack.name, arguments(&example.input)));
     }
     text
+}
+
+/// Writes an input as arguments: `key=value` where that is exact and needs no quotes in a shell, else `--input`.
+fn arguments(input: &Value) -> String {
+    let pairs = input.as_object().and_then(|object| {
+        object.iter().map(|(key, value)| Some(format!(" {key}={}", word(value)?))).collect::<Option<String>>()
+    });
+    pairs.unwrap_or_else(|| format!(" --input '{}'", input.to_string().replace('\'', r"'\''")))
+}
+
+fn word(value: &Value) -> Option<String> {
+    let bare = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./:@-".contains(&b));
+    match value {
+        Value::String(text) if !text.is_empty() && bare(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Array(items) if !items.is_empty() && items.iter().all(|item| !item.is_array()) => {
+            items.iter().map(word).collect::<Option<Vec<_>>>().map(|words| words.join(","))
+        }
+        _ => None,
+    }
 }
 
 fn cache(pack: &PackInfo) -> String {
@@ -133,15 +153,12 @@ fn kind(property: &Value) -> String {
     }
     match property.get("type") {
         Some(Value::String(kind)) if kind == "array" => {
-            property.get("items").map_or_else(|| "list".to_owned(), |items| format!("list of {}", kind_or_any(items)))
+            property.get("items").map_or_else(|| "list".to_owned(), |items| format!("list of {}", self::kind(items)))
         }
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
-        _ => kind_or_any(property),
+        Some(Value::String(kind)) => kind.clone(),
+        _ => "any".to_owned(),
     }
-}
-
-fn kind_or_any(schema: &Value) -> String {
-    schema.get("type").and_then(Value::as_str).unwrap_or("any").to_owned()
 }
 
 fn first_line(text: &str) -> String {
@@ -153,14 +170,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn examples_are_written_as_one_would_type_them() {
+        assert_eq!(arguments(&json!({"path": ".", "n": 5, "labels": ["a", "b"]})), " labels=a,b n=5 path=.");
+        assert_eq!(arguments(&json!({"text": "it's"})), r#" --input '{"text":"it'\''s"}'"#);
+        assert_eq!(arguments(&json!({"o": {"a": 1}})), r#" --input '{"o":{"a":1}}'"#);
+        assert_eq!(arguments(&json!({})), "");
+    }
+
+    #[test]
     fn members_are_listed_with_what_must_be_given_first() {
         let schema = json!({"properties": {
             "a": {"type": "integer", "default": 5, "description": "A number\nand more"},
-            "b": {"type": "array", "items": {"type": "string"}},
+            "b": {"type": "array", "items": {"enum": ["s", "t"]}},
             "c": {"enum": ["x", "y"]},
             "d": {"type": ["string", "null"]},
         }, "required": ["c"]});
-        let expected = "in:\n  c  x|y             required\n  a  integer         default 5; A number\n  b  list of string\n  d  string|null\n";
+        let expected = "in:\n  c  x|y          required\n  a  integer      default 5; A number\n  b  list of s|t\n  d  string|null\n";
         assert_eq!(members("in:\n", &schema, true), expected);
         assert_eq!(members("in:\n", &json!(true), true), "in:\n  any JSON\n");
     }

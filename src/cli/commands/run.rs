@@ -20,7 +20,7 @@ use crate::wire::{MemoryUse, Setup};
 /// # Errors
 /// Whatever the call answers; a usage failure if the input does not fit.
 pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
-    let engine = setup.engine(MemoryUse::Full, false).await?;
+    let engine = setup.engine(MemoryUse::IfReachable, false).await?;
     let answer = call_and_print(setup, &engine, arguments).await;
     // The answer is stored behind the response: the process must not end before it is.
     engine.shutdown().await;

@@ -6,7 +6,6 @@ use helmdeck_memory::{Janitor, JanitorConfig};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toml::Value;
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::app::{block_on_threads, internal};
 use crate::args::{Global, ServeArgs};
@@ -29,7 +28,7 @@ pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: Environment, outp
         .listen
         .iter()
         .map(|address| -> FlagSetting { (&["server", "listen"], Value::String(address.clone()), "--listen") });
-    let setup = Setup::load(global, listen.collect(), env, output, LevelFilter::INFO)?;
+    let setup = Setup::load(global, listen.collect(), env, output, "info")?;
     let threads = match setup.settings.runtime.threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
         threads => threads,
