@@ -5,11 +5,13 @@
 //! of the store costs the cache, never the call.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::Either;
 use helmdeck_core::context::Stale;
 use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Outcome, Result};
@@ -287,7 +289,9 @@ where
         Box::pin(async move {
             let (cache, located) = (Arc::clone(&journey.cache), Arc::clone(&journey.located));
             let mut stored = false;
-            let result = aloft(journey, purpose, &flight, &mut stored).await;
+            // A flight must land whatever happens: nobody who waits for it may wait for ever.
+            let result = AssertUnwindSafe(aloft(journey, purpose, &flight, &mut stored)).catch_unwind().await;
+            let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
             let now = cache.hub.clock.now();
             cache.hub.flights.land(&flight, result, |landed| match landed.how {
                 How::Stored | How::Stale => cache.hub.warm(&landed.answer),
