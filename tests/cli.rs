@@ -116,6 +116,9 @@ fn slips_end_with_the_documented_code_and_a_suggestion() {
     assert!(key.stderr.contains("did you mean \"limit\""), "{}", key.stderr);
     home.run(&["run", "test.count", "limit=many"], &[]).ends(2);
     home.run(&["run", "test.count", "--input", "{\"limit\":\"x\"}"], &[]).ends(1);
+    home.run(&["pack", "check", ".config/helmdeck/packs/count.sh"], &[]).ends(2);
+    home.run(&["pack", "check", ".config/helmdeck/packs/count.toml"], &[]).ends(0);
+    home.run(&["pack", "check", "no/such"], &[]).ends(3);
     home.run(&["nonsense"], &[]).ends(2);
     home.run(&["--help"], &[]).ends(0);
     home.run(&["version"], &[]).ends(0);

@@ -30,8 +30,11 @@ pub fn main() -> ExitCode {
         Ok(()) => code(Exit::Ok),
         Err(failure) => {
             if !failure.is_silent() {
-                let text = if output.json { failure.problem().to_string() } else { failure.text() };
-                output.note(&text);
+                if output.json {
+                    output.problem(&failure.problem());
+                } else {
+                    output.note(&failure.text());
+                }
             }
             code(failure.exit())
         }
@@ -48,7 +51,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
         let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
-        Output::of_process(true, 0).note(&failure.problem().to_string());
+        Output::of_process(true, 0).problem(&failure.problem());
         return code(Exit::Usage);
     }
     // Fails only if nobody reads, and then there is nobody to tell.

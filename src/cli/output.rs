@@ -72,6 +72,11 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{}", printable(line));
     }
 
+    /// Writes a problem to stderr as one line of JSON.
+    pub(crate) fn problem(&self, problem: &Value) {
+        let _ = writeln!(io::stderr().lock(), "{problem}");
+    }
+
     /// Asks a person; without one it takes `--yes` to go on.
     ///
     /// # Errors

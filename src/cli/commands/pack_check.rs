@@ -34,6 +34,10 @@ pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result
     let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
     let (checked, findings) = check(setup, &engine, &scope, run).await;
     engine.shutdown().await;
+    if let (Some(file), true, true) = (&scope.file, checked.is_empty(), findings.is_empty()) {
+        let message = format!("{} is not a manifest; manifests end in .toml and are not hidden", file.display());
+        return Err(Failure::usage(message));
+    }
 
     let problems: Vec<_> = findings.iter().map(|f| json!({"place": f.place, "message": f.message})).collect();
     let value = json!({"checked": checked, "problems": problems});

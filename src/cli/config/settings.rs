@@ -37,6 +37,10 @@ pub(crate) struct Settings {
     /// `[egress]`.
     pub(crate) egress: Egress,
     /// `[github]`.
+    #[cfg_attr(
+        not(feature = "github"),
+        expect(dead_code, reason = "checked in every build, so that one configuration serves all")
+    )]
     pub(crate) github: GitHub,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
