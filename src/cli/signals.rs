@@ -1,19 +1,30 @@
-//! SIGINT and SIGTERM: both ask the program to stop in good order. A second one ends it at once.
+//! SIGINT and SIGTERM: both ask the program to stop in good order. It never ends the process by itself.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Result;
 
-/// Waits for the first SIGINT or SIGTERM. From the first call on, neither ends the process by itself.
-///
-/// # Errors
-/// A failure if the system takes no handler.
-pub(crate) async fn stop() -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Both signals, caught from the moment it is made.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    /// Catches both signals. Made before anybody is told that the program is ready, so that none slips through.
+    ///
+    /// # Errors
+    /// A failure if the system takes no handler.
+    pub(crate) fn catch() -> Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
-    Ok(())
+
+    /// Waits for the next of either. Dropping the future loses none.
+    pub(crate) async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }

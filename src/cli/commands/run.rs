@@ -12,7 +12,7 @@ use crate::input;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::render;
-use crate::signals;
+use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
 /// Runs a pack and prints what it answered.
@@ -35,10 +35,11 @@ async fn call_and_print(setup: &Setup, engine: &Engine, arguments: &RunArgs) -> 
     call.max_stale = arguments.max_stale;
     call.deadline = arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     call.progress = Some(Arc::clone(&progress) as _);
+    let mut stop = Stop::catch()?;
     let answer = tokio::select! {
         answer = engine.call(call) => answer.map_err(Failure::from),
         // Dropping the call cancels it.
-        stopped = signals::stop() => stopped.and_then(|()| Err(Error::new(Code::Cancelled, "interrupted").into())),
+        () = stop.wait() => Err(Error::new(Code::Cancelled, "interrupted").into()),
     };
     progress.clear();
     print(&setup.output, &answer?)

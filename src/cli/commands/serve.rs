@@ -13,7 +13,7 @@ use crate::config::FlagSetting;
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
-use crate::signals;
+use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
 /// The most threads unless the operator says how many.
@@ -52,17 +52,18 @@ async fn serve(setup: Setup) -> Result<()> {
 
     let stop = CancellationToken::new();
     let server = helmdeck_server::serve(listener, engine.clone(), setup.settings.server.clone(), stop.clone());
+    let mut signals = Stop::catch()?;
     announce(&setup.output, &format!("listening on http://{address}"));
     let mut server = std::pin::pin!(server);
     let answer = tokio::select! {
         answer = &mut server => answer.map_err(internal),
-        stopped = signals::stop() => {
+        () = signals.wait() => {
             stop.cancel();
             tracing::info!("stopping: finishing what is under way");
             // A second signal ends the wait, not the write-behind.
             tokio::select! {
-                answer = server => stopped.and(answer.map_err(internal)),
-                again = signals::stop() => again,
+                answer = server => answer.map_err(internal),
+                () = signals.wait() => Ok(()),
             }
         }
     };
