@@ -80,7 +80,7 @@ impl Setup {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = &self.settings;
         let egress = Egress::new(settings.egress.clone().guard());
-        let secrets = EnvironmentSecrets::new(&settings.credentials, &self.env, self.ring.as_ref());
+        let secrets = EnvironmentSecrets::new(&settings.credentials, &self.env);
         let dependencies = helmdeck_packs::Dependencies {
             egress,
             clock: Arc::clone(&clock),
@@ -105,7 +105,7 @@ impl Setup {
             };
             match self.store_at(&url, ring).await {
                 Ok(store) => {
-                    let system = settings.data_dir().ok().map(|data| System::at(data.join("helmdeck.db")));
+                    let system = self.system().ok();
                     builder = builder.memory(Memory { store, keyring: Arc::new(ring.clone()), system });
                 }
                 Err(error) if memory == MemoryUse::IfReachable && error.is_temporary() => {

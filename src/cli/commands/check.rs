@@ -95,7 +95,7 @@ fn warn(report: &mut Report, settings: &Settings, env: &Environment) {
     if !settings.memory.url.is_empty() && !gate::is_set(env) {
         report.warnings.push("a memory URL is set, but no memory key, so memory is off".to_owned());
     }
-    for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env, None).unset() {
+    for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env).unset() {
         report.warnings.push(format!("credential \"{name}\" comes from the variable {variable}, which is not set"));
     }
 }

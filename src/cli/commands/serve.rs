@@ -1,8 +1,10 @@
 //! `helmdeck serve`: the packs over REST, until it is told to stop; then everything under way is finished first.
 
 use std::num::NonZero;
+use std::sync::Arc;
 
 use helmdeck_memory::{Janitor, JanitorConfig};
+use helmdeck_server::Server;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toml::Value;
@@ -51,7 +53,11 @@ async fn serve(setup: Setup) -> Result<()> {
         .map(|memory| Janitor::spawn(memory.store().clone(), JanitorConfig { interval, ..JanitorConfig::default() }));
 
     let stop = CancellationToken::new();
-    let server = helmdeck_server::serve(listener, engine.clone(), setup.settings.server.clone(), stop.clone());
+    let mut server = Server::new(engine.clone(), setup.settings.server.clone());
+    if let Ok(system) = setup.system() {
+        server = server.remember(system, setup.ring.clone().map(Arc::new));
+    }
+    let server = server.serve(listener, stop.clone());
     let mut signals = Stop::catch()?;
     announce(&setup.output, &format!("listening on http://{address}"));
     let mut server = std::pin::pin!(server);

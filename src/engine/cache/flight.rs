@@ -108,6 +108,11 @@ impl Flights {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says whether a caller of this key would join a flight.
+    pub(crate) fn is_under_way(&self, key: FlightKey) -> bool {
+        under_way(&self.map(), key).is_some()
+    }
+
     /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer landed in the meantime: it is
     /// asked under the same lock under which flights land, so between a miss and a start nothing slips through.
     pub(crate) fn board(
@@ -119,13 +124,7 @@ impl Flights {
         start: impl FnOnce(Arc<Flight>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
     ) -> Boarding {
         let mut map = self.map();
-        // A renewal under way is as fresh as any answer can be.
-        let renewal = FlightKey { key: key.key, purpose: Purpose::Renew };
-        let under_way = map.get(&key).or_else(|| match key.purpose {
-            Purpose::Answer { .. } => map.get(&renewal),
-            Purpose::Refresh | Purpose::Renew => None,
-        });
-        if let Some(flight) = under_way {
+        if let Some(flight) = under_way(&map, key) {
             let flight = Arc::clone(flight);
             let mut crew = flight.crew();
             crew.waiters += 1;
@@ -176,6 +175,14 @@ impl Flights {
             !covered
         });
     }
+}
+
+fn under_way(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
+    map.get(&key).or_else(|| match key.purpose {
+        // A renewal under way is as fresh as any answer can be.
+        Purpose::Answer { .. } => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
+        Purpose::Refresh | Purpose::Renew => None,
+    })
 }
 
 /// A place on a flight. Dropping the last one of an unfinished flight cancels it.

@@ -1,6 +1,6 @@
 //! What all cached packs of an engine share: hot tier, store behind a breaker, flights, purges, counters.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub(crate) struct Hub {
     pub(crate) queue: Queue,
     /// Deletes of this process that the store's generation will show, or has shown, and that are no news.
     pub(crate) own_deletes: AtomicI64,
+    /// Grows with every purge, before it looks through the hot tier.
+    epoch: AtomicU64,
     hot: Cache<Key, Arc<Answer>>,
     /// Points into the hot tier without keeping anything alive.
     aliases: Cache<Alias, Weak<Answer>>,
@@ -86,6 +88,7 @@ impl Hub {
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
             own_deletes: AtomicI64::new(0),
+            epoch: AtomicU64::new(0),
             store: parts.store,
             keyring: parts.keyring,
             system: parts.system,
@@ -114,6 +117,22 @@ impl Hub {
             old.kill();
         }
         self.hot.insert(answer.place.key, Arc::clone(answer));
+    }
+
+    /// Returns a number to compare with later: has anything been purged since?
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Puts an answer that was read from the store into the hot tier, unless something was purged since `epoch`.
+    ///
+    /// It goes in first and is checked then: a purge at the same moment either finds it there or is seen here.
+    pub(crate) fn warm_unless_purged(&self, answer: &Arc<Answer>, epoch: u64) {
+        self.warm(answer);
+        if self.epoch() != epoch {
+            answer.kill();
+            self.hot.invalidate(&answer.place.key);
+        }
     }
 
     /// Returns the answer that these very bytes got.
@@ -189,6 +208,7 @@ impl Hub {
 
     /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead.
     fn forget(&self, covers: impl Fn(&Place) -> bool) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
         self.flights.poison(&covers);
         for (key, answer) in &self.hot {
             if covers(&answer.place) {

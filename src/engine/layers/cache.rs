@@ -84,6 +84,7 @@ where
                             call,
                             located: Arc::new(located),
                             known: Some(Arc::clone(found)),
+                            looked: false,
                         });
                     }
                     return answer(Ok(outcome));
@@ -91,7 +92,8 @@ where
                 Standing::Old | Standing::Ended => {}
             }
         }
-        let journey = Journey { cache, inner: self.inner.clone(), call, located: Arc::new(located), known: found };
+        let journey =
+            Journey { cache, inner: self.inner.clone(), call, located: Arc::new(located), known: found, looked: false };
         Either::Right(Box::pin(async move {
             match journey.call.directive {
                 Directive::OnlyIfCached => only_if_cached(journey).await,
@@ -108,8 +110,10 @@ struct Journey<S> {
     inner: S,
     call: Call,
     located: Arc<Located>,
-    /// What the hot tier has, past its freshness.
+    /// What the hot tier or the store has, past its freshness.
     known: Option<Arc<Answer>>,
+    /// The store was asked already.
+    looked: bool,
 }
 
 /// The operator may forbid directives per scope.
@@ -199,17 +203,27 @@ async fn has_files(cache: &PackCache, found: &Answer) -> bool {
     }
 }
 
-/// Joins or starts the flight of this key and waits for it, within the caller's own deadline.
-async fn fly<S>(journey: Journey<S>) -> Result<Outcome>
+/// Answers from the store, or else joins or starts the flight of this key and waits for it, within the caller's own deadline.
+async fn fly<S>(mut journey: Journey<S>) -> Result<Outcome>
 where
     S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let (cache, mut call) = (Arc::clone(&journey.cache), journey.call.clone());
-    let purpose = match call.directive {
+    let cache = Arc::clone(&journey.cache);
+    let purpose = match journey.call.directive {
         Directive::Refresh => Purpose::Refresh,
-        _ => Purpose::Answer { max_age: call.max_age, max_stale: call.max_stale },
+        _ => Purpose::Answer { max_age: journey.call.max_age, max_stale: journey.call.max_stale },
     };
+    let flight = FlightKey { key: journey.located.place.key, purpose };
+    // The first look at the store is the caller's own: a hit needs no flight, and a flight is a task more.
+    if purpose != Purpose::Refresh && !cache.hub.flights.is_under_way(flight) {
+        let epoch = cache.hub.epoch();
+        if let Some((found, how)) = look(&mut journey).await {
+            cache.hub.warm_unless_purged(&found, epoch);
+            return Ok(served(journey, found, how, true));
+        }
+    }
+    let mut call = journey.call.clone();
     let again = journey.clone();
     let (mut ticket, started) = match board(journey, purpose) {
         Boarding::Answered(found) => {
@@ -220,22 +234,51 @@ where
         Boarding::Joined(ticket) => (ticket, false),
     };
     let landed = wait(&mut ticket, &call).await?;
-    let status = match (landed.how, started) {
+    Ok(served(again, landed.answer, landed.how, started))
+}
+
+/// Looks into the store. An answer that may not be served, but may be confirmed or fallen back on, is kept in the journey.
+async fn look<S>(journey: &mut Journey<S>) -> Option<(Arc<Answer>, How)> {
+    journey.looked = true;
+    let cache = &journey.cache;
+    let found = Arc::new(cache.hub.read(&journey.located.place, cache.contract()).await?);
+    let standing = cache.standing(&found, &journey.call, cache.hub.clock.now());
+    let how = match standing {
+        Standing::Fresh => Some(How::Stored),
+        Standing::TakenStale | Standing::WhileRenewed => Some(How::Stale),
+        Standing::Old | Standing::Ended => None,
+    };
+    if let Some(how) = how
+        && has_files(cache, &found).await
+    {
+        return Some((found, how));
+    }
+    if standing != Standing::Ended && journey.known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
+        journey.known = Some(found);
+    }
+    None
+}
+
+/// Makes the outcome of an answer, remembers the call's bytes, and sees to it that a stale answer is renewed.
+fn served<S>(mut journey: Journey<S>, found: Arc<Answer>, how: How, first: bool) -> Outcome
+where
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let status = match (how, first) {
         (How::Stored, _) => CacheStatus::Hit,
         (How::Stale, _) => CacheStatus::Stale,
         (How::Ran, true) => CacheStatus::Miss,
         (How::Confirmed, true) => CacheStatus::Revalidated,
         (How::Ran | How::Confirmed, false) => CacheStatus::Coalesced,
     };
-    if landed.how != How::Stale {
-        remember(&cache, &mut call, &landed.answer);
+    let cache = Arc::clone(&journey.cache);
+    if how != How::Stale {
+        remember(&cache, &mut journey.call, &found);
+    } else if cache.standing(&found, &journey.call, cache.hub.clock.now()) == Standing::WhileRenewed {
+        renew(Journey { known: Some(Arc::clone(&found)), ..journey });
     }
-    if landed.how == How::Stale
-        && cache.standing(&landed.answer, &call, cache.hub.clock.now()) == Standing::WhileRenewed
-    {
-        renew(Journey { known: Some(Arc::clone(&landed.answer)), ..again });
-    }
-    Ok(serve(&cache, &landed.answer, status))
+    serve(&cache, &found, status)
 }
 
 async fn wait(ticket: &mut Ticket, call: &Call) -> Result<Landed> {
@@ -302,30 +345,19 @@ where
     })
 }
 
-/// The flight itself: the store, else the inner service. `keep` says whether the answer may be stored.
-async fn aloft<S>(journey: Journey<S>, purpose: Purpose, flight: &Arc<Flight>, keep: &mut bool) -> Result<Landed>
+/// The flight itself: the store, unless it was asked already, else the inner service. `keep` says whether the answer may be
+/// stored.
+async fn aloft<S>(mut journey: Journey<S>, purpose: Purpose, flight: &Arc<Flight>, keep: &mut bool) -> Result<Landed>
 where
     S: Service<Call, Response = Outcome, Error = Error>,
 {
-    let Journey { cache, inner, mut call, located, mut known } = journey;
     if matches!(purpose, Purpose::Answer { .. })
-        && let Some(found) = cache.hub.read(&located.place, cache.contract()).await.map(Arc::new)
+        && !journey.looked
+        && let Some((answer, how)) = look(&mut journey).await
     {
-        let standing = cache.standing(&found, &call, cache.hub.clock.now());
-        let how = match standing {
-            Standing::Fresh => Some(How::Stored),
-            Standing::TakenStale | Standing::WhileRenewed => Some(How::Stale),
-            Standing::Old | Standing::Ended => None,
-        };
-        if let Some(how) = how
-            && has_files(&cache, &found).await
-        {
-            return Ok(Landed { answer: found, how });
-        }
-        if standing != Standing::Ended && known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
-            known = Some(found);
-        }
+        return Ok(Landed { answer, how });
     }
+    let Journey { cache, inner, mut call, located, known, .. } = journey;
     let known = match known {
         Some(known) if has_files(&cache, &known).await => Some(known),
         _ => None,
