@@ -245,12 +245,17 @@ impl Artifacts for Collector {
             return Err(Error::new(Code::InvalidInput, message));
         }
         let revealed = self.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+        // What stands in a secret's place could make two files one, so such a name is refused instead.
+        if matches!(scrub::text(name, &revealed), std::borrow::Cow::Owned(_)) {
+            return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
+        }
+        let media_type = scrub::text(media_type, &revealed);
         let bytes = match scrub::bytes(&bytes, &revealed) {
             std::borrow::Cow::Borrowed(_) => bytes,
             std::borrow::Cow::Owned(clean) => clean.into(),
         };
         let key = format!("{}/{name}", self.prefix);
-        let artifact = self.store.put(&self.owner, &key, name, media_type, bytes, self.retention).await?;
+        let artifact = self.store.put(&self.owner, &key, name, &media_type, bytes, self.retention).await?;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.retain(|earlier| earlier.name != artifact.name);
         written.push(artifact.clone());

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::folder::{self, Watch};
 use crate::handler::HandlerService;
 use crate::layers::artifacts::ArtifactsLayer;
-use crate::layers::credentials::CredentialsLayer;
+use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
 use crate::layers::observe::ObserveLayer;
 use crate::layers::session::SessionLayer;
 use crate::layers::validate_input::ValidateInputLayer;
@@ -360,6 +360,7 @@ impl Packs for OtherPacks {
         call.cancel.clone_from(&from.cancel);
         call.progress.clone_from(&from.progress);
         call.depth = from.depth + 1;
+        call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
         Box::pin(engine.call(call)).await
     }
 }

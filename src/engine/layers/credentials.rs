@@ -75,6 +75,7 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
         secrets: Arc::clone(&layer.secrets),
         identity: Arc::clone(&call.identity),
         pack: call.pack.clone(),
+        outer: call.stage.secrets.clone(),
     })
 }
 
@@ -85,6 +86,8 @@ pub(crate) struct BoundSecrets {
     secrets: Arc<dyn Secrets>,
     identity: Arc<Identity>,
     pack: PackName,
+    /// Those of the handler that makes this call, if one does.
+    outer: Option<Arc<dyn CallSecrets>>,
 }
 
 impl CallSecrets for BoundSecrets {
@@ -103,6 +106,27 @@ impl CallSecrets for BoundSecrets {
     }
 
     fn revealed(&self) -> Vec<Secret> {
-        self.revealed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut revealed = self.revealed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        revealed.extend(self.outer.iter().flat_map(|outer| outer.revealed()));
+        revealed
+    }
+}
+
+/// The credentials of a handler, as a pack that it calls sees them: none can be asked for, but what was handed out is taken out
+/// of whatever leaves that pack too, since the handler may have put it into the input.
+pub(crate) struct OuterSecrets(pub(crate) Arc<dyn CallSecrets>);
+
+impl CallSecrets for OuterSecrets {
+    fn grants(&self) -> &[Grant] {
+        &[]
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Secret>> {
+        let message = format!("this pack does not declare credential \"{}\"", name.escape_debug());
+        Err(Error::new(Code::Forbidden, message))
+    }
+
+    fn revealed(&self) -> Vec<Secret> {
+        self.0.revealed()
     }
 }
