@@ -5,4 +5,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod cli;
+mod gates;
+mod github;
 mod layering;
+mod secrets;
+
+#[path = "support/deck.rs"]
+mod deck;
+#[path = "support/github.rs"]
+#[expect(unreachable_pub, reason = "shared with the tests of the packs")]
+mod stand_in;
