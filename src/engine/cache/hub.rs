@@ -57,7 +57,9 @@ pub(crate) struct Hub {
     hot: Cache<Key, Arc<Answer>>,
     /// Points into the hot tier without keeping anything alive.
     aliases: Cache<Alias, Weak<Answer>>,
-    breaker: Breaker,
+    /// Two breakers: a write that works says nothing about reads, nor the other way round.
+    pub(crate) reading: Breaker,
+    pub(crate) writing: Breaker,
     events: Bus,
 }
 
@@ -83,7 +85,8 @@ impl Hub {
         let hub = Arc::new(Self {
             hot: Cache::builder().max_capacity(config.hot_bytes).weigher(weigh).build(),
             aliases: Cache::builder().max_capacity(config.hot_bytes / 10).weigher(weigh_alias).build(),
-            breaker: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
+            reading: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
+            writing: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             flights: Arc::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
@@ -149,7 +152,7 @@ impl Hub {
 
     /// Returns what the store has, within the time budget. Any failure is a miss, and is counted.
     pub(crate) async fn read(&self, place: &Arc<Place>, contract: &str) -> Option<Answer> {
-        if !self.allows() {
+        if !self.allows(&self.reading) {
             return None;
         }
         let key = place.key.stored(&place.pack, place.version);
@@ -159,22 +162,22 @@ impl Hub {
         self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
         match read {
             Ok(Ok(entry)) => {
-                self.store_works();
+                self.store_works(&self.reading);
                 let entry = entry.filter(|entry| !self.pending.covers(place, entry.meta.updated_at))?;
                 Answer::decode(Arc::clone(place), contract, &entry.value)
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
-                self.store_works();
+                self.store_works(&self.reading);
                 self.metrics.unreadable.inc();
                 tracing::warn!(pack.name = %place.pack, key = super::key::hex(&place.key.short()), reason, "a stored answer does not open; it counts as a miss");
                 None
             }
             Ok(Err(error)) => {
-                self.store_fails("read", &error.to_string());
+                self.store_fails(&self.reading, "read", &error.to_string());
                 None
             }
             Err(_) => {
-                self.store_fails("read", "it took too long");
+                self.store_fails(&self.reading, "read", "it took too long");
                 None
             }
         }
@@ -232,24 +235,25 @@ impl Hub {
     }
 
     /// Says whether the store may be asked.
-    pub(crate) fn allows(&self) -> bool {
-        self.breaker.allows(self.clock.monotonic())
+    pub(crate) fn allows(&self, breaker: &Breaker) -> bool {
+        breaker.allows(self.clock.monotonic())
     }
 
+    /// Says whether the store is left alone by reads, writes or both.
     pub(crate) fn breaker_is_open(&self) -> bool {
-        self.breaker.is_open()
+        self.reading.is_open() || self.writing.is_open()
     }
 
-    pub(crate) fn store_works(&self) {
-        if self.breaker.succeeded() {
-            self.metrics.breaker_open.set(0);
+    pub(crate) fn store_works(&self, breaker: &Breaker) {
+        if breaker.succeeded() {
+            self.metrics.breaker_open.set(self.breaker_is_open().into());
             tracing::info!("the store answers again");
         }
     }
 
-    pub(crate) fn store_fails(&self, operation: &'static str, why: &str) {
+    pub(crate) fn store_fails(&self, breaker: &Breaker, operation: &'static str, why: &str) {
         self.metrics.store_error(operation);
-        if self.breaker.failed(self.clock.monotonic()) {
+        if breaker.failed(self.clock.monotonic()) {
             self.metrics.breaker_open.set(1);
             self.metrics.breaker_opened.inc();
             tracing::warn!(operation, why, "the store fails; it is left alone for a while and handlers run instead");

@@ -127,8 +127,11 @@ async fn retry(hub: &Hub, again: &mut VecDeque<Purge>) {
 async fn write(hub: &Hub, puts: Vec<Put>) {
     let bytes: u64 = puts.iter().map(|put| put.value.len() as u64).sum();
     let count = puts.len() as u64;
-    let result =
-        if hub.allows() { Some(attempt(hub, puts.iter().cloned().map(Op::Put).collect()).await) } else { None };
+    let result = if hub.allows(&hub.writing) {
+        Some(attempt(hub, puts.iter().cloned().map(Op::Put).collect()).await)
+    } else {
+        None
+    };
     match result {
         Some(Ok(())) => {}
         // One row that the store will not take must not cost its neighbours.
@@ -153,12 +156,12 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<(), Option<StoreError>> {
     hub.metrics.store_took("write", hub.clock.monotonic().saturating_sub(started));
     match result {
         Ok(Ok(_)) => {
-            hub.store_works();
+            hub.store_works(&hub.writing);
             Ok(())
         }
         Ok(Err(error)) => {
             if error.is_temporary() {
-                hub.store_fails("write", &error.to_string());
+                hub.store_fails(&hub.writing, "write", &error.to_string());
             } else {
                 hub.metrics.store_error("write");
                 tracing::debug!(%error, "an answer was not stored");
@@ -166,7 +169,7 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<(), Option<StoreError>> {
             Err(Some(error))
         }
         Err(_) => {
-            hub.store_fails("write", "it took too long");
+            hub.store_fails(&hub.writing, "write", "it took too long");
             Err(None)
         }
     }
@@ -177,7 +180,7 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
     hub.own_deletes.fetch_add(1, Ordering::AcqRel);
     match tokio::time::timeout(hub.config.write_budget, hub.store.delete(purge.selector.delete())).await {
         Ok(Ok(rows)) => {
-            hub.store_works();
+            hub.store_works(&hub.writing);
             hub.pending.done(purge.id);
             if let Some(done) = purge.done.take() {
                 let _ = done.send(rows);
@@ -192,7 +195,7 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
                 Ok(Err(error)) => error.to_string(),
                 _ => "it took too long".to_owned(),
             };
-            hub.store_fails("purge", &why);
+            hub.store_fails(&hub.writing, "purge", &why);
             purge.done = None;
             Some(purge)
         }

@@ -66,9 +66,11 @@ async fn the_breaker_opens_probes_and_closes() {
     rig.engine.call(call("t.echo", "{}")).await.unwrap();
     rig.engine.memory().unwrap().flush().await;
     assert_eq!(status(&rig.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Hit);
-    rig.store.set(Fault::All);
+    // Reads alone: that the writes of the answers still work closes nothing.
+    rig.store.set(Fault::Reads);
     for _ in 0..10 {
         rig.engine.call(call("t.echo", "{}")).await.unwrap();
+        rig.engine.memory().unwrap().flush().await;
     }
     assert!(rig.engine.memory().unwrap().breaker_is_open());
     assert!(rig.engine.metrics().contains("helmdeck_breaker_open 1"));
