@@ -63,7 +63,8 @@ impl Draft {
             tags: self.put.tags.clone(),
             attributes: self.put.attributes.clone(),
             fingerprint: self.fingerprint.clone(),
-            version: found.saturating_add(1),
+            // Drivers keep it as a signed number, and the seal binds what they give back.
+            version: found.saturating_add(1).min(i64::MAX.unsigned_abs()),
             created_at: existing.map_or(now, |row| row.created_at),
             updated_at: now,
             expires_at: self.expires_at,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{fresh, get, open_at, put};
-use crate::{Delete, Store, StoreError};
+use super::{KEY_B, fresh, get, open_at, open_with, put, ring};
+use crate::{Config, Delete, Store, StoreError};
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     format!("{}{suffix}", path.display()).into()
@@ -55,6 +55,23 @@ async fn a_file_put_in_its_place_is_what_is_read_then() {
     until(&store, "k", Some("theirs")).await;
     store.put(put("k2", "v")).await.unwrap();
     assert!(get(&open_at(&path).await.unwrap(), "k2").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_store_of_another_key_in_its_place_is_refused_and_left_as_it_is() {
+    let (_folder, path, store) = fresh().await;
+    store.put(put("k", "mine")).await.unwrap();
+    let other = beside(&path, ".other");
+    let theirs = open_with(&other, ring(KEY_B, None), Config::default()).await.unwrap();
+    theirs.put(put("k", "theirs")).await.unwrap();
+    theirs.close().await.unwrap();
+    fs::rename(&other, &path).unwrap();
+    for _ in 0..2 {
+        let written = store.put(put("k", "v")).await;
+        assert!(matches!(written, Err(StoreError::WrongKey { .. })), "{written:?}");
+    }
+    let theirs = open_with(&path, ring(KEY_B, None), Config::default()).await.unwrap();
+    assert_eq!(get(&theirs, "k").await.unwrap().unwrap().value, "theirs");
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ async fn an_altered_row_does_not_open_and_its_neighbours_do() {
         "UPDATE memory_entries SET fingerprint = 'other' WHERE key = 'victim'",
         "UPDATE memory_entries SET version = 7 WHERE key = 'victim'",
         "UPDATE memory_entries SET version = -1 WHERE key = 'victim'",
+        "UPDATE memory_entries SET version = 9223372036854775807 WHERE key = 'victim'",
         "UPDATE memory_entries SET created_at = created_at - 1 WHERE key = 'victim'",
         "UPDATE memory_entries SET updated_at = updated_at + 1 WHERE key = 'victim'",
         "UPDATE memory_entries SET key_id = '' WHERE key = 'victim'",

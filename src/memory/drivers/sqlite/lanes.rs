@@ -162,7 +162,11 @@ impl Lanes {
         let gone = *current;
         let (connection, identity) = self.file.open_for_writing(gone)?;
         if let Some(canary) = self.canary.get() {
-            plant(&connection, canary)?;
+            let stored = plant(&connection, canary)?;
+            if stored.key_id != canary.key_id {
+                // Its rows would not open, and ours among them would not open for whoever wrote it.
+                return Err(StoreError::WrongKey { store: stored.key_id, given: canary.key_id.clone() });
+            }
         }
         *lock(&self.lanes[WRITER]) = Some(Lane { connection, generation: None, durable: None });
         *current = Some(identity);
