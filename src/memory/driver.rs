@@ -2,6 +2,7 @@
 //!
 //! A driver never sees a key: it is handed a [`Seal`] with each call. The time comes from the caller, so a driver has no clock.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use helmdeck_core::Timestamp;
 use crate::config::Limits;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
-use crate::sealed::Seal;
+use crate::sealed::{Seal, SealedValue};
 use crate::store::{Cursor, Delete, ListPage, NamespaceStats, Order, Put, Scan, Stats, Written};
 
 /// A row that proves which key a store was written with.
@@ -32,6 +33,8 @@ pub struct Draft {
     pub fingerprint: String,
     /// When it ends.
     pub expires_at: Option<Timestamp>,
+    /// The value sealed as that of a new entry: made before the driver's turn, and good only if no live row is there.
+    pub fresh: Option<SealedValue>,
 }
 
 /// What a driver needs to know of the row that a draft replaces.
@@ -70,6 +73,18 @@ impl Draft {
             expires_at: self.expires_at,
             size: self.put.value.len() as u64 + overhead,
         })
+    }
+
+    /// Returns the sealed value of what [`Draft::settle`] settled.
+    ///
+    /// # Errors
+    /// As [`Seal::seal`].
+    pub fn seal(&self, meta: &EntryMeta, is_new: bool, seal: &dyn Seal) -> Result<Cow<'_, SealedValue>> {
+        match &self.fresh {
+            // A new entry has version 1 and came to be now: nothing else was left open.
+            Some(sealed) if is_new => Ok(Cow::Borrowed(sealed)),
+            _ => seal.seal(meta, &self.put.value).map(Cow::Owned),
+        }
     }
 }
 
@@ -111,7 +126,7 @@ impl DraftOp {
 pub struct Batch {
     /// The operations, in order.
     pub ops: Vec<DraftOp>,
-    /// The time of the write.
+    /// The time of the write; what was sealed before the driver's turn was sealed for this time.
     pub now: Timestamp,
     /// How values are sealed.
     pub seal: Arc<dyn Seal>,

@@ -26,6 +26,9 @@ pub struct Stored<D> {
 /// The most entries of a page.
 const MAX_PAGE: usize = 1000;
 
+/// Values up to so many bytes are hashed and sealed on the caller's thread, in about 0.1 ms; more go to a blocking thread.
+const INLINE_BYTES: usize = 64 << 10;
+
 /// What the canary says once it is opened.
 const CANARY_TEXT: &[u8] = b"helmdeck memory canary";
 
@@ -47,17 +50,6 @@ impl<D: Driver> Stored<D> {
         Ok(Self { driver, seal, limits: config.limits.clone(), clock })
     }
 
-    fn draft(&self, op: Op, now: Timestamp) -> DraftOp {
-        match op {
-            Op::Delete(delete) => DraftOp::Delete(delete),
-            Op::Put(put) => DraftOp::Put(Box::new(Draft {
-                fingerprint: self.seal.fingerprint(&put.namespace, &put.value),
-                expires_at: end_of(now, put.ttl),
-                put,
-            })),
-        }
-    }
-
     fn batch(&self, ops: Vec<DraftOp>, now: Timestamp) -> Batch {
         Batch { ops, now, seal: Arc::clone(&self.seal), quota: Quota::of(&self.limits) }
     }
@@ -65,6 +57,24 @@ impl<D: Driver> Stored<D> {
     fn range(&self, namespace: &Namespace, kind: Kind, prefix: &str) -> Range {
         Range { namespace: namespace.clone(), kind, prefix: prefix.to_owned(), now: self.clock.now() }
     }
+}
+
+/// Does what does not depend on the stored row: the fingerprint, the end, and the seal of what will mostly be a new entry.
+/// That keeps it off the driver's one writing thread.
+fn draft(op: Op, now: Timestamp, seal: &dyn Seal) -> Result<DraftOp> {
+    let put = match op {
+        Op::Delete(delete) => return Ok(DraftOp::Delete(delete)),
+        Op::Put(put) => put,
+    };
+    let fingerprint = seal.fingerprint(&put.namespace, &put.value);
+    let expires_at = end_of(now, put.ttl);
+    let may_be_new = put.expect_version.is_none_or(|version| version == 0);
+    let mut draft = Draft { put, fingerprint, expires_at, fresh: None };
+    if may_be_new {
+        let meta = draft.settle(None, now, seal.overhead())?;
+        draft.fresh = Some(seal.seal(&meta, &draft.put.value)?);
+    }
+    Ok(DraftOp::Put(Box::new(draft)))
 }
 
 /// One clear error at the start instead of a thousand rows that do not open.
@@ -118,7 +128,14 @@ impl<D: Driver> Store for Stored<D> {
     async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
         self.limits.check(&batch)?;
         let now = self.clock.now();
-        let ops = batch.into_iter().map(|op| self.draft(op, now)).collect();
+        let bytes: usize = batch.iter().map(|op| if let Op::Put(put) = op { put.value.len() } else { 0 }).sum();
+        let seal = Arc::clone(&self.seal);
+        let drafts = move || batch.into_iter().map(|op| draft(op, now, &*seal)).collect::<Result<Vec<_>>>();
+        let ops = if bytes > INLINE_BYTES {
+            tokio::task::spawn_blocking(drafts).await.map_err(StoreError::unavailable)??
+        } else {
+            drafts()?
+        };
         self.driver.write(self.batch(ops, now)).await
     }
 

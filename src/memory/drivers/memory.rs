@@ -87,7 +87,7 @@ impl State {
             }
             within(space, is_old).map_err(|_| full)?;
         }
-        let sealed = batch.seal.seal(&meta, &draft.put.value)?;
+        let sealed = draft.seal(&meta, existing.is_none(), &*batch.seal)?.into_owned();
         space.bytes = space.bytes - old_size + meta.size;
         let old = space.rows.insert(meta.key.clone(), RawRow { meta: meta.clone(), sealed });
         undo.push((namespace, kind, meta.key.clone(), old));

@@ -1,6 +1,7 @@
 //! What one operation does to the database, inside the writer's transaction.
 //!
-//! A single put checks everything before it changes anything, so that a refusal leaves nothing behind.
+//! A single put checks everything before it changes anything but its space, so that a refusal leaves nothing behind: a space
+//! without rows goes before the commit.
 
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
@@ -9,7 +10,8 @@ use super::rows;
 use super::usage::Usage;
 use crate::driver::{Batch, Draft, DraftOp, Existing};
 use crate::entry::{EntryMeta, Kind, Namespace};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
+use crate::sealed::SealedValue;
 use crate::store::{Delete, Written};
 
 /// One transaction: the work of a group of batches.
@@ -19,9 +21,6 @@ pub(super) struct Work<'c> {
     usage: Usage,
     deleted: bool,
 }
-
-/// Binds the columns that an insert and an update share.
-type Bind<'a> = &'a dyn Fn(&mut Statement<'_>) -> rusqlite::Result<()>;
 
 /// The stored row that a put replaces.
 struct Old {
@@ -79,46 +78,50 @@ impl<'c> Work<'c> {
     fn put(&mut self, draft: &Draft, batch: &Batch) -> Result<EntryMeta> {
         let put = &draft.put;
         let space = self.usage.find_or_make(self.db, &put.namespace, put.kind)?;
+        // Most puts are of new entries: try that first, without a look at what is there.
+        if let Some(sealed) = &draft.fresh {
+            let meta = draft.settle(None, batch.now, batch.seal.overhead())?;
+            let fits = batch.quota.check(unsigned(space.rows) + 1, unsigned(space.bytes).saturating_add(meta.size));
+            if fits.is_ok()
+                && let Some(id) = self.insert(space.id, &meta, sealed)?
+            {
+                self.came(space.id, id, &meta, sealed, None)?;
+                return Ok(meta);
+            }
+        }
         let old = self.old(space.id, &put.key)?;
         let existing = old
             .as_ref()
             .filter(|old| old.expires_at.is_none_or(|end| end > batch.now.micros()))
             .map(|old| Existing { version: old.version, created_at: old.created_at });
         let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
-        let rows = i64::from(old.is_none());
         let bytes = signed(meta.size) - old.as_ref().map_or(0, |old| old.bytes);
-        self.check_quota(space.id, &put.key, rows, bytes, batch)?;
-        let sealed = batch.seal.seal(&meta, &put.value)?;
-        let tags = rows::json(&meta.tags, meta.tags.is_empty(), "[]")?;
-        let attributes = rows::json(&meta.attributes, meta.attributes.is_empty(), "{}")?;
-        let bind = |statement: &mut Statement<'_>| -> rusqlite::Result<()> {
-            statement.raw_bind_parameter(1, signed(meta.version))?;
-            statement.raw_bind_parameter(2, meta.created_at.micros())?;
-            statement.raw_bind_parameter(3, meta.updated_at.micros())?;
-            statement.raw_bind_parameter(4, meta.expires_at.map(Timestamp::micros))?;
-            statement.raw_bind_parameter(5, &sealed.key_id)?;
-            statement.raw_bind_parameter(6, &meta.fingerprint)?;
-            statement.raw_bind_parameter(7, &meta.category)?;
-            statement.raw_bind_parameter(8, &tags)?;
-            statement.raw_bind_parameter(9, &attributes)?;
-            statement.raw_bind_parameter(10, &sealed.nonce)?;
-            statement.raw_bind_parameter(11, &sealed.value)
-        };
+        self.check_quota(space.id, &put.key, i64::from(old.is_none()), bytes, batch)?;
+        let sealed = draft.seal(&meta, existing.is_none(), &*batch.seal)?;
         let id = match &old {
-            None => self.insert(space.id, &meta.key, &bind)?,
-            Some(old) => self.update(old.id, &bind)?,
+            Some(old) => self.update(old.id, &meta, &sealed)?,
+            None => self
+                .insert(space.id, &meta, &sealed)?
+                .ok_or_else(|| StoreError::Corrupt("a row is there and is not found".to_owned()))?,
         };
-        let old_tags = old.as_ref().map_or(&[][..], |old| &old.tags);
+        self.came(space.id, id, &meta, &sealed, old.as_ref())?;
+        Ok(meta)
+    }
+
+    /// Brings tags and counters up to a row that was written.
+    fn came(&mut self, space: i64, id: i64, meta: &EntryMeta, sealed: &SealedValue, old: Option<&Old>) -> Result<()> {
+        let old_tags = old.map_or(&[][..], |old| &old.tags);
         if old_tags != meta.tags {
-            self.untag(space.id, id, old_tags)?;
-            self.tag(space.id, id, &meta.tags)?;
+            self.untag(space, id, old_tags)?;
+            self.tag(space, id, &meta.tags)?;
         }
-        self.usage.count(self.db, space.id, rows, bytes)?;
-        if let Some(old) = &old {
+        let bytes = signed(meta.size) - old.map_or(0, |old| old.bytes);
+        self.usage.count(self.db, space, i64::from(old.is_none()), bytes)?;
+        if let Some(old) = old {
             self.usage.count_key(&old.key_id, -1);
         }
         self.usage.count_key(&sealed.key_id, 1);
-        Ok(meta)
+        Ok(())
     }
 
     fn old(&self, space: i64, key: &str) -> Result<Option<Old>> {
@@ -140,27 +143,29 @@ impl<'c> Work<'c> {
         Ok(row.optional()?)
     }
 
-    fn insert(&self, space: i64, key: &str, bind: Bind<'_>) -> Result<i64> {
+    /// Inserts a row and returns its id, `None` if one is there.
+    fn insert(&self, space: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<Option<i64>> {
         let mut statement = self.db.prepare_cached(
             "INSERT INTO memory_entries (version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
                                          attributes, value_nonce, value_ciphertext, space_id, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+             ON CONFLICT (space_id, key) DO NOTHING",
         )?;
-        bind(&mut statement)?;
+        bind(&mut statement, meta, sealed)?;
         statement.raw_bind_parameter(12, space)?;
-        statement.raw_bind_parameter(13, key)?;
-        statement.raw_execute()?;
-        Ok(self.db.last_insert_rowid())
+        statement.raw_bind_parameter(13, &meta.key)?;
+        let inserted = statement.raw_execute()? > 0;
+        Ok(inserted.then(|| self.db.last_insert_rowid()))
     }
 
-    fn update(&self, id: i64, bind: Bind<'_>) -> Result<i64> {
+    fn update(&self, id: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<i64> {
         let mut statement = self.db.prepare_cached(
             "UPDATE memory_entries
                 SET version = ?1, created_at = ?2, updated_at = ?3, expires_at = ?4, key_id = ?5, fingerprint = ?6,
                     category = ?7, tags = ?8, attributes = ?9, value_nonce = ?10, value_ciphertext = ?11
               WHERE id = ?12",
         )?;
-        bind(&mut statement)?;
+        bind(&mut statement, meta, sealed)?;
         statement.raw_bind_parameter(12, id)?;
         statement.raw_execute()?;
         Ok(id)
@@ -288,6 +293,26 @@ impl<'c> Work<'c> {
     }
 }
 
+/// Binds the columns that an insert and an update share.
+fn bind(statement: &mut Statement<'_>, meta: &EntryMeta, sealed: &SealedValue) -> Result<()> {
+    statement.raw_bind_parameter(1, signed(meta.version))?;
+    statement.raw_bind_parameter(2, meta.created_at.micros())?;
+    statement.raw_bind_parameter(3, meta.updated_at.micros())?;
+    statement.raw_bind_parameter(4, meta.expires_at.map(Timestamp::micros))?;
+    statement.raw_bind_parameter(5, &sealed.key_id)?;
+    statement.raw_bind_parameter(6, &meta.fingerprint)?;
+    statement.raw_bind_parameter(7, &meta.category)?;
+    statement.raw_bind_parameter(8, rows::json(&meta.tags, meta.tags.is_empty(), "[]")?)?;
+    statement.raw_bind_parameter(9, rows::json(&meta.attributes, meta.attributes.is_empty(), "{}")?)?;
+    statement.raw_bind_parameter(10, &sealed.nonce)?;
+    statement.raw_bind_parameter(11, &sealed.value)?;
+    Ok(())
+}
+
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::migrate::Migrations;
@@ -106,6 +107,8 @@ impl DatabaseFile {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags).map_err(|error| self.name(error.into()))?;
         connection.busy_timeout(self.busy_timeout)?;
+        // Without this guarantee SQLite plans a statement anew for each value that is bound to it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     }
@@ -115,8 +118,11 @@ impl DatabaseFile {
         if mode != "wal" {
             return Err(StoreError::Corrupt(format!("its journal mode stays \"{mode}\", it must be \"wal\"")));
         }
-        // Deleted values are overwritten, not only unlinked. The log shrinks back after a burst.
-        connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA journal_size_limit = 16777216;")?;
+        // Deleted values are overwritten, not only unlinked. The log is moved into the database every 16 MiB, so that a page
+        // that many commits change is moved once, and shrinks back after a burst.
+        connection.execute_batch(
+            "PRAGMA secure_delete = ON; PRAGMA wal_autocheckpoint = 4096; PRAGMA journal_size_limit = 16777216;",
+        )?;
         self.migrations.apply(connection)
     }
 

@@ -14,7 +14,7 @@ use super::apply::Work;
 use super::error::is_environmental;
 use super::lanes::{Lane, Lanes, WRITER};
 use crate::driver::{Batch, DraftOp};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::store::Written;
 
 /// The most batches of a group.
@@ -91,65 +91,47 @@ impl Writer {
         }
     }
 
-    /// Gathers what waits and does it; returns a command that ended the gathering.
+    /// Does a batch, and with it what waits or comes while it is done; returns a command that has to come after.
     fn group(&mut self, first: Waiting) -> Option<Command> {
-        let weight = |waiting: &Waiting| waiting.batch.ops.iter().map(DraftOp::weight).sum::<usize>();
-        let mut bytes = weight(&first);
-        let mut group = vec![first];
-        let mut next = None;
-        while group.len() < GROUP_BATCHES && bytes < GROUP_BYTES {
-            match self.commands.try_recv() {
-                Ok(Command::Write(waiting)) => {
-                    bytes += weight(&waiting);
-                    group.push(waiting);
-                }
-                Ok(other) => {
-                    next = Some(other);
-                    break;
-                }
-                Err(_) => break,
-            }
-        }
-        self.settle(group);
-        next
-    }
-
-    fn settle(&mut self, group: Vec<Waiting>) {
-        match self.commit(&group) {
-            Ok(results) => {
-                for (waiting, result) in group.into_iter().zip(results) {
-                    let _ = waiting.reply.send(result);
-                }
-            }
+        let mut group = Group::new(first);
+        match self.commit(&mut group) {
+            Ok(results) => group.answer(results),
             // One batch met something that its neighbours may not meet: each gets a transaction of its own.
-            Err(error) if group.len() > 1 && !is_environmental(&error) => {
-                for waiting in group {
-                    self.settle(vec![waiting]);
+            Err(error) if group.waiting.len() > 1 && !is_environmental(&error) => {
+                for waiting in std::mem::take(&mut group.waiting) {
+                    let mut alone = Group { full: true, ..Group::new(waiting) };
+                    match self.commit(&mut alone) {
+                        Ok(results) => alone.answer(results),
+                        Err(error) => alone.fail(&error),
+                    }
                 }
             }
-            Err(error) => {
-                for waiting in group {
-                    let _ = waiting.reply.send(Err(error.clone()));
-                }
-            }
+            Err(error) => group.fail(&error),
         }
+        group.next
     }
 
-    fn commit(&mut self, group: &[Waiting]) -> Result<Vec<Result<Vec<Written>>>> {
-        let durable = group.iter().any(|waiting| waiting.batch.ops.iter().any(DraftOp::is_durable));
+    fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
         let (results, deleted) = self.lanes.with(WRITER, true, |lane| {
-            set_durable(lane, durable)?;
+            set_durable(lane, group.durable)?;
             let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut work = Work::new(&transaction);
-            let mut results = Vec::with_capacity(group.len());
-            for waiting in group {
-                let result = work.batch(&waiting.batch);
-                if let Err(error) = &result
-                    && is_of_database(error)
-                {
-                    return Err(error.clone());
+            let mut results = Vec::new();
+            loop {
+                for waiting in &group.waiting[results.len()..] {
+                    let result = work.batch(&waiting.batch);
+                    if let Err(error) = &result
+                        && is_of_database(error)
+                    {
+                        return Err(error.clone());
+                    }
+                    results.push(result);
                 }
-                results.push(result);
+                // Whoever asked meanwhile shares this commit instead of waiting for it and then for another.
+                group.gather(&self.commands);
+                if group.waiting.len() == results.len() {
+                    break;
+                }
             }
             let deleted = work.finish()?;
             transaction.commit()?;
@@ -181,6 +163,66 @@ impl Writer {
     }
 }
 
+/// Batches that share one commit.
+struct Group {
+    waiting: Vec<Waiting>,
+    bytes: usize,
+    /// Whether the commit waits for the disk.
+    durable: bool,
+    /// Whether no more may join.
+    full: bool,
+    /// What was found in the queue and cannot join.
+    next: Option<Command>,
+}
+
+impl Group {
+    fn new(first: Waiting) -> Self {
+        Self { bytes: first.weight(), durable: first.is_durable(), waiting: vec![first], full: false, next: None }
+    }
+
+    /// Takes in what waits.
+    fn gather(&mut self, commands: &Receiver<Command>) {
+        while !self.full {
+            match commands.try_recv() {
+                // What must be durable cannot join a transaction that was begun without.
+                Ok(Command::Write(waiting)) if self.durable || !waiting.is_durable() => {
+                    self.bytes += waiting.weight();
+                    self.waiting.push(waiting);
+                    self.full = self.waiting.len() >= GROUP_BATCHES || self.bytes >= GROUP_BYTES;
+                }
+                Ok(other) => {
+                    self.next = Some(other);
+                    self.full = true;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, results: Vec<Result<Vec<Written>>>) {
+        for (waiting, result) in std::mem::take(&mut self.waiting).into_iter().zip(results) {
+            // Who no longer listens does not need the answer.
+            let _ = waiting.reply.send(result);
+        }
+    }
+
+    fn fail(&mut self, error: &StoreError) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let _ = waiting.reply.send(Err(error.clone()));
+        }
+    }
+}
+
+impl Waiting {
+    fn weight(&self) -> usize {
+        self.batch.ops.iter().map(DraftOp::weight).sum()
+    }
+
+    fn is_durable(&self) -> bool {
+        self.batch.ops.iter().any(DraftOp::is_durable)
+    }
+}
+
 /// Sets whether a commit waits for the disk: it does for what cannot be computed again.
 fn set_durable(lane: &mut Lane, durable: bool) -> Result<()> {
     if lane.durable != Some(durable) {
@@ -195,6 +237,6 @@ fn set_durable(lane: &mut Lane, durable: bool) -> Result<()> {
 }
 
 /// Says whether an error comes from the database, so that the transaction cannot be trusted any more.
-const fn is_of_database(error: &crate::StoreError) -> bool {
-    matches!(error, crate::StoreError::Corrupt(_) | crate::StoreError::Unavailable { .. })
+const fn is_of_database(error: &StoreError) -> bool {
+    matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable { .. })
 }
