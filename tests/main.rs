@@ -9,6 +9,10 @@ mod gates;
 mod github;
 mod layering;
 mod secrets;
+mod store_trouble;
+mod support;
+mod tampering;
+mod two_processes;
 
 #[path = "support/deck.rs"]
 mod deck;

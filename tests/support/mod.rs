@@ -1,0 +1,36 @@
+//! What several tests share: the program in a home of its own (`program`), and an engine over a real file (`rig`).
+
+pub(crate) mod program;
+pub(crate) mod rig;
+
+use std::time::{Duration, Instant};
+
+/// A memory key.
+pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+/// Another one.
+pub(crate) const OTHER_KEY: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/// How long anything may take before a test counts as stuck. Nothing is measured with it.
+pub(crate) const STUCK: Duration = Duration::from_secs(60);
+
+/// Waits for something that another process or thread does.
+#[track_caller]
+pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < STUCK, "waited a minute for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Looks into a database from outside, as another program would.
+pub(crate) fn outside(path: &std::path::Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection
+}
+
+/// Returns what SQLite says about the soundness of a file: `ok`, or what is wrong.
+pub(crate) fn integrity(path: &std::path::Path) -> String {
+    outside(path).query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
+}

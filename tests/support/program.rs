@@ -1,0 +1,219 @@
+//! The real program: one run of it, or a server in the background. It gets nothing of this process's environment.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::{STUCK, wait_for};
+
+/// A pack that answers with its input and how often it ran.
+const ECHO: &str =
+    "#!/bin/sh\ninput=$(cat)\necho run >>runs\nprintf '{\"runs\":%d,\"input\":%s}' \"$(wc -l <runs)\" \"$input\"\n";
+/// The same, but it says that it began and waits until it is let go.
+const SLOW: &str =
+    "#!/bin/sh\ninput=$(cat)\n: >began\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf '{\"input\":%s}' \"$input\"\n";
+
+/// A home folder of its own.
+pub(crate) struct Home(tempfile::TempDir);
+
+impl Home {
+    /// Makes a home with the packs `test.echo` (tagged `repo:<repo>`), `test.plain` (the same without tags) and `test.slow`.
+    pub(crate) fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(home.packs()).unwrap();
+        home.install("test.echo", ECHO, "tags = [\"repo:{repo}\"]");
+        home.install("test.plain", ECHO, "");
+        home.install("test.slow", SLOW, "");
+        home
+    }
+
+    /// Returns the folder of the packs, which is their working folder too.
+    pub(crate) fn packs(&self) -> PathBuf {
+        self.0.path().join(".config/helmdeck/packs")
+    }
+
+    /// Returns the folder of the data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.0.path().join(".local/share/helmdeck")
+    }
+
+    /// Returns the path of the store.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.data().join("memory.db")
+    }
+
+    fn install(&self, name: &str, script: &str, memory: &str) {
+        let program = self.packs().join(format!("{name}.sh"));
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let manifest = format!(
+            "name = \"{name}\"\nversion = \"v1\"\ndescription = \"For tests\"\nread_only = true\n\
+             [handler]\ncommand = [\"./{name}.sh\"]\n[input]\ntype = \"object\"\nadditionalProperties = false\n\
+             [input.properties]\nrepo = {{ type = \"string\" }}\n[memory]\ncache = true\nttl = \"1h\"\n{memory}\n"
+        );
+        std::fs::write(self.packs().join(format!("{name}.toml")), manifest).unwrap();
+    }
+
+    /// Prepares a run with a memory key.
+    pub(crate) fn command(&self, key: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helmdeck"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.0.path())
+            .env("PATH", "/usr/bin:/bin")
+            .env("HELMDECK_MEMORY_KEY", key)
+            .current_dir(self.0.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, key: &str, arguments: &[&str]) -> Run {
+        Run::of(self.command(key, arguments).output().unwrap())
+    }
+
+    /// Calls a pack and returns its cache status and output.
+    #[track_caller]
+    pub(crate) fn call(&self, key: &str, arguments: &[&str]) -> (String, Value) {
+        let run = self.run(key, &[&["run"], arguments, &["--json"]].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let outcome: Value = serde_json::from_str(&run.stdout).unwrap();
+        (outcome["cache"]["status"].as_str().unwrap().to_owned(), outcome["output"].clone())
+    }
+}
+
+/// How a run ended.
+pub(crate) struct Run {
+    /// The exit code.
+    pub(crate) code: i32,
+    /// What it printed.
+    pub(crate) stdout: String,
+    /// What it complained about.
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// A running server, killed when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    address: String,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+/// What a server answered.
+pub(crate) struct Answer {
+    /// The HTTP status.
+    pub(crate) code: u16,
+    /// The body.
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// Returns the body's JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// Returns the cache status, or the error code.
+    pub(crate) fn status(&self) -> String {
+        let json = self.json();
+        json["cache"]["status"].as_str().or(json["code"].as_str()).unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Starts a server and waits until it listens.
+    pub(crate) fn start(home: &Home, key: &str) -> Self {
+        let mut command = home.command(key, &["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (stderr, lines) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
+        // Whoever logs to a pipe that nobody reads would stop when it is full.
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line))
+        });
+        let mut server = Self { child, address: String::new(), log };
+        wait_for("the server to listen", || {
+            let ended = server.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server ended ({ended:?}): {:?}", server.log.lock().unwrap());
+            server.says("listening on http://")
+        });
+        let log = server.log.lock().unwrap().join("\n");
+        server.address = log.split("listening on http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        server
+    }
+
+    /// Says whether the log holds a text.
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.log.lock().unwrap().iter().any(|line| line.contains(text))
+    }
+
+    /// Sends a request, `None` if the connection failed before the answer was whole.
+    pub(crate) fn try_ask(&self, head: &str, body: &str) -> Option<Answer> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        stream.set_read_timeout(Some(STUCK)).unwrap();
+        let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
+        let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
+        let (address, length) = (&self.address, body.len());
+        write!(stream, "{line} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let announced =
+            head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        (announced == Some(body.len())).then(|| Answer { code: head[9..12].parse().unwrap(), body: body.to_owned() })
+    }
+
+    /// Sends a request.
+    #[track_caller]
+    pub(crate) fn ask(&self, head: &str, body: &str) -> Answer {
+        self.try_ask(head, body).unwrap()
+    }
+
+    /// Calls a pack and returns its cache status and output.
+    #[track_caller]
+    pub(crate) fn call(&self, pack: &str, input: &Value) -> (String, Value) {
+        let answer = self.ask(&format!("POST /api/v1/packs/{pack}"), &input.to_string());
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        (answer.status(), answer.json()["output"].clone())
+    }
+
+    /// Asks for a cached answer and nothing else; returns `hit` or `cache_miss`.
+    #[track_caller]
+    pub(crate) fn look(&self, pack: &str, input: &Value) -> String {
+        self.ask(&format!("POST /api/v1/packs/{pack}\nCache-Control: only-if-cached"), &input.to_string()).status()
+    }
+
+    /// Sends a signal: `-TERM` or `-KILL`.
+    pub(crate) fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Waits for the end and returns the exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
