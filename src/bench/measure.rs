@@ -22,20 +22,23 @@ fn of(clock: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Runs `operation` `count` times a round, and returns the median of the thread's CPU microseconds per operation.
-pub(crate) fn per_operation(count: usize, mut operation: impl FnMut()) -> f64 {
-    let mut rounds = Vec::new();
+/// Runs two operations in turn, `count` times a round each, and returns the medians of the thread's CPU microseconds per
+/// operation. In turn, so that whatever else the machine does meets both.
+pub(crate) fn per_operation(count: usize, mut operations: [&mut dyn FnMut(); 2]) -> [f64; 2] {
+    let mut rounds = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS {
-        let before = thread_cpu();
-        for _ in 0..count {
-            operation();
-        }
-        // The first round warms up.
-        if round > 0 {
-            rounds.push((thread_cpu() - before).as_secs_f64() * 1e6 / count as f64);
+        for (operation, rounds) in operations.iter_mut().zip(&mut rounds) {
+            let before = thread_cpu();
+            for _ in 0..count {
+                operation();
+            }
+            // The first round warms up.
+            if round > 0 {
+                rounds.push((thread_cpu() - before).as_secs_f64() * 1e6 / count as f64);
+            }
         }
     }
-    median(rounds.into_iter())
+    rounds.map(|rounds| median(rounds.into_iter()))
 }
 
 /// Returns the median.
