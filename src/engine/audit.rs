@@ -3,16 +3,20 @@
 //! A call only puts a record into a bounded queue; what is learnable is picked out by the writer, off the caller's thread.
 //! A full queue or a failing store costs rows, which are counted, and never a call.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::{Identity, Json, Outcome, PackName, Result, Timestamp, Version};
 use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
+use memchr::memmem::Finder;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AuditConfig;
@@ -20,11 +24,15 @@ use crate::metrics::{Metrics, PackMetrics};
 
 /// The most rows of one write.
 const BATCH: usize = 256;
+/// How often a lingering writer looks whether a batch is full.
+const SLICE: Duration = Duration::from_millis(10);
 /// Inputs that may be learnt from; everything else of an input is dropped.
 const LEARNABLE: &[&str] =
     &["persona", "audience", "angle", "model", "theme", "voice", "persona_used", "kind", "format", "title", "author"];
 /// The most findings of one row.
 const MAX_FINDINGS: usize = 50;
+/// A learnable input longer than this is a document, not a choice.
+const MAX_LEARNABLE_BYTES: usize = 256;
 /// Inputs and outputs over this size are not looked into.
 const MAX_LOOK_BYTES: usize = 256 << 10;
 
@@ -115,6 +123,8 @@ enum Message {
 pub(crate) struct Audit {
     queue: mpsc::Sender<Message>,
     metrics: Arc<Metrics>,
+    /// Told when somebody waits for the rows.
+    hurry: Arc<Notify>,
 }
 
 impl Audit {
@@ -126,9 +136,16 @@ impl Audit {
         stop: &CancellationToken,
     ) -> Self {
         let (queue, inbox) = mpsc::channel(config.queue.max(1));
-        let writer = Writer { store, config, metrics: Arc::clone(&metrics), counter: AtomicU64::new(0) };
+        let hurry = Arc::new(Notify::new());
+        let writer = Writer {
+            store,
+            config,
+            metrics: Arc::clone(&metrics),
+            hurry: Arc::clone(&hurry),
+            counter: AtomicU64::new(0),
+        };
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer.run(inbox)));
-        Self { queue, metrics }
+        Self { queue, metrics, hurry }
     }
 
     /// Queues a row; never waits.
@@ -141,7 +158,9 @@ impl Audit {
     /// Waits until everything queued so far is written or lost.
     pub(crate) async fn flush(&self) {
         let (done, wait) = oneshot::channel();
+        self.hurry.notify_one();
         if self.queue.send(Message::Flush(done)).await.is_ok() {
+            self.hurry.notify_one();
             let _ = wait.await;
         }
     }
@@ -151,29 +170,47 @@ struct Writer {
     store: Arc<dyn Store>,
     config: AuditConfig,
     metrics: Arc<Metrics>,
+    hurry: Arc<Notify>,
     counter: AtomicU64,
 }
 
 impl Writer {
     async fn run(self, mut inbox: mpsc::Receiver<Message>) {
         while let Some(first) = inbox.recv().await {
-            let mut rows = Vec::new();
-            let mut flushed = None;
-            let mut next = Some(first);
-            let linger = tokio::time::Instant::now() + self.config.linger;
-            // A batch ends when it is full, when its first row has waited long enough, or when somebody waits for it.
-            while let Some(message) = next.take() {
-                match message {
-                    Message::Row(row) => rows.push(row),
-                    Message::Flush(done) => flushed = Some(done),
-                }
-                if rows.len() < BATCH && flushed.is_none() {
-                    next = tokio::time::timeout_at(linger, inbox.recv()).await.ok().flatten();
-                }
+            // While it lingers nobody wakes it: a call's row is put into the queue and no more. Woken for each row, the
+            // writer would cost every call a switch of tasks.
+            if matches!(first, Message::Row(_)) {
+                self.linger(&inbox).await;
             }
-            self.write(rows).await;
-            if let Some(done) = flushed {
-                let _ = done.send(());
+            let mut next = Some(first);
+            while next.is_some() {
+                let mut rows = Vec::new();
+                let mut flushed = Vec::new();
+                while let Some(message) = next.take() {
+                    match message {
+                        Message::Row(row) => rows.push(row),
+                        Message::Flush(done) => flushed.push(done),
+                    }
+                    if rows.len() < BATCH {
+                        next = inbox.try_recv().ok();
+                    }
+                }
+                self.write(rows).await;
+                for done in flushed {
+                    let _ = done.send(());
+                }
+                next = inbox.try_recv().ok();
+            }
+        }
+    }
+
+    /// Waits until a batch is full, the first row has waited long enough, or somebody waits for the rows.
+    async fn linger(&self, inbox: &mpsc::Receiver<Message>) {
+        let end = tokio::time::Instant::now() + self.config.linger;
+        while tokio::time::Instant::now() < end && inbox.len() < BATCH {
+            tokio::select! {
+                () = tokio::time::sleep(SLICE) => {}
+                () = self.hurry.notified() => return,
             }
         }
     }
@@ -224,33 +261,46 @@ impl Writer {
     }
 }
 
+/// Picks the learnable inputs; everything else is skipped over without being kept.
 fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
-    let mut picked = serde_json::Map::new();
-    if input.len() > MAX_LOOK_BYTES {
-        return picked;
-    }
-    // Only looked into if a learnable name can be there at all.
-    if !LEARNABLE.iter().any(|name| memchr::memmem::find(input, name.as_bytes()).is_some()) {
-        return picked;
-    }
-    if let Ok(Value::Object(object)) = serde_json::from_slice(input) {
-        for (name, value) in object {
-            if LEARNABLE.contains(&name.as_str())
-                && value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= 256)
-            {
-                picked.insert(name, value);
+    struct Learnable;
+
+    impl<'de> Visitor<'de> for Learnable {
+        type Value = serde_json::Map<String, Value>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+            let mut picked = serde_json::Map::new();
+            while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+                if !LEARNABLE.contains(&name.as_ref()) {
+                    members.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                let value = members.next_value::<Value>()?;
+                if value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= MAX_LEARNABLE_BYTES) {
+                    picked.insert(name.into_owned(), value);
+                }
             }
+            Ok(picked)
         }
     }
-    picked
+
+    if input.len() > MAX_LOOK_BYTES {
+        return serde_json::Map::new();
+    }
+    let mut input = serde_json::Deserializer::from_slice(input);
+    serde::Deserializer::deserialize_map(&mut input, Learnable).unwrap_or_default()
 }
 
 fn findings(output: &Json) -> Vec<Finding> {
+    /// Most outputs hold none, and are not parsed to find that out.
+    static PLACES: LazyLock<[Finder<'static>; 4]> =
+        LazyLock::new(|| ["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].map(Finder::new));
     let bytes = output.bytes();
-    let may_hold = |name: &str| memchr::memmem::find(bytes, name.as_bytes()).is_some();
-    if bytes.len() > MAX_LOOK_BYTES
-        || !["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].into_iter().any(may_hold)
-    {
+    if bytes.len() > MAX_LOOK_BYTES || !PLACES.iter().any(|place| place.find(bytes).is_some()) {
         return Vec::new();
     }
     let document = output.to_value();
