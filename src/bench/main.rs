@@ -30,6 +30,8 @@ fn main() {
     }
     if does("hit") {
         calls::hot(&mut table);
+    }
+    if does("cold") {
         calls::cold(&mut table);
     }
     if does("sqlite") {

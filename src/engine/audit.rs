@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use helmdeck_core::{Identity, Json, Outcome, PackName, Result, Timestamp, Version};
+use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, Result, Timestamp, Version};
 use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
 use memchr::memmem::Finder;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -23,7 +23,9 @@ use crate::config::AuditConfig;
 use crate::metrics::{Metrics, PackMetrics};
 
 /// The most rows of one write.
-const BATCH: usize = 256;
+const BATCH: usize = 1024;
+/// A page of rows is full from this size on; one row is far smaller.
+const MAX_PAGE_BYTES: usize = 64 << 10;
 /// How often a lingering writer looks whether a batch is full.
 const SLICE: Duration = Duration::from_millis(10);
 /// Inputs that may be learnt from; everything else of an input is dropped.
@@ -59,7 +61,12 @@ impl Record {
         at: Timestamp,
     ) -> Self {
         let (outcome, cache, output) = match result {
-            Ok(outcome) => ("ok", outcome.cache.map(|cache| cache.status.as_str()), Some(outcome.output.clone())),
+            // What a cached output holds was found when its handler ran.
+            Ok(outcome) => {
+                let status = outcome.cache.map(|cache| cache.status);
+                let ran = matches!(status, None | Some(CacheStatus::Miss | CacheStatus::Bypass));
+                ("ok", status.map(CacheStatus::as_str), ran.then(|| outcome.output.clone()))
+            }
             Err(error) => (error.code().as_str(), None, None),
         };
         Self {
@@ -76,7 +83,7 @@ impl Record {
     }
 }
 
-/// One row of the audit, as it is stored.
+/// One row of the audit: one call. Rows are stored in pages, each a JSON array of rows of one caller and one pack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRow {
     /// The pack.
@@ -215,31 +222,82 @@ impl Writer {
         }
     }
 
-    async fn write(&self, rows: Vec<Record>) {
-        if rows.is_empty() {
+    async fn write(&self, records: Vec<Record>) {
+        if records.is_empty() {
             return;
         }
-        let count = rows.len() as u64;
-        let batch = rows.into_iter().map(|row| Op::Put(self.put(row))).collect();
+        let count = records.len() as u64;
+        let batch = self.pages(records).into_iter().map(Op::Put).collect();
         let written = tokio::time::timeout(Duration::from_secs(5), self.store.write(batch)).await;
-        match written {
+        let why = match written {
             Ok(Ok(_)) => {
                 self.metrics.audit_written.inc_by(count);
+                return;
             }
-            Ok(Err(error)) => {
-                self.metrics.audit_dropped.inc_by(count);
-                self.metrics.store_error("audit");
-                tracing::warn!(rows = count, %error, "audit rows were lost");
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store took longer than 5 s".to_owned(),
+        };
+        self.metrics.audit_dropped.inc_by(count);
+        self.metrics.store_error("audit");
+        tracing::warn!(rows = count, why, "audit rows were lost");
+    }
+
+    /// Puts the rows of each caller and pack onto pages, oldest first.
+    fn pages(&self, records: Vec<Record>) -> Vec<Put> {
+        let mut open: Vec<Page> = Vec::new();
+        let mut full = Vec::new();
+        for record in records {
+            let at = open.iter().position(|page| page.takes(&record));
+            let index = at.unwrap_or_else(|| {
+                open.push(Page::new(&record));
+                open.len() - 1
+            });
+            open[index].add(record);
+            if open[index].text.len() >= MAX_PAGE_BYTES {
+                full.push(open.swap_remove(index));
             }
-            Err(_) => {
-                self.metrics.audit_dropped.inc_by(count);
-                self.metrics.store_error("audit");
-                tracing::warn!(rows = count, "audit rows were lost: the store took longer than 5 s");
-            }
+        }
+        full.into_iter().chain(open).map(|page| self.put(page)).collect()
+    }
+
+    fn put(&self, mut page: Page) -> Put {
+        page.text.push(b']');
+        // Zero-padded, so that keys sort by time; counter and process id tell apart what one microsecond holds.
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
+        let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", page.pack, page.first.micros(), std::process::id());
+        let mut put = Put::new(Namespace::of_caller(&page.identity), Kind::Audit, key, page.text);
+        put.category = "pack".to_owned();
+        put.ttl = Some(self.config.retention);
+        put
+    }
+}
+
+/// Rows of one caller and one pack, stored as one entry: a JSON array of [`AuditRow`]. A page of many rows costs hardly more
+/// to seal and to store than one row.
+struct Page {
+    identity: Arc<Identity>,
+    pack: PackName,
+    first: Timestamp,
+    text: Vec<u8>,
+}
+
+impl Page {
+    fn new(record: &Record) -> Self {
+        Self {
+            identity: Arc::clone(&record.identity),
+            pack: record.pack.clone(),
+            first: record.at,
+            text: b"[".to_vec(),
         }
     }
 
-    fn put(&self, record: Record) -> Put {
+    fn takes(&self, record: &Record) -> bool {
+        let caller = |identity: &Identity| (identity.tenant().to_owned(), identity.user().to_owned());
+        self.pack == record.pack
+            && (Arc::ptr_eq(&self.identity, &record.identity) || caller(&self.identity) == caller(&record.identity))
+    }
+
+    fn add(&mut self, record: Record) {
         let row = AuditRow {
             outcome: record.outcome.to_owned(),
             duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
@@ -250,14 +308,11 @@ impl Writer {
             pack: record.pack,
             version: record.version,
         };
-        // Zero-padded, so that keys sort by time; counter and process id tell apart what one microsecond holds.
-        let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
-        let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", row.pack, row.at.micros(), std::process::id());
-        let value = serde_json::to_vec(&row).unwrap_or_default();
-        let mut put = Put::new(Namespace::of_caller(&record.identity), Kind::Audit, key, value);
-        put.category = "pack".to_owned();
-        put.ttl = Some(self.config.retention);
-        put
+        if self.text.len() > 1 {
+            self.text.push(b',');
+        }
+        // Writing plain data to memory cannot fail.
+        let _ = serde_json::to_writer(&mut self.text, &row);
     }
 }
 

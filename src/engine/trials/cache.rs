@@ -435,13 +435,16 @@ async fn metrics_agree_with_the_audit() {
             .scan(&local, helmdeck_memory::Kind::Audit, "pack/t.echo/", helmdeck_memory::Order::KeyAscending, 100)
             .await
             .unwrap();
-        if scan.entries.len() == 6 {
-            break scan.entries;
+        let pages = scan
+            .entries
+            .iter()
+            .map(|page| serde_json::from_slice::<Vec<helmdeck_engine::AuditRow>>(&page.value).unwrap());
+        let rows: Vec<_> = pages.flatten().collect();
+        if rows.len() == 6 {
+            break rows;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
-    let rows: Vec<helmdeck_engine::AuditRow> =
-        rows.iter().map(|row| serde_json::from_slice(&row.value).unwrap()).collect();
     assert_eq!(rows.iter().filter(|row| row.cache.as_deref() == Some("hit")).count(), 4);
     assert_eq!(rows.iter().filter(|row| row.outcome == "invalid_input").count(), 1);
 }
