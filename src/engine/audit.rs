@@ -26,6 +26,8 @@ use crate::metrics::{Metrics, PackMetrics};
 const BATCH: usize = 1024;
 /// A page of rows is full from this size on; one row is far smaller.
 const MAX_PAGE_BYTES: usize = 64 << 10;
+/// After how many rows the writer lets calls on its thread go first.
+const YIELD_AFTER: usize = 32;
 /// How often a lingering writer looks whether a batch is full.
 const SLICE: Duration = Duration::from_millis(10);
 /// Inputs that may be learnt from; everything else of an input is dropped.
@@ -35,7 +37,9 @@ const LEARNABLE: &[&str] =
 const MAX_FINDINGS: usize = 50;
 /// A learnable input longer than this is a document, not a choice.
 const MAX_LEARNABLE_BYTES: usize = 256;
-/// Inputs and outputs over this size are not looked into.
+/// Inputs over this size are not looked into.
+const MAX_LOOK_INPUT_BYTES: usize = 64 << 10;
+/// Outputs over this size are not looked into.
 const MAX_LOOK_BYTES: usize = 256 << 10;
 
 /// One call, as it is queued.
@@ -69,6 +73,8 @@ impl Record {
             }
             Err(error) => (error.code().as_str(), None, None),
         };
+        // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
+        let input = if input.len() <= MAX_LOOK_INPUT_BYTES { Bytes::copy_from_slice(&input) } else { Bytes::new() };
         Self {
             pack: metrics.pack().clone(),
             version: metrics.version(),
@@ -91,14 +97,14 @@ pub struct AuditRow {
     /// Its version.
     pub version: Version,
     /// `ok` or an error code.
-    pub outcome: String,
+    pub outcome: Cow<'static, str>,
     /// How long the call took, in microseconds.
     pub duration_us: u64,
     /// When it ended.
     pub at: Timestamp,
     /// What the cache did, if both gates were open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<String>,
+    pub cache: Option<Cow<'static, str>>,
     /// Inputs from a closed list of names, text only.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub inputs: serde_json::Map<String, Value>,
@@ -227,7 +233,7 @@ impl Writer {
             return;
         }
         let count = records.len() as u64;
-        let batch = self.pages(records).into_iter().map(Op::Put).collect();
+        let batch = self.pages(records).await.into_iter().map(Op::Put).collect();
         let written = tokio::time::timeout(Duration::from_secs(5), self.store.write(batch)).await;
         let why = match written {
             Ok(Ok(_)) => {
@@ -243,10 +249,14 @@ impl Writer {
     }
 
     /// Puts the rows of each caller and pack onto pages, oldest first.
-    fn pages(&self, records: Vec<Record>) -> Vec<Put> {
+    async fn pages(&self, records: Vec<Record>) -> Vec<Put> {
         let mut open: Vec<Page> = Vec::new();
         let mut full = Vec::new();
-        for record in records {
+        for (number, record) in records.into_iter().enumerate() {
+            // Calls on this thread of the runtime come first.
+            if number % YIELD_AFTER == YIELD_AFTER - 1 {
+                tokio::task::yield_now().await;
+            }
             let at = open.iter().position(|page| page.takes(&record));
             let index = at.unwrap_or_else(|| {
                 open.push(Page::new(&record));
@@ -299,10 +309,10 @@ impl Page {
 
     fn add(&mut self, record: Record) {
         let row = AuditRow {
-            outcome: record.outcome.to_owned(),
+            outcome: Cow::Borrowed(record.outcome),
             duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
             at: record.at,
-            cache: record.cache.map(str::to_owned),
+            cache: record.cache.map(Cow::Borrowed),
             inputs: learnable(&record.input),
             findings: record.output.as_ref().map(findings).unwrap_or_default(),
             pack: record.pack,
@@ -314,6 +324,13 @@ impl Page {
         // Writing plain data to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.text, &row);
     }
+}
+
+/// Says whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is not even
+/// copied for the audit.
+pub(crate) fn is_learnable(schema: &Value) -> bool {
+    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))
 }
 
 /// Picks the learnable inputs; everything else is skipped over without being kept.
@@ -343,7 +360,7 @@ fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
         }
     }
 
-    if input.len() > MAX_LOOK_BYTES {
+    if input.is_empty() {
         return serde_json::Map::new();
     }
     let mut input = serde_json::Deserializer::from_slice(input);

@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::artifacts::ArtifactStore;
-use crate::audit::Audit;
+use crate::audit::{Audit, is_learnable};
 use crate::cache::pack::PackCache;
 use crate::command::CommandHandler;
 use crate::config::Config;
 use crate::folder::{self, Watch};
-use crate::handler::HandlerService;
-use crate::layers::artifacts::ArtifactsLayer;
+use crate::handler::{HandlerService, Runner};
+use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
-use crate::layers::observe::ObserveLayer;
+use crate::layers::observe::{ObserveLayer, Observer};
 use crate::layers::session::SessionLayer;
 use crate::layers::validate_input::ValidateInputLayer;
 use crate::layers::validate_output::ValidateOutputLayer;
@@ -309,26 +309,27 @@ impl Inner {
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
         let parts = Parts {
-            observe: ObserveLayer {
-                metrics: Arc::new(self.metrics.pack(&manifest.name, manifest.version)),
+            observe: ObserveLayer(Arc::new(Observer {
+                metrics: self.metrics.pack(&manifest.name, manifest.version),
                 audit: self.audit.clone().filter(|_| !manifest.no_audit),
+                learns: is_learnable(manifest.input.source()),
                 clock: Arc::clone(&self.clock),
-            },
+            })),
             validate_input: validate_input.clone(),
             credentials: credentials.clone(),
             session: manifest.session.is_some().then_some(SessionLayer),
-            artifacts: ArtifactsLayer {
+            artifacts: ArtifactsLayer(Arc::new(Files {
                 manifest: Arc::clone(&manifest),
                 store: self.artifacts.clone(),
                 clock: Arc::clone(&self.clock),
-            },
+            })),
             validate_output: ValidateOutputLayer(Arc::clone(&manifest)),
-            handler: HandlerService {
+            handler: HandlerService(Arc::new(Runner {
                 manifest: Arc::clone(&manifest),
                 handler,
                 packs: Arc::new(OtherPacks(Arc::downgrade(this))),
                 clock: Arc::clone(&self.clock),
-            },
+            })),
         };
         Registered {
             service: pipeline::build(parts, gates),

@@ -18,14 +18,17 @@ use tower::Service;
 
 use crate::scrub;
 
-/// Runs the handler of one pack.
-#[derive(Clone)]
-pub(crate) struct HandlerService {
+/// What the handler of one pack runs with. Shared as one, because each call clones the stack.
+pub(crate) struct Runner {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) packs: Arc<dyn Packs>,
     pub(crate) clock: Arc<dyn Clock>,
 }
+
+/// Runs the handler of one pack.
+#[derive(Clone)]
+pub(crate) struct HandlerService(pub(crate) Arc<Runner>);
 
 impl Service<Call> for HandlerService {
     type Response = Outcome;
@@ -37,12 +40,12 @@ impl Service<Call> for HandlerService {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        Box::pin(run(self.clone(), call))
+        Box::pin(run(Arc::clone(&self.0), call))
     }
 }
 
-async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
-    let HandlerService { manifest, handler, packs, clock } = service;
+async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
+    let Runner { manifest, handler, packs, clock } = &*runner;
     let secrets = call.stage.secrets.clone();
     let progress = match (call.progress, &secrets) {
         (Some(inner), Some(secrets)) => {
@@ -65,7 +68,7 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
         progress,
         secrets: secrets.clone(),
         artifacts: call.stage.artifacts,
-        packs: Some(packs),
+        packs: Some(Arc::clone(packs)),
     };
 
     let running = AssertUnwindSafe(handler.run(context, Json::from_trusted(call.input))).catch_unwind();
@@ -80,7 +83,7 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
     };
     let result = match ended {
         None => Err(Error::new(Code::Cancelled, "the call was cancelled")),
-        Some(Err(_)) => Err(timed_out(&manifest)),
+        Some(Err(_)) => Err(timed_out(manifest)),
         // The panic's text may hold anything, a secret too: it goes nowhere.
         Some(Ok(Err(_panic))) => {
             Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name)))
@@ -91,7 +94,7 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
     let revealed = secrets.map(|secrets| secrets.revealed()).unwrap_or_default();
     let reply = result.map_err(|error| scrub::error(error, &revealed))?;
     let (output, had_secret, not_modified) = match reply.output.clone() {
-        Some(output) => clean(output, &revealed, &manifest)?,
+        Some(output) => clean(output, &revealed, manifest)?,
         None => match stale {
             Some(stale) => (stale.output, false, true),
             None => {
@@ -101,7 +104,7 @@ async fn run(service: HandlerService, call: Call) -> Result<Outcome> {
             }
         },
     };
-    Ok(outcome(&manifest, output, remark(reply, had_secret, not_modified, &revealed)))
+    Ok(outcome(manifest, output, remark(reply, had_secret, not_modified, &revealed)))
 }
 
 fn timed_out(manifest: &Manifest) -> Error {

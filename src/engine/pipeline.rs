@@ -48,7 +48,7 @@ pub(crate) struct Parts {
 
 /// Builds the pipeline of one pack.
 pub(crate) fn build(parts: Parts, gates: Gates) -> PackService {
-    let manifest = Arc::clone(&parts.handler.manifest);
+    let manifest = Arc::clone(&parts.handler.0.manifest);
     match gates {
         Gates::Shut => boxed(
             ServiceBuilder::new()

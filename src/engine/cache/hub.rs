@@ -146,6 +146,8 @@ impl Hub {
     /// Remembers the bytes of a call.
     pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
         if alias.input.len() <= MAX_ALIAS_BYTES {
+            // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
+            let alias = Alias { input: Bytes::copy_from_slice(&alias.input), ..alias };
             self.aliases.insert(alias, Arc::downgrade(answer));
         }
     }

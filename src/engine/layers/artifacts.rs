@@ -9,19 +9,22 @@ use tower::{Layer, Service};
 use super::finish::{After, Finish};
 use crate::artifacts::{ArtifactStore, Collector};
 
-/// Collects the files of one pack's runs.
-#[derive(Clone)]
-pub(crate) struct ArtifactsLayer {
+/// Where the files of one pack's runs go. Shared as one, because each call clones the stack.
+pub(crate) struct Files {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) store: Option<Arc<ArtifactStore>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+/// Collects the files of one pack's runs.
+#[derive(Clone)]
+pub(crate) struct ArtifactsLayer(pub(crate) Arc<Files>);
+
 impl<S> Layer<S> for ArtifactsLayer {
     type Service = Artifacts<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Artifacts { inner, layer: self.clone() }
+        Artifacts { inner, files: Arc::clone(&self.0) }
     }
 }
 
@@ -29,7 +32,7 @@ impl<S> Layer<S> for ArtifactsLayer {
 #[derive(Clone)]
 pub(crate) struct Artifacts<S> {
     inner: S,
-    layer: ArtifactsLayer,
+    files: Arc<Files>,
 }
 
 impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Artifacts<S> {
@@ -42,12 +45,12 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Arti
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let run = RunId::next(self.layer.clock.now());
+        let run = RunId::next(self.files.clock.now());
         call.stage.run = Some(run);
-        let collector = self.layer.store.as_ref().map(|store| {
+        let collector = self.files.store.as_ref().map(|store| {
             Arc::new(Collector::new(
                 Arc::clone(store),
-                &self.layer.manifest,
+                &self.files.manifest,
                 run,
                 &call.identity,
                 call.stage.secrets.clone(),

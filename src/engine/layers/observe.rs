@@ -12,20 +12,26 @@ use super::finish::{After, Finish};
 use crate::audit::{Audit, Record};
 use crate::metrics::PackMetrics;
 
-/// Observes one pack.
-#[derive(Clone)]
-pub(crate) struct ObserveLayer {
-    pub(crate) metrics: Arc<PackMetrics>,
+/// Observes one pack. Shared as one, because each call clones the stack, and a count of owners that two cores change at once
+/// costs more than all that is counted here.
+pub(crate) struct Observer {
+    pub(crate) metrics: PackMetrics,
     /// `None` with gate 1 shut, or when the manifest says `no_audit`.
     pub(crate) audit: Option<Audit>,
+    /// Whether the audit may learn from inputs of this pack.
+    pub(crate) learns: bool,
     pub(crate) clock: Arc<dyn Clock>,
 }
+
+/// Observes one pack.
+#[derive(Clone)]
+pub(crate) struct ObserveLayer(pub(crate) Arc<Observer>);
 
 impl<S> Layer<S> for ObserveLayer {
     type Service = Observe<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Observe { inner, layer: self.clone() }
+        Observe { inner, observer: Arc::clone(&self.0) }
     }
 }
 
@@ -33,7 +39,7 @@ impl<S> Layer<S> for ObserveLayer {
 #[derive(Clone)]
 pub(crate) struct Observe<S> {
     inner: S,
-    layer: ObserveLayer,
+    observer: Arc<Observer>,
 }
 
 impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Observe<S> {
@@ -46,14 +52,12 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Obse
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let layer = &self.layer;
-        let audited = layer.audit.clone().map(|audit| (audit, Arc::clone(&call.identity), call.input.clone()));
-        let note = Note(Some(Pending {
-            metrics: Arc::clone(&layer.metrics),
-            clock: Arc::clone(&layer.clock),
-            started: layer.clock.monotonic(),
-            audited,
-        }));
+        let observer = &self.observer;
+        let audited = observer.audit.is_some().then(|| {
+            let input = if observer.learns { call.input.clone() } else { Bytes::new() };
+            (Arc::clone(&call.identity), input)
+        });
+        let note = Note(Some(Pending { observer: Arc::clone(observer), started: observer.clock.monotonic(), audited }));
         Finish::new(self.inner.call(call), note)
     }
 }
@@ -62,24 +66,24 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Obse
 pub(crate) struct Note(Option<Pending>);
 
 struct Pending {
-    metrics: Arc<PackMetrics>,
-    clock: Arc<dyn Clock>,
+    observer: Arc<Observer>,
     started: Duration,
-    audited: Option<(Audit, Arc<Identity>, Bytes)>,
+    audited: Option<(Arc<Identity>, Bytes)>,
 }
 
 impl Pending {
     fn write_down(self, mut result: Result<Outcome>) -> Result<Outcome> {
-        let duration = self.clock.monotonic().saturating_sub(self.started);
+        let Observer { metrics, audit, clock, .. } = &*self.observer;
+        let duration = clock.monotonic().saturating_sub(self.started);
         if let Ok(outcome) = &mut result {
             outcome.duration = duration;
         }
-        self.metrics.record(&result, duration);
+        metrics.record(&result, duration);
         if let Err(error) = &result {
-            report(self.metrics.pack(), error, duration);
+            report(metrics.pack(), error, duration);
         }
-        if let Some((audit, identity, input)) = self.audited {
-            audit.push(Record::of(&self.metrics, &result, identity, input, duration, self.clock.now()));
+        if let (Some(audit), Some((identity, input))) = (audit, self.audited) {
+            audit.push(Record::of(metrics, &result, identity, input, duration, clock.now()));
         }
         result
     }

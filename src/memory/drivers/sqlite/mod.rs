@@ -8,6 +8,7 @@ pub(crate) mod file;
 mod lanes;
 pub(crate) mod migrate;
 mod queries;
+mod relay;
 mod rows;
 mod usage;
 mod writer;
@@ -15,15 +16,17 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Sender;
 use helmdeck_core::Timestamp;
 use tokio::sync::{Semaphore, oneshot};
 
 use self::file::DatabaseFile;
 use self::lanes::{Lane, Lanes, WRITER};
 use self::migrate::Migrations;
+use self::relay::Relay;
 use self::writer::{Command, Waiting, Writer};
 use crate::config::Config;
 use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range};
@@ -37,6 +40,8 @@ static MIGRATIONS: Migrations = Migrations {
     steps: &[("entries", include_str!("../../migrations/sqlite/0001_entries.sql"))],
 };
 
+/// How long a caller waits on the spot for a point read that a thread is awake for: a few times what one takes.
+const SPIN: Duration = Duration::from_micros(50);
 /// Reads that may wait at once; more of them wait for their turn.
 const WAITING_READS: usize = 1024;
 /// KiB of writes that may wait at once; more of them wait for their turn.
@@ -46,7 +51,7 @@ const WAITING_WRITE_KIB: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Sqlite {
     lanes: Arc<Lanes>,
-    reads: Sender<Read>,
+    reads: Arc<Relay<Read>>,
     writes: Sender<Command>,
     read_permits: Arc<Semaphore>,
     write_permits: Arc<Semaphore>,
@@ -72,11 +77,11 @@ impl Sqlite {
         let readers = config.readers.max(1);
         let file = DatabaseFile::new(path.into(), config.busy_timeout, &MIGRATIONS);
         let lanes = Arc::new(Lanes::open(file, readers)?);
-        let (reads, read_queue) = crossbeam_channel::unbounded();
+        let reads = Arc::new(Relay::new(readers));
         let (writes, write_queue) = crossbeam_channel::unbounded();
         for lane in WRITER + 1..=readers {
-            let (lanes, queue) = (Arc::clone(&lanes), read_queue.clone());
-            spawn(format!("memory-read-{lane}"), move || read(&lanes, lane, &queue))?;
+            let (lanes, reads) = (Arc::clone(&lanes), Arc::clone(&reads));
+            spawn(format!("memory-read-{lane}"), move || read(&lanes, lane, &reads))?;
         }
         let writer = Writer::new(Arc::clone(&lanes), write_queue);
         spawn("memory-write".to_owned(), move || writer.run())?;
@@ -103,6 +108,35 @@ impl Sqlite {
         look: bool,
         query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let (answer, _) = self.ask(look, query).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// As [`Sqlite::read`], for a query of microseconds: if a thread is awake for it, its answer is waited for on the spot.
+    async fn read_point<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (mut answer, awake) = self.ask(false, query).await?;
+        if awake {
+            let end = Instant::now() + SPIN;
+            while Instant::now() < end {
+                match answer.try_recv() {
+                    Ok(answer) => return answer,
+                    Err(oneshot::error::TryRecvError::Empty) => std::hint::spin_loop(),
+                    Err(oneshot::error::TryRecvError::Closed) => return Err(StoreError::Closed),
+                }
+            }
+        }
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Hands a query to a reading thread; says whether the thread was awake for it.
+    async fn ask<T: Send + 'static>(
+        &self,
+        look: bool,
+        query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
+    ) -> Result<(oneshot::Receiver<Result<T>>, bool)> {
         self.check_open()?;
         let permit = Arc::clone(&self.read_permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
@@ -112,8 +146,8 @@ impl Sqlite {
             }
             drop(permit);
         };
-        self.reads.send(Read::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        let awake = self.reads.send(Read::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
+        Ok((answer, awake))
     }
 
     fn check_open(&self) -> Result<()> {
@@ -126,18 +160,29 @@ fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-fn read(lanes: &Lanes, lane: usize, queue: &Receiver<Read>) {
-    for read in queue {
-        match read {
-            Read::Run(run) => run(lanes, lane),
-            Read::Stop(reply) => {
-                lanes.close(lane);
-                let _ = reply.send(());
-                return;
+fn read(lanes: &Lanes, lane: usize, reads: &Relay<Read>) {
+    reads.run(lane - WRITER - 1, |read| match read {
+        Read::Run(run) => {
+            run(lanes, lane);
+            true
+        }
+        Read::Stop(reply) => {
+            lanes.close(lane);
+            let _ = reply.send(());
+            false
+        }
+    });
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        // Closed or not, no thread outlives the driver; the writer ends when its queue does.
+        if !self.closed.load(Ordering::Acquire) {
+            for _ in 0..self.readers {
+                let _ = self.reads.send(Read::Stop(oneshot::channel().0));
             }
         }
     }
-    lanes.close(lane);
 }
 
 #[async_trait]
@@ -165,7 +210,7 @@ impl Driver for Sqlite {
         seal: &Arc<dyn Seal>,
     ) -> Result<Option<Entry>> {
         let (namespace, key, seal) = (namespace.clone(), key.to_owned(), Arc::clone(seal));
-        self.read(false, move |_, lane| queries::get(&lane.connection, &namespace, kind, &key, now, &seal)).await
+        self.read_point(move |_, lane| queries::get(&lane.connection, &namespace, kind, &key, now, &seal)).await
     }
 
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage> {

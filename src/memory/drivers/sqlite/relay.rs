@@ -1,0 +1,133 @@
+//! Hands jobs to the reading threads. Under steady traffic a thread watches for its next job for some microseconds before it
+//! sleeps, so that a job needs no wake-up: on a machine with idle cores, waking one costs several times what a point read does.
+//!
+//! A thread watches only while jobs come one upon the other; a lone job finds it asleep and costs nobody any spinning.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, SendError, Sender};
+
+/// How long a thread watches for its next job.
+const WATCH: Duration = Duration::from_micros(60);
+/// Jobs that come within this time of each other are steady traffic.
+const STEADY: Duration = Duration::from_micros(100);
+
+const BUSY: u8 = 0;
+const WATCHING: u8 = 1;
+const CLAIMED: u8 = 2;
+
+/// One queue for all threads, and a place per thread for a job that it is awake for.
+pub(super) struct Relay<T> {
+    queue: (Sender<T>, Receiver<T>),
+    places: Vec<Place<T>>,
+}
+
+struct Place<T> {
+    state: AtomicU8,
+    job: (Sender<T>, Receiver<T>),
+}
+
+impl<T> std::fmt::Debug for Relay<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relay").field("threads", &self.places.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Relay<T> {
+    pub(super) fn new(threads: usize) -> Self {
+        let place = |_| Place { state: AtomicU8::new(BUSY), job: crossbeam_channel::bounded(1) };
+        Self { queue: crossbeam_channel::unbounded(), places: (0..threads).map(place).collect() }
+    }
+
+    /// Hands on a job; `true` if a thread is awake for it, so that the answer is only microseconds away.
+    pub(super) fn send(&self, job: T) -> Result<bool, SendError<T>> {
+        let claim = |place: &&Place<T>| {
+            place.state.compare_exchange(WATCHING, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        match self.places.iter().find(claim) {
+            // A claimed thread takes the job before anything else, so its place is empty.
+            Some(place) => place.job.0.send(job).map(|()| true),
+            None => self.queue.0.send(job).map(|()| false),
+        }
+    }
+
+    /// Runs every job that this thread gets, until `work` answers `false`.
+    pub(super) fn run(&self, thread: usize, mut work: impl FnMut(T) -> bool) {
+        let mut steady = false;
+        loop {
+            let free_since = Instant::now();
+            let Some(job) = self.next(thread, steady) else { return };
+            steady = free_since.elapsed() < STEADY;
+            if !work(job) {
+                return;
+            }
+        }
+    }
+
+    fn next(&self, thread: usize, watch: bool) -> Option<T> {
+        if watch && let Some(job) = self.watch(&self.places[thread]) {
+            return Some(job);
+        }
+        self.queue.1.recv().ok()
+    }
+
+    fn watch(&self, place: &Place<T>) -> Option<T> {
+        let end = Instant::now() + WATCH;
+        place.state.store(WATCHING, Ordering::Release);
+        while place.state.load(Ordering::Acquire) == WATCHING && self.queue.1.is_empty() && Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        // Whoever claimed this thread in the last moment is about to put a job into its place.
+        match place.state.swap(BUSY, Ordering::AcqRel) {
+            CLAIMED => place.job.1.recv().ok(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once_awake_or_asleep() {
+        const JOBS: usize = 20_000;
+        let relay = Arc::new(Relay::new(2));
+        let done = Arc::new((0..JOBS).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+        let threads: Vec<_> = (0..2)
+            .map(|thread| {
+                let (relay, done) = (Arc::clone(&relay), Arc::clone(&done));
+                std::thread::spawn(move || {
+                    relay.run(thread, |job: Option<usize>| {
+                        job.map(|job| done[job].fetch_add(1, Ordering::Relaxed)).is_some()
+                    });
+                })
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for sender in 0..4 {
+                let relay = &relay;
+                scope.spawn(move || {
+                    for job in (sender..JOBS).step_by(4) {
+                        relay.send(Some(job)).unwrap();
+                        if job % 997 == 0 {
+                            std::thread::sleep(Duration::from_micros(200));
+                        }
+                    }
+                });
+            }
+        });
+        // One end for each thread; a thread that got its own gets no other.
+        for _ in 0..2 {
+            relay.queue.0.send(None).unwrap();
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(done.iter().all(|job| job.load(Ordering::Relaxed) == 1));
+    }
+}
