@@ -2,7 +2,7 @@
 //! a call only adds to numbers.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Outcome, PackName, Result, Version};
@@ -127,7 +127,7 @@ impl Metrics {
             duration: self.durations.get_or_create_owned(&[("pack", name)]),
             pack: pack.clone(),
             version,
-            cache: Mutex::new([const { None }; CacheStatus::ALL.len()]),
+            cache: [const { OnceLock::new() }; CacheStatus::ALL.len()],
             all: Arc::clone(self),
         }
     }
@@ -140,7 +140,7 @@ pub(crate) struct PackMetrics {
     ok: Counter,
     duration: Histogram,
     /// Looked up when first used, so that a pack without a cache has no such line.
-    cache: Mutex<[Option<Counter>; CacheStatus::ALL.len()]>,
+    cache: [OnceLock<Counter>; CacheStatus::ALL.len()],
     all: Arc<Metrics>,
 }
 
@@ -170,12 +170,10 @@ impl PackMetrics {
     }
 
     fn cached(&self, status: CacheStatus) {
-        let mut counters = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        counters[status as usize]
-            .get_or_insert_with(|| {
-                let labels = [("pack", self.pack.to_string()), ("status", status.as_str().to_owned())];
-                self.all.cache.get_or_create_owned(&labels)
-            })
-            .inc();
+        let counter = self.cache[status as usize].get_or_init(|| {
+            let labels = [("pack", self.pack.to_string()), ("status", status.as_str().to_owned())];
+            self.all.cache.get_or_create_owned(&labels)
+        });
+        counter.inc();
     }
 }
