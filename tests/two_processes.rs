@@ -34,6 +34,22 @@ fn two_runs_in_two_processes_say_miss_then_hit() {
 }
 
 #[test]
+fn runs_sweep_what_has_ended_also_without_a_server() {
+    let home = Home::new();
+    let manifest = home.packs().join("test.echo.toml");
+    let brief = std::fs::read_to_string(&manifest).unwrap().replace("ttl = \"1h\"", "ttl = \"1ms\"");
+    std::fs::write(manifest, brief).unwrap();
+    for n in 0..5 {
+        home.call(KEY, &["test.echo", &format!("repo={n}")]);
+    }
+    // Each call's own row stays: it had not ended, or was not written, when the call swept.
+    wait_for("the rows of earlier calls to go", || {
+        home.call(KEY, &["test.echo", "repo=last"]);
+        rows(&home) <= 1
+    });
+}
+
+#[test]
 fn a_hit_made_by_one_process_is_a_hit_for_the_other_in_both_directions() {
     let home = Home::new();
     let (one, one_input) = tree(&home, "one");

@@ -118,9 +118,9 @@ pub(crate) fn shut(table: &mut Table) {
             ],
         );
         let more = piped - direct;
-        table.add(&format!("direct call, {what}"), format!("{:.2} us CPU", direct), "", true);
+        table.add(&format!("direct call, {what}"), format!("{direct:.2} us CPU"), "", true);
         let goal = if target { "<= 2 us" } else { "" };
-        table.add(&format!("gates shut, {what}"), format!("{:.2} us CPU", piped), goal, piped <= 2.0);
+        table.add(&format!("gates shut, {what}"), format!("{piped:.2} us CPU"), goal, piped <= 2.0);
         table.add("  over the direct call", format!("+{more:.2} us ({:.2}x)", piped / direct), "<= +1 us", more <= 1.0);
     }
 }

@@ -1,7 +1,7 @@
 //! `helmdeck run`: one call of a pack, from the command line to the outcome.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helmdeck_core::{Call, Code, Error, Identity, Outcome};
 use helmdeck_engine::Engine;
@@ -15,6 +15,11 @@ use crate::render;
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
+/// The longest that a call's own sweep may take.
+const SWEEP: Duration = Duration::from_millis(100);
+/// The most rows that it takes.
+const SWEEP_ROWS: usize = 256;
+
 /// Runs a pack and prints what it answered.
 ///
 /// # Errors
@@ -22,6 +27,10 @@ use crate::wire::{MemoryUse, Setup};
 pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     let engine = setup.engine(MemoryUse::IfReachable, false).await?;
     let answer = call_and_print(setup, &engine, arguments).await;
+    if let Some(memory) = engine.memory() {
+        // Nobody else sweeps for who never runs `serve`: a few rows that have ended go with each call, if that is quick.
+        let _ = tokio::time::timeout(SWEEP, memory.store().sweep_expired(SWEEP_ROWS)).await;
+    }
     // The answer is stored behind the response: the process must not end before it is.
     engine.shutdown().await;
     answer
