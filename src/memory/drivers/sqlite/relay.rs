@@ -1,7 +1,8 @@
 //! Hands jobs to the reading threads. Under steady traffic a thread watches for its next job for some microseconds before it
 //! sleeps, so that a job needs no wake-up: on a machine with idle cores, waking one costs several times what a point read does.
 //!
-//! A thread watches only while jobs come one upon the other; a lone job finds it asleep and costs nobody any spinning.
+//! A thread watches only while jobs come one upon the other, and the less often that pays off, the less often it does: a lone
+//! job, or one every now and then, finds it asleep and costs nobody any spinning.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -9,9 +10,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, SendError, Sender};
 
 /// How long a thread watches for its next job.
-const WATCH: Duration = Duration::from_micros(60);
+const WATCH: Duration = Duration::from_micros(100);
 /// Jobs that come within this time of each other are steady traffic.
-const STEADY: Duration = Duration::from_micros(100);
+const STEADY: Duration = Duration::from_micros(200);
+/// A thread that watched in vain this often in a row watches for one job in `2^MAX_DOUBT` only.
+const MAX_DOUBT: u32 = 6;
 
 const BUSY: u8 = 0;
 const WATCHING: u8 = 1;
@@ -54,22 +57,27 @@ impl<T> Relay<T> {
 
     /// Runs every job that this thread gets, until `work` answers `false`.
     pub(super) fn run(&self, thread: usize, mut work: impl FnMut(T) -> bool) {
+        let place = &self.places[thread];
+        // How often watching was in vain since it last paid off, and for how many jobs it is not tried again.
+        let (mut doubt, mut pause) = (0_u32, 0_u32);
         let mut steady = false;
         loop {
             let free_since = Instant::now();
-            let Some(job) = self.next(thread, steady) else { return };
+            let watched = if steady && pause == 0 {
+                let job = self.watch(place);
+                doubt = if job.is_some() { 0 } else { (doubt + 1).min(MAX_DOUBT) };
+                pause = (1 << doubt) - 1;
+                job
+            } else {
+                pause = pause.saturating_sub(1);
+                None
+            };
+            let Some(job) = watched.or_else(|| self.queue.1.recv().ok()) else { return };
             steady = free_since.elapsed() < STEADY;
             if !work(job) {
                 return;
             }
         }
-    }
-
-    fn next(&self, thread: usize, watch: bool) -> Option<T> {
-        if watch && let Some(job) = self.watch(&self.places[thread]) {
-            return Some(job);
-        }
-        self.queue.1.recv().ok()
     }
 
     fn watch(&self, place: &Place<T>) -> Option<T> {
