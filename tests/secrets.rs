@@ -11,7 +11,7 @@ use axum::body::Body;
 use helmdeck_core::context::ProgressSink;
 use helmdeck_core::error::Violation;
 use helmdeck_core::{Code, Context, Error, Identity, Json, Reply, Result};
-use helmdeck_engine::{AuditRow, Engine};
+use helmdeck_engine::{AuditPage, Engine};
 use helmdeck_memory::store::Order;
 use helmdeck_memory::{Kind, Namespace};
 use helmdeck_server::{Server, ServerConfig};
@@ -250,7 +250,7 @@ async fn a_handler_cannot_say_a_secret_in_any_way() {
         match kind {
             Kind::Cache => assert!(values.concat().contains(MARKER)),
             Kind::Audit => {
-                let pages = values.iter().map(|page| serde_json::from_str::<Vec<AuditRow>>(page).unwrap());
+                let pages = values.iter().map(|page| serde_json::from_str::<AuditPage>(page).unwrap().rows);
                 let rows = pages.flatten().count();
                 assert!(rows >= 8 * WAYS.len(), "{rows}");
             }

@@ -89,28 +89,50 @@ impl Record {
     }
 }
 
-/// One row of the audit: one call. Rows are stored in pages, each a JSON array of rows of one caller and one pack.
+/// Rows of the audit as they are stored: one entry holds rows of one caller and one version of one pack, as JSON.
+///
+/// A page of many rows costs hardly more to seal and to store than one row, and what its rows share is written once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AuditRow {
+pub struct AuditPage {
     /// The pack.
     pub pack: PackName,
     /// Its version.
     pub version: Version,
-    /// `ok` or an error code.
-    pub outcome: Cow<'static, str>,
+    /// When the first of the calls ended.
+    pub start: Timestamp,
+    /// One row a call, oldest first.
+    pub rows: Vec<AuditRow>,
+}
+
+/// One row of the audit: one call. The names are short because there are many.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditRow {
+    /// How long after the start of the page the call ended, in microseconds.
+    #[serde(rename = "t")]
+    pub after_us: i64,
     /// How long the call took, in microseconds.
+    #[serde(rename = "us")]
     pub duration_us: u64,
-    /// When it ended.
-    pub at: Timestamp,
+    /// `ok` (left out) or an error code.
+    #[serde(rename = "o", default = "ok", skip_serializing_if = "is_ok")]
+    pub outcome: Cow<'static, str>,
     /// What the cache did, if both gates were open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cow<'static, str>>,
     /// Inputs from a closed list of names, text only.
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    #[serde(rename = "in", default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub inputs: serde_json::Map<String, Value>,
     /// What the pack found fault with, at most 50.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "f", default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+}
+
+const fn ok() -> Cow<'static, str> {
+    Cow::Borrowed("ok")
+}
+
+fn is_ok(outcome: &str) -> bool {
+    outcome == "ok"
 }
 
 /// Something that a pack found fault with.
@@ -212,7 +234,8 @@ impl Writer {
                 for done in flushed {
                     let _ = done.send(());
                 }
-                next = inbox.try_recv().ok();
+                // What came while this was written lingers anew: written at once, it would make many small batches.
+                next = if inbox.len() >= BATCH { inbox.try_recv().ok() } else { None };
             }
         }
     }
@@ -271,10 +294,10 @@ impl Writer {
     }
 
     fn put(&self, mut page: Page) -> Put {
-        page.text.push(b']');
+        page.text.extend_from_slice(b"]}");
         // Zero-padded, so that keys sort by time; counter and process id tell apart what one microsecond holds.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
-        let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", page.pack, page.first.micros(), std::process::id());
+        let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", page.pack, page.start.micros(), std::process::id());
         let mut put = Put::new(Namespace::of_caller(&page.identity), Kind::Audit, key, page.text);
         put.category = "pack".to_owned();
         put.ttl = Some(self.config.retention);
@@ -282,45 +305,43 @@ impl Writer {
     }
 }
 
-/// Rows of one caller and one pack, stored as one entry: a JSON array of [`AuditRow`]. A page of many rows costs hardly more
-/// to seal and to store than one row.
+/// An [`AuditPage`] that is being written.
 struct Page {
     identity: Arc<Identity>,
     pack: PackName,
-    first: Timestamp,
+    version: Version,
+    start: Timestamp,
+    rows: usize,
     text: Vec<u8>,
 }
 
 impl Page {
     fn new(record: &Record) -> Self {
-        Self {
-            identity: Arc::clone(&record.identity),
-            pack: record.pack.clone(),
-            first: record.at,
-            text: b"[".to_vec(),
-        }
+        let (pack, version, start) = (record.pack.clone(), record.version, record.at);
+        let text = format!("{{\"pack\":\"{pack}\",\"version\":\"{version}\",\"start\":{},\"rows\":[", start.micros());
+        Self { identity: Arc::clone(&record.identity), pack, version, start, rows: 0, text: text.into_bytes() }
     }
 
     fn takes(&self, record: &Record) -> bool {
-        let caller = |identity: &Identity| (identity.tenant().to_owned(), identity.user().to_owned());
+        let same = |a: &Identity, b: &Identity| a.tenant() == b.tenant() && a.user() == b.user();
         self.pack == record.pack
-            && (Arc::ptr_eq(&self.identity, &record.identity) || caller(&self.identity) == caller(&record.identity))
+            && self.version == record.version
+            && (Arc::ptr_eq(&self.identity, &record.identity) || same(&self.identity, &record.identity))
     }
 
     fn add(&mut self, record: Record) {
         let row = AuditRow {
-            outcome: Cow::Borrowed(record.outcome),
+            after_us: record.at.micros().saturating_sub(self.start.micros()),
             duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
-            at: record.at,
+            outcome: Cow::Borrowed(record.outcome),
             cache: record.cache.map(Cow::Borrowed),
             inputs: learnable(&record.input),
             findings: record.output.as_ref().map(findings).unwrap_or_default(),
-            pack: record.pack,
-            version: record.version,
         };
-        if self.text.len() > 1 {
+        if self.rows > 0 {
             self.text.push(b',');
         }
+        self.rows += 1;
         // Writing plain data to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.text, &row);
     }

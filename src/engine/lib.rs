@@ -16,7 +16,7 @@ mod pipeline;
 mod registry;
 mod scrub;
 
-pub use audit::{AuditRow, Finding};
+pub use audit::{AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
 pub use cache::explain::{Explanation, Nearest};
 pub use cache::purge::{Purged, Selector};

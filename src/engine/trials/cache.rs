@@ -438,7 +438,7 @@ async fn metrics_agree_with_the_audit() {
         let pages = scan
             .entries
             .iter()
-            .map(|page| serde_json::from_slice::<Vec<helmdeck_engine::AuditRow>>(&page.value).unwrap());
+            .map(|page| serde_json::from_slice::<helmdeck_engine::AuditPage>(&page.value).unwrap().rows);
         let rows: Vec<_> = pages.flatten().collect();
         if rows.len() == 6 {
             break rows;
