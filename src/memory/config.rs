@@ -1,7 +1,10 @@
 //! What a store is told at its start. Every value has a default that suits a single machine.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::driver::Quota;
+use crate::entry::Kind;
 use crate::error::{Result, StoreError};
 use crate::store::{Op, Put};
 
@@ -62,8 +65,23 @@ pub struct Limits {
     pub batch: usize,
     /// The rows that one kind may have in one namespace. Default 1,000,000.
     pub rows: u64,
-    /// The stored bytes that one kind may have in one namespace. Default 4 GiB.
+    /// What the rows of one kind may take in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
     pub bytes: u64,
+    /// What all entries of kind `cache` together may take; the oldest of the namespace that takes most go first. Default 4 GiB.
+    pub cache_bytes: u64,
+    /// What holds for one kind instead.
+    pub kinds: BTreeMap<Kind, KindLimits>,
+}
+
+/// Limits of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KindLimits {
+    /// Instead of [`Limits::rows`].
+    pub rows: Option<u64>,
+    /// Instead of [`Limits::bytes`].
+    pub bytes: Option<u64>,
+    /// The longest that an entry lives, whatever its writer asks for. `None` = as long as its writer says.
+    pub retention: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -79,11 +97,26 @@ impl Default for Limits {
             batch: 1024,
             rows: 1_000_000,
             bytes: 4 << 30,
+            cache_bytes: 4 << 30,
+            kinds: BTreeMap::new(),
         }
     }
 }
 
 impl Limits {
+    /// Returns the most rows and bytes that a kind may have in one namespace.
+    #[must_use]
+    pub fn quota(&self, kind: Kind) -> Quota {
+        let own = self.kinds.get(&kind).copied().unwrap_or_default();
+        Quota { rows: own.rows.unwrap_or(self.rows), bytes: own.bytes.unwrap_or(self.bytes) }
+    }
+
+    /// Returns how long an entry of a kind may live at most.
+    #[must_use]
+    pub fn retention(&self, kind: Kind) -> Option<Duration> {
+        self.kinds.get(&kind)?.retention
+    }
+
     /// Checks a batch against every limit that does not depend on what is stored.
     ///
     /// # Errors

@@ -9,11 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use helmdeck_core::Timestamp;
 
-use crate::config::Limits;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::{Seal, SealedValue};
-use crate::store::{Cursor, Delete, ListPage, NamespaceStats, Order, Put, Scan, Stats, Written};
+use crate::store::{
+    Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Order, Put, Resealed, Restore, Scan, Stats, Walk, Written,
+};
 
 /// A row that proves which key a store was written with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +45,16 @@ pub struct Existing {
     pub version: u64,
     /// When it came to be.
     pub created_at: Timestamp,
+    /// When it was last replaced.
+    pub updated_at: Timestamp,
 }
 
 impl Draft {
     /// Settles what depends on the live row that is there (`None` = absent or ended).
     ///
     /// # Errors
-    /// `VersionMismatch` if the writer expected another version.
+    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the draft restores and what is there is not
+    /// older.
     pub fn settle(&self, existing: Option<Existing>, now: Timestamp, overhead: u64) -> Result<EntryMeta> {
         let found = existing.map_or(0, |row| row.version);
         if let Some(expected) = self.put.expect_version
@@ -58,6 +62,19 @@ impl Draft {
         {
             return Err(StoreError::VersionMismatch { expected, found });
         }
+        let made = Restore {
+            version: found.saturating_add(1),
+            created_at: existing.map_or(now, |row| row.created_at),
+            updated_at: now,
+            expires_at: self.expires_at,
+        };
+        let times = match self.put.restore {
+            Some(restore) if existing.is_some_and(|row| row.updated_at >= restore.updated_at) => {
+                return Err(StoreError::NotNewer);
+            }
+            Some(restore) => Restore { expires_at: self.expires_at, ..restore },
+            None => made,
+        };
         Ok(EntryMeta {
             namespace: self.put.namespace.clone(),
             kind: self.put.kind,
@@ -67,10 +84,10 @@ impl Draft {
             attributes: self.put.attributes.clone(),
             fingerprint: self.fingerprint.clone(),
             // Drivers keep it as a signed number, and the seal binds what they give back.
-            version: found.saturating_add(1).min(i64::MAX.unsigned_abs()),
-            created_at: existing.map_or(now, |row| row.created_at),
-            updated_at: now,
-            expires_at: self.expires_at,
+            version: times.version.clamp(1, i64::MAX.unsigned_abs()),
+            created_at: times.created_at,
+            updated_at: times.updated_at,
+            expires_at: times.expires_at,
             size: self.put.value.len() as u64 + overhead,
         })
     }
@@ -81,7 +98,7 @@ impl Draft {
     /// As [`Seal::seal`].
     pub fn seal(&self, meta: &EntryMeta, is_new: bool, seal: &dyn Seal) -> Result<Cow<'_, SealedValue>> {
         match &self.fresh {
-            // A new entry has version 1 and came to be now: nothing else was left open.
+            // The version and the times of a new entry are known beforehand: nothing else was left open.
             Some(sealed) if is_new => Ok(Cow::Borrowed(sealed)),
             _ => seal.seal(meta, &self.put.value).map(Cow::Owned),
         }
@@ -97,6 +114,16 @@ pub enum DraftOp {
     Delete(Delete),
     /// Delete rows that have ended, at most so many. Not counted in the generation: they were invisible before.
     Sweep(usize),
+    /// Delete the oldest rows (by `updated_at`) of a kind until all its rows take no more than `bytes`, at most `limit`: each
+    /// time of the namespace whose rows of the kind take most. Not counted in the generation: what went was true.
+    Evict {
+        /// Of which kind.
+        kind: Kind,
+        /// What its rows may take, ended or not.
+        bytes: u64,
+        /// The most rows to delete.
+        limit: usize,
+    },
 }
 
 impl DraftOp {
@@ -107,7 +134,7 @@ impl DraftOp {
             Self::Put(draft) => draft.put.kind.is_durable(),
             Self::Delete(Delete::Key { kind, .. } | Delete::Tagged { kind, .. }) => kind.is_durable(),
             Self::Delete(Delete::Prefix { kind, .. }) => kind.is_none_or(Kind::is_durable),
-            Self::Sweep(_) => false,
+            Self::Sweep(_) | Self::Evict { .. } => false,
         }
     }
 
@@ -116,7 +143,7 @@ impl DraftOp {
     pub fn weight(&self) -> usize {
         match self {
             Self::Put(draft) => 512 + draft.put.key.len() + draft.put.value.len(),
-            Self::Delete(_) | Self::Sweep(_) => 512,
+            Self::Delete(_) | Self::Sweep(_) | Self::Evict { .. } => 512,
         }
     }
 }
@@ -130,8 +157,26 @@ pub struct Batch {
     pub now: Timestamp,
     /// How values are sealed.
     pub seal: Arc<dyn Seal>,
-    /// The most rows and bytes of a namespace and kind.
-    pub quota: Quota,
+    /// The most rows and bytes of a namespace, for each kind.
+    pub quotas: Quotas,
+}
+
+/// The quota of each kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Quotas([Quota; Kind::ALL.len()]);
+
+impl Quotas {
+    /// Asks for the quota of each kind.
+    #[must_use]
+    pub fn new(of: impl Fn(Kind) -> Quota) -> Self {
+        Self(Kind::ALL.map(of))
+    }
+
+    /// Returns the quota of a kind.
+    #[must_use]
+    pub const fn of(&self, kind: Kind) -> Quota {
+        self.0[kind as usize]
+    }
 }
 
 impl std::fmt::Debug for Batch {
@@ -140,7 +185,10 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-/// The most rows and stored bytes that one kind may have in one namespace.
+/// The most rows, and the most bytes ([`EntryMeta::cost`]), that one kind may have in one namespace.
+///
+/// When a put would exceed it, rows of the namespace and kind that have ended go first; then, if the kind makes room
+/// ([`Kind::makes_room`]), its oldest; then the put is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Quota {
     /// Rows.
@@ -150,12 +198,6 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Takes the quota out of the limits.
-    #[must_use]
-    pub const fn of(limits: &Limits) -> Self {
-        Self { rows: limits.rows, bytes: limits.bytes }
-    }
-
     /// Checks what a namespace would hold after a write.
     ///
     /// # Errors
@@ -247,6 +289,9 @@ pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
     ttl.map(|ttl| now.saturating_add(ttl)).filter(|end| *end <= LAST)
 }
 
+/// The bytes of values after which a part of a walk ends.
+pub const WALK_BYTES: usize = 8 << 20;
+
 /// A place to keep rows.
 #[async_trait]
 pub trait Driver: Send + Sync + 'static {
@@ -269,7 +314,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns live entries without values, newest first, ties by key, after a position.
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage>;
 
-    /// Returns live entries in key order, opened; those that do not open are counted.
+    /// Returns live entries in the order asked for, opened; those that do not open are counted.
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan>;
 
     /// Returns what each namespace holds of each kind, in no particular order.
@@ -283,6 +328,28 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Does a batch in one transaction.
     async fn write(&self, batch: Batch) -> Result<Vec<Written>>;
+
+    /// Returns rows of everybody after a mark, opened, at most `limit` and at most about [`WALK_BYTES`] of values.
+    async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk>;
+
+    /// Opens rows after a mark that do not name the key `current` and seals them anew, in one transaction; looks at `limit`
+    /// rows at most. A row that does not open stays. Nothing but nonce, value and key id changes.
+    async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
+
+    /// Puts a canary in the place of the one that is there.
+    async fn replace_canary(&self, canary: Canary) -> Result<()>;
+
+    /// Takes a lock for an owner until a time; `true` also if this owner has it, which then holds until that time. Locks
+    /// whose time has passed are free.
+    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool>;
+
+    /// Frees a lock if this owner has it.
+    async fn unlock(&self, name: &str, owner: &str) -> Result<()>;
+
+    /// Returns news of what others delete, `None` if the driver is not told.
+    fn changes(&self) -> Option<Changes> {
+        None
+    }
 
     /// Ends the driver.
     async fn close(&self) -> Result<()>;

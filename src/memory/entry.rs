@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use helmdeck_core::{Identity, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// What an entry is for. Kinds are separate key spaces with separate retention, so no fact can plant a cached answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// An answer of a pack.
@@ -50,6 +51,12 @@ impl Kind {
     pub const fn is_durable(self) -> bool {
         matches!(self, Self::Note | Self::Fact | Self::Conversation)
     }
+
+    /// Says whether a full namespace makes room for a new entry of this kind by dropping its oldest. The other kinds refuse.
+    #[must_use]
+    pub const fn makes_room(self) -> bool {
+        matches!(self, Self::Cache | Self::Audit)
+    }
 }
 
 impl fmt::Display for Kind {
@@ -82,6 +89,9 @@ impl Namespace {
         Self::new(identity.tenant(), identity.user(), None)
     }
 }
+
+/// What a row takes besides its fields of variable length: columns, indexes and the unused rest of their pages.
+const ROW_BYTES: u64 = 200;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +132,16 @@ pub struct EntryMeta {
 }
 
 impl EntryMeta {
+    /// Returns about how many bytes of the disk the entry takes: its value, its other fields (key and tags twice, because
+    /// they are in an index too), and what the row itself needs. Quotas count this.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let tags: usize = self.tags.iter().map(|tag| 2 * tag.len() + 24).sum();
+        let attributes: usize = self.attributes.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
+        let fields = 2 * self.key.len() + self.category.len() + tags + attributes;
+        self.size.saturating_add(fields as u64).saturating_add(ROW_BYTES)
+    }
+
     /// Says whether the entry has ended.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {

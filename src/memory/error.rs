@@ -17,6 +17,9 @@ pub enum StoreError {
         /// The version that is there (0 = absent).
         found: u64,
     },
+    /// The entry that is there is as new as the one to be restored, or newer; nothing was written.
+    #[error("the entry that is there is not older")]
+    NotNewer,
     /// A key, value, tag or attribute is over its limit; nothing was written.
     #[error("the {what} has a size of {size}, the limit is {limit}")]
     TooLarge {
@@ -30,7 +33,7 @@ pub enum StoreError {
     /// An argument that no store accepts, for example an empty key or a cursor that the store did not make.
     #[error("not acceptable: {0}")]
     Invalid(&'static str),
-    /// The namespace is full; nothing was written.
+    /// The namespace is full, and its kind does not make room; nothing was written.
     #[error("the namespace is full: the limit is {limit} {what}")]
     QuotaExceeded {
         /// `rows` or `bytes`.

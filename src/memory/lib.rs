@@ -10,6 +10,7 @@ mod framing;
 pub mod janitor;
 pub mod key;
 pub mod keyring;
+pub mod lock;
 pub mod open;
 pub mod sealed;
 pub mod store;
@@ -18,15 +19,17 @@ pub mod system;
 #[cfg(test)]
 mod trials;
 
-pub use config::{Config, Fingerprint, Limits};
+pub use config::{Config, Fingerprint, KindLimits, Limits};
 pub use entry::{Entry, EntryMeta, Kind, Namespace};
 pub use error::{Result, StoreError};
 pub use janitor::{Janitor, JanitorConfig};
 pub use key::MemoryKey;
 pub use keyring::KeyRing;
+pub use lock::Lock;
 pub use open::open;
 pub use store::{
-    Cursor, Delete, ListPage, NamespaceStats, Op, Order, Page, Put, ReadStore, Scan, Stats, Store, Written,
+    Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, ReadStore, Resealed,
+    Restore, Scan, Stats, Store, Walk, Walked, Written,
 };
 pub use stored::Stored;
 pub use system::System;

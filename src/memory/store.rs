@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use helmdeck_core::Timestamp;
 
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::Result;
+use crate::lock::Lock;
 
 /// What to write.
 #[derive(Debug, Clone)]
@@ -32,6 +34,21 @@ pub struct Put {
     pub ttl: Option<Duration>,
     /// Write only if the entry is at this version (0 = absent). `None` = whatever is there.
     pub expect_version: Option<u64>,
+    /// The entry as it was elsewhere, for imports; `ttl` is then of no effect. `None` = it is made now.
+    pub restore: Option<Restore>,
+}
+
+/// What an imported entry keeps of its former life. It is written only over an absent entry or one last replaced before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restore {
+    /// Its version.
+    pub version: u64,
+    /// When it came to be.
+    pub created_at: Timestamp,
+    /// When it was last replaced.
+    pub updated_at: Timestamp,
+    /// When it ends; `None` = never. The retention of its kind may end it earlier.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Put {
@@ -47,6 +64,7 @@ impl Put {
             attributes: BTreeMap::new(),
             ttl: None,
             expect_version: None,
+            restore: None,
         }
     }
 }
@@ -137,6 +155,8 @@ pub enum Order {
     KeyAscending,
     /// By key, byte for byte, descending.
     KeyDescending,
+    /// By `updated_at`, newest first, ties by key ascending: the order of a list.
+    NewestFirst,
 }
 
 /// What a scan found.
@@ -148,6 +168,55 @@ pub struct Scan {
     pub unreadable: u64,
 }
 
+/// How far a walk over all rows has come: opaque, made by the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark(pub String);
+
+/// A row that a walk came by.
+#[derive(Debug, Clone)]
+pub struct Walked {
+    /// What the row says about itself; it may have ended.
+    pub meta: EntryMeta,
+    /// The id of the key that it names; empty if it is not sealed.
+    pub key_id: String,
+    /// Its value, or why it does not open.
+    pub value: Result<Bytes, &'static str>,
+}
+
+/// A part of a walk.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    /// The rows, in no particular order.
+    pub rows: Vec<Walked>,
+    /// Where the next part starts; `None` = this was the last.
+    pub next: Option<Mark>,
+}
+
+/// What a step of a rotation did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resealed {
+    /// Rows that are now sealed with the current key.
+    pub rows: u64,
+    /// Rows that do not open with any key of the ring; they stay as they are.
+    pub unreadable: u64,
+    /// Where the next step starts; `None` = every row was looked at.
+    pub next: Option<Mark>,
+}
+
+/// What somebody else (another process, another replica) did to the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It deleted.
+    Deleted(Delete),
+    /// It may have done anything: news was lost, for example with the connection.
+    Anything,
+}
+
+/// News of what others do to the store. Who is told that it lagged behind must take it for [`Change::Anything`].
+///
+/// PostgreSQL tells them itself; a message bus (NATS) can be another source.
+pub type Changes = tokio::sync::broadcast::Receiver<Change>;
+
 /// What one namespace holds of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceStats {
@@ -157,7 +226,7 @@ pub struct NamespaceStats {
     pub kind: Kind,
     /// Live entries.
     pub rows: u64,
-    /// Bytes of their stored values.
+    /// What they take: see [`EntryMeta::cost`].
     pub bytes: u64,
 }
 
@@ -170,7 +239,7 @@ pub struct Stats {
     pub rows: u64,
     /// Rows that have ended and wait for the sweep.
     pub expired: u64,
-    /// Bytes of all stored values.
+    /// What all rows take: see [`EntryMeta::cost`].
     pub bytes: u64,
     /// Bytes on disk, 0 if there is none.
     pub disk_bytes: u64,
@@ -220,6 +289,19 @@ pub trait ReadStore: Send + Sync + 'static {
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn generation(&self) -> Result<u64>;
+
+    /// Walks over all rows of everybody, also those that have ended, opening each: at most `limit` rows and about 8 MiB. Rows
+    /// that are written meanwhile may be seen or not.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`; `Invalid` for a mark of nobody.
+    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk>;
+
+    /// Returns news of what others delete, from now on; `None` if this store has none to give and [`ReadStore::generation`]
+    /// has to be asked.
+    fn changes(&self) -> Option<Changes> {
+        None
+    }
 }
 
 /// A store that can be written.
@@ -259,6 +341,35 @@ pub trait Store: ReadStore {
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn sweep_expired(&self, limit: usize) -> Result<u64>;
+
+    /// Deletes the oldest entries of kind `cache` until all of them together take no more than the configuration allows, at
+    /// most `limit`, and says how many went. The namespace that takes most gives first, so that none loses its share to
+    /// another.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`.
+    async fn trim(&self, limit: usize) -> Result<u64>;
+
+    /// Seals anew, with the current key, rows that another key of the ring sealed; looks at about `limit` rows after a mark.
+    /// Versions and times stay as they are. Nothing is lost however it ends: each step is one transaction.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`; `Invalid` for a mark of nobody, or for a store without keys.
+    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed>;
+
+    /// Lets the store prove the current key from now on, the last step of a rotation: who comes with another key only is
+    /// refused.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`; `Invalid` for a store without keys.
+    async fn adopt_key(&self) -> Result<()>;
+
+    /// Takes a lock that all processes on this store see, `None` if somebody has it. It is free again when it is released,
+    /// after `hold`, or (where the store can tell) when its process is gone.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`.
+    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>>;
 
     /// Returns what was written so far to disk and gives everything back; later calls answer `Closed`.
     ///

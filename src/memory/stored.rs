@@ -3,24 +3,34 @@
 //! It checks limits, reads the clock, makes fingerprints and proves the key at the start; rows are the driver's business.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use aes_gcm::aead::Generate;
 use async_trait::async_trait;
 use helmdeck_core::{Clock, Timestamp};
 
 use crate::config::{Config, Limits};
-use crate::driver::{Batch, Canary, Draft, DraftOp, Driver, Position, Quota, Range, end_of};
+use crate::driver::{Batch, Canary, Draft, DraftOp, Driver, Position, Quotas, Range, end_of};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::key::hex;
 use crate::keyring::KeyRing;
+use crate::lock::{Keeper, Lock};
 use crate::sealed::{NoSeal, RowSeal, Seal};
-use crate::store::{ListPage, NamespaceStats, Op, Order, Page, ReadStore, Scan, Stats, Store, Written};
+use crate::store::{
+    Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, ReadStore, Resealed, Scan, Stats, Store, Walk, Written,
+};
 
 /// A driver under a seal.
 pub struct Stored<D> {
-    driver: D,
+    driver: Arc<D>,
     seal: Arc<dyn Seal>,
+    ring: Option<KeyRing>,
     limits: Limits,
     clock: Arc<dyn Clock>,
+    /// What was written of kind `cache` since its total was looked at.
+    written: AtomicU64,
 }
 
 /// The most entries of a page.
@@ -29,6 +39,9 @@ const MAX_PAGE: usize = 1000;
 /// Values up to so many bytes are hashed and sealed on the caller's thread, in about 0.1 ms; more go to a blocking thread.
 const INLINE_BYTES: usize = 64 << 10;
 
+/// The rows that go at most with one write, when entries of kind `cache` take more than they may.
+const EVICT_ROWS: usize = 4096;
+
 /// What the canary says once it is opened.
 const CANARY_TEXT: &[u8] = b"helmdeck memory canary";
 
@@ -36,7 +49,7 @@ impl<D: Driver> Stored<D> {
     /// Makes a store that keeps values as they are.
     #[must_use]
     pub fn plain(driver: D, config: &Config, clock: Arc<dyn Clock>) -> Self {
-        Self { driver, seal: Arc::new(NoSeal), limits: config.limits.clone(), clock }
+        Self::new(driver, Arc::new(NoSeal), None, config, clock)
     }
 
     /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store gets its
@@ -46,12 +59,48 @@ impl<D: Driver> Stored<D> {
     /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
     pub async fn sealed(driver: D, ring: KeyRing, config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
         prove_key(&driver, &ring).await?;
-        let seal = RowSeal::new(ring, config.fingerprint);
-        Ok(Self { driver, seal, limits: config.limits.clone(), clock })
+        let seal = RowSeal::new(ring.clone(), config.fingerprint);
+        Ok(Self::new(driver, seal, Some(ring), config, clock))
+    }
+
+    fn new(driver: D, seal: Arc<dyn Seal>, ring: Option<KeyRing>, config: &Config, clock: Arc<dyn Clock>) -> Self {
+        let limits = config.limits.clone();
+        // The first write looks, whatever was written before this process began.
+        let written = AtomicU64::new(step(limits.cache_bytes));
+        Self { driver: Arc::new(driver), seal, ring, limits, clock, written }
+    }
+
+    fn ring(&self) -> Result<&KeyRing> {
+        self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
+    }
+
+    /// Returns the eviction that must come with a batch, if any: the total is looked at once in a while, not at every write.
+    fn eviction(&self, ops: &[DraftOp]) -> Option<DraftOp> {
+        let added: u64 = ops.iter().map(cached_bytes).sum();
+        if added == 0 {
+            return None;
+        }
+        let step = step(self.limits.cache_bytes);
+        if self.written.fetch_add(added, Ordering::Relaxed) + added < step {
+            return None;
+        }
+        self.written.store(0, Ordering::Relaxed);
+        Some(self.evict(EVICT_ROWS))
+    }
+
+    fn evict(&self, limit: usize) -> DraftOp {
+        let cap = self.limits.cache_bytes;
+        // Room for what is written until the next look, here and in a few other processes.
+        DraftOp::Evict { kind: Kind::Cache, bytes: cap.saturating_sub(2 * step(cap)), limit }
     }
 
     fn batch(&self, ops: Vec<DraftOp>, now: Timestamp) -> Batch {
-        Batch { ops, now, seal: Arc::clone(&self.seal), quota: Quota::of(&self.limits) }
+        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: Quotas::new(|kind| self.limits.quota(kind)) }
+    }
+
+    async fn remove(&self, op: DraftOp) -> Result<u64> {
+        let written = self.driver.write(self.batch(vec![op], self.clock.now())).await?;
+        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 
     fn range(&self, namespace: &Namespace, kind: Kind, prefix: &str) -> Range {
@@ -59,15 +108,33 @@ impl<D: Driver> Stored<D> {
     }
 }
 
+/// Returns after how many bytes the total of kind `cache` is looked at.
+fn step(cap: u64) -> u64 {
+    (cap / 64).clamp(1, 4 << 20)
+}
+
+/// Returns about what an operation adds to kind `cache`.
+fn cached_bytes(op: &DraftOp) -> u64 {
+    match op {
+        DraftOp::Put(draft) if draft.put.kind == Kind::Cache => op.weight() as u64,
+        _ => 0,
+    }
+}
+
 /// Does what does not depend on the stored row: the fingerprint, the end, and the seal of what will mostly be a new entry.
 /// That keeps it off the driver's one writing thread.
-fn draft(op: Op, now: Timestamp, seal: &dyn Seal) -> Result<DraftOp> {
+fn draft(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<DraftOp> {
     let put = match op {
         Op::Delete(delete) => return Ok(DraftOp::Delete(delete)),
         Op::Put(put) => put,
     };
     let fingerprint = seal.fingerprint(&put.namespace, &put.value);
-    let expires_at = end_of(now, put.ttl);
+    let asked = match put.restore {
+        Some(restore) => restore.expires_at,
+        None => end_of(now, put.ttl),
+    };
+    let latest = end_of(now, limits.retention(put.kind));
+    let expires_at = asked.into_iter().chain(latest).min();
     let may_be_new = put.expect_version.is_none_or(|version| version == 0);
     let mut draft = Draft { put, fingerprint, expires_at, fresh: None };
     if may_be_new {
@@ -79,17 +146,42 @@ fn draft(op: Op, now: Timestamp, seal: &dyn Seal) -> Result<DraftOp> {
 
 /// One clear error at the start instead of a thousand rows that do not open.
 async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing) -> Result<()> {
-    let place = Namespace::new("", "", None);
-    let fresh =
-        Canary { key_id: ring.current_id().to_owned(), sealed: ring.seal_blob(&place, "canary", b"", CANARY_TEXT)? };
-    let stored = driver.canary(fresh).await?;
+    let stored = driver.canary(canary(ring)?).await?;
     if !ring.ids().any(|id| id == stored.key_id) {
         let given = ring.ids().collect::<Vec<_>>().join(", ");
         return Err(StoreError::WrongKey { store: stored.key_id, given });
     }
-    match ring.open_blob(&place, "canary", b"", &stored.sealed) {
+    match ring.open_blob(&nobody(), "canary", b"", &stored.sealed) {
         Ok(text) if text == CANARY_TEXT => Ok(()),
         _ => Err(StoreError::Corrupt(format!("the row that proves key {} does not open", stored.key_id))),
+    }
+}
+
+/// Makes the canary of the current key.
+fn canary(ring: &KeyRing) -> Result<Canary> {
+    let sealed = ring.seal_blob(&nobody(), "canary", b"", CANARY_TEXT)?;
+    Ok(Canary { key_id: ring.current_id().to_owned(), sealed })
+}
+
+fn nobody() -> Namespace {
+    Namespace::new("", "", None)
+}
+
+/// Keeps locks in a driver.
+struct DriverLocks<D> {
+    driver: Arc<D>,
+    clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl<D: Driver> Keeper for DriverLocks<D> {
+    async fn hold(&self, name: &str, owner: &str, hold: Duration) -> Result<bool> {
+        let now = self.clock.now();
+        self.driver.try_lock(name, owner, now, now.saturating_add(hold)).await
+    }
+
+    async fn free(&self, name: &str, owner: &str) -> Result<()> {
+        self.driver.unlock(name, owner).await
     }
 }
 
@@ -121,6 +213,14 @@ impl<D: Driver> ReadStore for Stored<D> {
     async fn generation(&self) -> Result<u64> {
         self.driver.generation().await
     }
+
+    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
+        self.driver.walk(after, limit.clamp(1, MAX_PAGE), &self.seal).await
+    }
+
+    fn changes(&self) -> Option<Changes> {
+        self.driver.changes()
+    }
 }
 
 #[async_trait]
@@ -129,19 +229,43 @@ impl<D: Driver> Store for Stored<D> {
         self.limits.check(&batch)?;
         let now = self.clock.now();
         let bytes: usize = batch.iter().map(|op| if let Op::Put(put) = op { put.value.len() } else { 0 }).sum();
-        let seal = Arc::clone(&self.seal);
-        let drafts = move || batch.into_iter().map(|op| draft(op, now, &*seal)).collect::<Result<Vec<_>>>();
-        let ops = if bytes > INLINE_BYTES {
+        let (seal, limits) = (Arc::clone(&self.seal), self.limits.clone());
+        let count = batch.len();
+        let drafts = move || batch.into_iter().map(|op| draft(op, now, &limits, &*seal)).collect::<Result<Vec<_>>>();
+        let mut ops = if bytes > INLINE_BYTES {
             tokio::task::spawn_blocking(drafts).await.map_err(StoreError::unavailable)??
         } else {
             drafts()?
         };
-        self.driver.write(self.batch(ops, now)).await
+        ops.extend(self.eviction(&ops));
+        let mut written = self.driver.write(self.batch(ops, now)).await?;
+        // What the eviction did is no answer to what was asked.
+        written.truncate(count);
+        Ok(written)
     }
 
     async fn sweep_expired(&self, limit: usize) -> Result<u64> {
-        let written = self.driver.write(self.batch(vec![DraftOp::Sweep(limit)], self.clock.now())).await?;
-        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+        self.remove(DraftOp::Sweep(limit)).await
+    }
+
+    async fn trim(&self, limit: usize) -> Result<u64> {
+        self.remove(self.evict(limit)).await
+    }
+
+    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
+        let current = self.ring()?.current_id().to_owned();
+        self.driver.reseal(after, limit.clamp(1, MAX_PAGE), &current, &self.seal).await
+    }
+
+    async fn adopt_key(&self) -> Result<()> {
+        self.driver.replace_canary(canary(self.ring()?)?).await
+    }
+
+    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
+        let owner = hex(&<[u8; 8]>::try_generate().map_err(StoreError::unavailable)?);
+        let keeper = Arc::new(DriverLocks { driver: Arc::clone(&self.driver), clock: Arc::clone(&self.clock) });
+        let taken = keeper.hold(name, &owner, hold).await?;
+        Ok(taken.then(|| Lock::new(keeper, name.to_owned(), owner)))
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_memory::{
-    Entry, Kind, ListPage, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Result, Scan, Stats, Store,
-    StoreError, Written,
+    Changes, Entry, Kind, ListPage, Lock, Mark, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Resealed,
+    Result, Scan, Stats, Store, StoreError, Walk, Written,
 };
 
 /// What a store does wrong.
@@ -106,6 +106,15 @@ impl ReadStore for FaultyStore {
         self.act(Fault::Reads).await?;
         self.inner.generation().await
     }
+
+    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
+        self.act(Fault::Reads).await?;
+        self.inner.walk(after, limit).await
+    }
+
+    fn changes(&self) -> Option<Changes> {
+        self.inner.changes()
+    }
 }
 
 #[async_trait]
@@ -119,6 +128,26 @@ impl Store for FaultyStore {
     async fn sweep_expired(&self, limit: usize) -> Result<u64> {
         self.act(Fault::Writes).await?;
         self.inner.sweep_expired(limit).await
+    }
+
+    async fn trim(&self, limit: usize) -> Result<u64> {
+        self.act(Fault::Writes).await?;
+        self.inner.trim(limit).await
+    }
+
+    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
+        self.act(Fault::Writes).await?;
+        self.inner.reseal(after, limit).await
+    }
+
+    async fn adopt_key(&self) -> Result<()> {
+        self.act(Fault::Writes).await?;
+        self.inner.adopt_key().await
+    }
+
+    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
+        self.act(Fault::Writes).await?;
+        self.inner.try_lock(name, hold).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::driver::{Batch, Canary, Draft, DraftOp, Driver, Existing, Position, R
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::{RawRow, Seal};
-use crate::store::{Delete, ListPage, NamespaceStats, Order, Scan, Stats, Written};
+use crate::store::{Delete, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
 
 /// The driver.
 #[derive(Debug, Default)]
@@ -66,12 +66,16 @@ impl State {
         let space = self.spaces.entry((namespace.clone(), kind)).or_default();
         let old = space.rows.get(&draft.put.key);
         let live = old.filter(|row| !row.meta.is_expired(batch.now));
-        let existing = live.map(|row| Existing { version: row.meta.version, created_at: row.meta.created_at });
+        let existing = live.map(|row| Existing {
+            version: row.meta.version,
+            created_at: row.meta.created_at,
+            updated_at: row.meta.updated_at,
+        });
         let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
         let old_size = old.map_or(0, |row| row.meta.size);
         let within = |space: &Space, old: bool| {
             let rows = space.rows.len() as u64 + u64::from(!old);
-            batch.quota.check(rows, space.bytes - old_size + meta.size)
+            batch.quotas.of(kind).check(rows, space.bytes - old_size + meta.size)
         };
         let is_old = old.is_some();
         if let Err(full) = within(space, is_old) {
@@ -133,6 +137,7 @@ impl State {
         match op {
             DraftOp::Put(draft) => Ok(Written::Put(Box::new(self.put(draft, batch, undo)?))),
             DraftOp::Delete(delete) => Ok(Written::Deleted(self.delete(delete, undo))),
+            DraftOp::Evict { .. } => Ok(Written::Deleted(0)),
             DraftOp::Sweep(limit) => {
                 Ok(Written::Deleted(self.delete_where(undo, *limit, |meta| meta.is_expired(batch.now))))
             }
@@ -208,7 +213,7 @@ impl Driver for Memory {
         let state = self.open()?;
         let rows: &mut dyn Iterator<Item = &RawRow> = match order {
             Order::KeyAscending => &mut state.live(&range),
-            Order::KeyDescending => &mut state.live(&range).rev(),
+            Order::KeyDescending | Order::NewestFirst => &mut state.live(&range).rev(),
         };
         for row in rows {
             if scan.entries.len() >= limit {
@@ -278,6 +283,26 @@ impl Driver for Memory {
         }
         state.spaces.retain(|_, space| !space.rows.is_empty());
         Ok(done)
+    }
+
+    async fn walk(&self, _: Option<Mark>, _: usize, _: &Arc<dyn Seal>) -> Result<Walk> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn reseal(&self, _: Option<Mark>, _: usize, _: &str, _: &Arc<dyn Seal>) -> Result<Resealed> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn replace_canary(&self, _: Canary) -> Result<()> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn try_lock(&self, _: &str, _: &str, _: Timestamp, _: Timestamp) -> Result<bool> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn unlock(&self, _: &str, _: &str) -> Result<()> {
+        Err(StoreError::Invalid("not written yet"))
     }
 
     async fn close(&self) -> Result<()> {

@@ -27,6 +27,7 @@ struct Old {
     id: i64,
     version: u64,
     created_at: Timestamp,
+    updated_at: Timestamp,
     expires_at: Option<i64>,
     bytes: i64,
     key_id: String,
@@ -71,6 +72,7 @@ impl<'c> Work<'c> {
                 self.deleted = true;
                 Ok(Written::Deleted(self.delete(delete)?))
             }
+            DraftOp::Evict { .. } => Ok(Written::Deleted(0)),
             DraftOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
         }
     }
@@ -81,7 +83,10 @@ impl<'c> Work<'c> {
         // Most puts are of new entries: try that first, without a look at what is there.
         if let Some(sealed) = &draft.fresh {
             let meta = draft.settle(None, batch.now, batch.seal.overhead())?;
-            let fits = batch.quota.check(unsigned(space.rows) + 1, unsigned(space.bytes).saturating_add(meta.size));
+            let fits = batch
+                .quotas
+                .of(put.kind)
+                .check(unsigned(space.rows) + 1, unsigned(space.bytes).saturating_add(meta.size));
             if fits.is_ok()
                 && let Some(id) = self.insert(space.id, &meta, sealed)?
             {
@@ -93,10 +98,10 @@ impl<'c> Work<'c> {
         let existing = old
             .as_ref()
             .filter(|old| old.expires_at.is_none_or(|end| end > batch.now.micros()))
-            .map(|old| Existing { version: old.version, created_at: old.created_at });
+            .map(|old| Existing { version: old.version, created_at: old.created_at, updated_at: old.updated_at });
         let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
         let bytes = signed(meta.size) - old.as_ref().map_or(0, |old| old.bytes);
-        self.check_quota(space.id, &put.key, i64::from(old.is_none()), bytes, batch)?;
+        self.check_quota(put.kind, space.id, &put.key, i64::from(old.is_none()), bytes, batch)?;
         let sealed = draft.seal(&meta, existing.is_none(), &*batch.seal)?;
         let id = match &old {
             Some(old) => self.update(old.id, &meta, &sealed)?,
@@ -126,7 +131,7 @@ impl<'c> Work<'c> {
 
     fn old(&self, space: i64, key: &str) -> Result<Option<Old>> {
         let mut statement = self.db.prepare_cached(
-            "SELECT id, version, created_at, expires_at, length(value_ciphertext), key_id, tags
+            "SELECT id, version, created_at, expires_at, length(value_ciphertext), key_id, tags, updated_at
                FROM memory_entries WHERE space_id = ?1 AND key = ?2",
         )?;
         let row = statement.query_row((space, key), |row| {
@@ -138,6 +143,7 @@ impl<'c> Work<'c> {
                 bytes: row.get(4)?,
                 key_id: rows::text(row.get_ref(5)?),
                 tags: rows::tags(row.get_ref(6)?),
+                updated_at: Timestamp(rows::integer(row.get_ref(7)?)),
             })
         });
         Ok(row.optional()?)
@@ -172,11 +178,11 @@ impl<'c> Work<'c> {
     }
 
     /// Refuses what would not fit, after making room by sweeping what has ended in the same space.
-    fn check_quota(&mut self, space: i64, key: &str, rows: i64, bytes: i64, batch: &Batch) -> Result<()> {
+    fn check_quota(&mut self, kind: Kind, space: i64, key: &str, rows: i64, bytes: i64, batch: &Batch) -> Result<()> {
         let would_be = |usage: &mut Usage, db| -> Result<()> {
             let space = usage.space(db, space)?;
             let all = |now: i64, more: i64| u64::try_from(now.saturating_add(more)).unwrap_or(0);
-            batch.quota.check(all(space.rows, rows), all(space.bytes, bytes))
+            batch.quotas.of(kind).check(all(space.rows, rows), all(space.bytes, bytes))
         };
         let Err(full) = would_be(&mut self.usage, self.db) else { return Ok(()) };
         self.delete_where(

@@ -33,7 +33,7 @@ use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::Seal;
-use crate::store::{ListPage, NamespaceStats, Order, Scan, Stats, Written};
+use crate::store::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
 
 static MIGRATIONS: Migrations = Migrations {
     ledger: "memory_migrations",
@@ -246,6 +246,26 @@ impl Driver for Sqlite {
         let waiting = Waiting { batch, reply, _permit: permits.map_err(|_| StoreError::Closed)? };
         self.writes.send(Command::Write(waiting)).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn walk(&self, _: Option<Mark>, _: usize, _: &Arc<dyn Seal>) -> Result<Walk> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn reseal(&self, _: Option<Mark>, _: usize, _: &str, _: &Arc<dyn Seal>) -> Result<Resealed> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn replace_canary(&self, _: Canary) -> Result<()> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn try_lock(&self, _: &str, _: &str, _: Timestamp, _: Timestamp) -> Result<bool> {
+        Err(StoreError::Invalid("not written yet"))
+    }
+
+    async fn unlock(&self, _: &str, _: &str) -> Result<()> {
+        Err(StoreError::Invalid("not written yet"))
     }
 
     async fn close(&self) -> Result<()> {

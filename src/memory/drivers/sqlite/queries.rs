@@ -85,7 +85,7 @@ pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limi
 pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
     let direction = match order {
         Order::KeyAscending => "ASC",
-        Order::KeyDescending => "DESC",
+        Order::KeyDescending | Order::NewestFirst => "DESC",
     };
     let mut statement = db.prepare_cached(&format!("{SCAN}{direction}"))?;
     let mut found = statement.query((
