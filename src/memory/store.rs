@@ -3,6 +3,7 @@
 //! The split is on purpose: who is only given a [`ReadStore`] (the process seam) cannot write, by type.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,8 +11,9 @@ use bytes::Bytes;
 use helmdeck_core::Timestamp;
 
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::lock::Lock;
+use crate::sealed::{RawRow, Seal};
 
 /// What to write.
 #[derive(Debug, Clone)]
@@ -183,6 +185,18 @@ pub struct Walked {
     pub value: Result<Bytes, &'static str>,
 }
 
+impl Walked {
+    /// Opens a row that a walk came by.
+    pub(crate) fn open(row: RawRow, seal: &Arc<dyn Seal>) -> Self {
+        let (meta, key_id) = (row.meta.clone(), row.sealed.key_id.clone());
+        let value = seal.open(row).map(|entry| entry.value).map_err(|error| match error {
+            StoreError::Unreadable { reason } => reason,
+            _ => "the seal could not be asked",
+        });
+        Self { meta, key_id, value }
+    }
+}
+
 /// A part of a walk.
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
@@ -315,7 +329,7 @@ pub trait Store: ReadStore {
     async fn put(&self, put: Put) -> Result<EntryMeta> {
         match self.write(vec![Op::Put(put)]).await?.pop() {
             Some(Written::Put(meta)) => Ok(*meta),
-            _ => Err(crate::StoreError::Corrupt("a write answered with something else".to_owned())),
+            _ => Err(StoreError::Corrupt("a write answered with something else".to_owned())),
         }
     }
 
@@ -332,7 +346,7 @@ pub trait Store: ReadStore {
     async fn delete(&self, delete: Delete) -> Result<u64> {
         match self.write(vec![Op::Delete(delete)]).await?.pop() {
             Some(Written::Deleted(count)) => Ok(count),
-            _ => Err(crate::StoreError::Corrupt("a delete answered with something else".to_owned())),
+            _ => Err(StoreError::Corrupt("a delete answered with something else".to_owned())),
         }
     }
 

@@ -61,7 +61,7 @@ pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
             limits::a_full_namespace_refuses_new_rows_only,
             limits::what_has_ended_makes_room,
         }
-        Config { limits: Limits { bytes: 1000, ..Limits::default() }, ..Config::default() } => {
+        Config { limits: Limits { bytes: 2000, ..Limits::default() }, ..Config::default() } => {
             limits::a_namespace_is_bounded_in_bytes,
         }
     }

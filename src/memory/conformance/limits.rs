@@ -86,12 +86,14 @@ pub(super) async fn what_has_ended_makes_room(s: Subject) {
 }
 
 pub(super) async fn a_namespace_is_bounded_in_bytes(s: Subject) {
-    // Room for the 16 bytes that a seal adds to each.
-    s.store.put(put("a", &"v".repeat(480))).await.unwrap();
-    s.store.put(put("b", &"v".repeat(480))).await.unwrap();
-    let full = s.store.put(put("c", &"v".repeat(41))).await;
-    assert!(matches!(full, Err(StoreError::QuotaExceeded { what: "bytes", limit: 1000 })), "{full:?}");
+    // 2000 bytes: what two of these take, with the 16 bytes that a seal adds to each, is less, and the third is too much.
+    let size = 1000 - usize::try_from(s.store.put(put("a", "")).await.unwrap().cost()).unwrap() - 16;
+    s.store.put(put("a", &"v".repeat(size))).await.unwrap();
+    s.store.put(put("b", &"v".repeat(size))).await.unwrap();
+    let full = s.store.put(put("c", "v")).await;
+    assert!(matches!(full, Err(StoreError::QuotaExceeded { what: "bytes", limit: 2000 })), "{full:?}");
+    assert_eq!(keys(&s).await, ["a", "b"]);
     s.store.put(put("a", "")).await.unwrap();
-    s.store.put(put("c", &"v".repeat(450))).await.unwrap();
-    assert!(s.store.stats().await.unwrap().bytes <= 1000);
+    s.store.put(put("c", &"v".repeat(size - 400))).await.unwrap();
+    assert!(s.store.stats().await.unwrap().bytes <= 2000);
 }

@@ -6,8 +6,8 @@
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
 
-use super::rows;
 use super::usage::Usage;
+use super::{locks, rows};
 use crate::driver::{Batch, Draft, DraftOp, Existing};
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
@@ -17,8 +17,8 @@ use crate::store::{Delete, Written};
 /// One transaction: the work of a group of batches.
 #[derive(Debug)]
 pub(super) struct Work<'c> {
-    db: &'c Connection,
-    usage: Usage,
+    pub(super) db: &'c Connection,
+    pub(super) usage: Usage,
     deleted: bool,
 }
 
@@ -29,7 +29,7 @@ struct Old {
     created_at: Timestamp,
     updated_at: Timestamp,
     expires_at: Option<i64>,
-    bytes: i64,
+    cost: i64,
     key_id: String,
     tags: Vec<String>,
 }
@@ -72,7 +72,7 @@ impl<'c> Work<'c> {
                 self.deleted = true;
                 Ok(Written::Deleted(self.delete(delete)?))
             }
-            DraftOp::Evict { .. } => Ok(Written::Deleted(0)),
+            DraftOp::Evict { kind, bytes, limit } => Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?)),
             DraftOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
         }
     }
@@ -86,7 +86,7 @@ impl<'c> Work<'c> {
             let fits = batch
                 .quotas
                 .of(put.kind)
-                .check(unsigned(space.rows) + 1, unsigned(space.bytes).saturating_add(meta.size));
+                .check(unsigned(space.rows) + 1, unsigned(space.bytes).saturating_add(meta.cost()));
             if fits.is_ok()
                 && let Some(id) = self.insert(space.id, &meta, sealed)?
             {
@@ -100,8 +100,7 @@ impl<'c> Work<'c> {
             .filter(|old| old.expires_at.is_none_or(|end| end > batch.now.micros()))
             .map(|old| Existing { version: old.version, created_at: old.created_at, updated_at: old.updated_at });
         let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
-        let bytes = signed(meta.size) - old.as_ref().map_or(0, |old| old.bytes);
-        self.check_quota(put.kind, space.id, &put.key, i64::from(old.is_none()), bytes, batch)?;
+        self.make_room(space.id, &meta, old.as_ref().map(|old| (old.id, old.cost)), batch)?;
         let sealed = draft.seal(&meta, existing.is_none(), &*batch.seal)?;
         let id = match &old {
             Some(old) => self.update(old.id, &meta, &sealed)?,
@@ -120,7 +119,7 @@ impl<'c> Work<'c> {
             self.untag(space, id, old_tags)?;
             self.tag(space, id, &meta.tags)?;
         }
-        let bytes = signed(meta.size) - old.map_or(0, |old| old.bytes);
+        let bytes = signed(meta.cost()) - old.map_or(0, |old| old.cost);
         self.usage.count(self.db, space, i64::from(old.is_none()), bytes)?;
         if let Some(old) = old {
             self.usage.count_key(&old.key_id, -1);
@@ -131,7 +130,7 @@ impl<'c> Work<'c> {
 
     fn old(&self, space: i64, key: &str) -> Result<Option<Old>> {
         let mut statement = self.db.prepare_cached(
-            "SELECT id, version, created_at, expires_at, length(value_ciphertext), key_id, tags, updated_at
+            "SELECT id, version, created_at, expires_at, cost, key_id, tags, updated_at
                FROM memory_entries WHERE space_id = ?1 AND key = ?2",
         )?;
         let row = statement.query_row((space, key), |row| {
@@ -140,7 +139,7 @@ impl<'c> Work<'c> {
                 version: rows::unsigned(row.get_ref(1)?),
                 created_at: Timestamp(rows::integer(row.get_ref(2)?)),
                 expires_at: row.get(3)?,
-                bytes: row.get(4)?,
+                cost: rows::integer(row.get_ref(4)?),
                 key_id: rows::text(row.get_ref(5)?),
                 tags: rows::tags(row.get_ref(6)?),
                 updated_at: Timestamp(rows::integer(row.get_ref(7)?)),
@@ -153,13 +152,13 @@ impl<'c> Work<'c> {
     fn insert(&self, space: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<Option<i64>> {
         let mut statement = self.db.prepare_cached(
             "INSERT INTO memory_entries (version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
-                                         attributes, value_nonce, value_ciphertext, space_id, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                                         attributes, value_nonce, value_ciphertext, cost, space_id, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (space_id, key) DO NOTHING",
         )?;
         bind(&mut statement, meta, sealed)?;
-        statement.raw_bind_parameter(12, space)?;
-        statement.raw_bind_parameter(13, &meta.key)?;
+        statement.raw_bind_parameter(13, space)?;
+        statement.raw_bind_parameter(14, &meta.key)?;
         let inserted = statement.raw_execute()? > 0;
         Ok(inserted.then(|| self.db.last_insert_rowid()))
     }
@@ -168,28 +167,13 @@ impl<'c> Work<'c> {
         let mut statement = self.db.prepare_cached(
             "UPDATE memory_entries
                 SET version = ?1, created_at = ?2, updated_at = ?3, expires_at = ?4, key_id = ?5, fingerprint = ?6,
-                    category = ?7, tags = ?8, attributes = ?9, value_nonce = ?10, value_ciphertext = ?11
-              WHERE id = ?12",
+                    category = ?7, tags = ?8, attributes = ?9, value_nonce = ?10, value_ciphertext = ?11, cost = ?12
+              WHERE id = ?13",
         )?;
         bind(&mut statement, meta, sealed)?;
-        statement.raw_bind_parameter(12, id)?;
+        statement.raw_bind_parameter(13, id)?;
         statement.raw_execute()?;
         Ok(id)
-    }
-
-    /// Refuses what would not fit, after making room by sweeping what has ended in the same space.
-    fn check_quota(&mut self, kind: Kind, space: i64, key: &str, rows: i64, bytes: i64, batch: &Batch) -> Result<()> {
-        let would_be = |usage: &mut Usage, db| -> Result<()> {
-            let space = usage.space(db, space)?;
-            let all = |now: i64, more: i64| u64::try_from(now.saturating_add(more)).unwrap_or(0);
-            batch.quotas.of(kind).check(all(space.rows, rows), all(space.bytes, bytes))
-        };
-        let Err(full) = would_be(&mut self.usage, self.db) else { return Ok(()) };
-        self.delete_where(
-            "+space_id = ?1 AND expires_at IS NOT NULL AND expires_at <= ?2 AND key <> ?3",
-            (space, batch.now.micros(), key),
-        )?;
-        would_be(&mut self.usage, self.db).map_err(|_| full)
     }
 
     fn delete(&mut self, delete: &Delete) -> Result<u64> {
@@ -222,6 +206,7 @@ impl<'c> Work<'c> {
     }
 
     fn sweep(&mut self, now: Timestamp, limit: usize) -> Result<u64> {
+        locks::sweep(self.db, now)?;
         self.delete_where(
             "id IN (SELECT id FROM memory_entries WHERE expires_at IS NOT NULL AND expires_at <= ?1
                      ORDER BY expires_at LIMIT ?2)",
@@ -254,9 +239,9 @@ impl<'c> Work<'c> {
     /// Deletes entries with their tags and counts them out. Works on raw rows: nothing is decrypted.
     ///
     /// A `+` before a column keeps SQLite from choosing that column's index where the other condition is the narrow one.
-    fn delete_where(&mut self, condition: &str, params: impl Params) -> Result<u64> {
+    pub(super) fn delete_where(&mut self, condition: &str, params: impl Params) -> Result<u64> {
         let mut statement = self.db.prepare_cached(&format!(
-            "DELETE FROM memory_entries WHERE {condition} RETURNING id, space_id, length(value_ciphertext), key_id, tags"
+            "DELETE FROM memory_entries WHERE {condition} RETURNING id, space_id, cost, key_id, tags"
         ))?;
         let mut gone = Vec::new();
         let mut found = statement.query(params)?;
@@ -271,9 +256,9 @@ impl<'c> Work<'c> {
             ));
         }
         drop(found);
-        for (id, space, bytes, key_id, tags) in &gone {
+        for (id, space, cost, key_id, tags) in &gone {
             self.untag(*space, *id, tags)?;
-            self.usage.count(self.db, *space, -1, -bytes)?;
+            self.usage.count(self.db, *space, -1, -cost)?;
             self.usage.count_key(key_id, -1);
         }
         Ok(gone.len() as u64)
@@ -312,6 +297,7 @@ fn bind(statement: &mut Statement<'_>, meta: &EntryMeta, sealed: &SealedValue) -
     statement.raw_bind_parameter(9, rows::json(&meta.attributes, meta.attributes.is_empty(), "{}")?)?;
     statement.raw_bind_parameter(10, &sealed.nonce)?;
     statement.raw_bind_parameter(11, &sealed.value)?;
+    statement.raw_bind_parameter(12, signed(meta.cost()))?;
     Ok(())
 }
 

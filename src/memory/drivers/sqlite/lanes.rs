@@ -5,7 +5,7 @@
 //! would pull the shared memory from under it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
@@ -29,7 +29,7 @@ pub(super) struct Lanes {
     gate: RwLock<()>,
     lanes: Vec<Mutex<Option<Lane>>>,
     current: Mutex<Option<Identity>>,
-    canary: OnceLock<Canary>,
+    canary: Mutex<Option<Canary>>,
     start: Instant,
     /// When the file was looked at last, in milliseconds since `start`.
     looked: AtomicU64,
@@ -47,7 +47,22 @@ pub(super) struct Lane {
     /// `PRAGMA data_version` and the generation that was read under it.
     generation: Option<(i64, u64)>,
     /// Whether commits wait for the disk (`synchronous = FULL`).
-    pub(super) durable: Option<bool>,
+    durable: Option<bool>,
+}
+
+impl Lane {
+    /// Sets whether a commit waits for the disk: it does for what cannot be computed again.
+    pub(super) fn set_durable(&mut self, durable: bool) -> Result<()> {
+        if self.durable != Some(durable) {
+            self.connection.execute_batch(if durable {
+                "PRAGMA synchronous = FULL"
+            } else {
+                "PRAGMA synchronous = NORMAL"
+            })?;
+            self.durable = Some(durable);
+        }
+        Ok(())
+    }
 }
 
 impl Lanes {
@@ -58,7 +73,7 @@ impl Lanes {
             gate: RwLock::new(()),
             lanes: (0..=readers).map(|_| Mutex::new(None)).collect(),
             current: Mutex::new(None),
-            canary: OnceLock::new(),
+            canary: Mutex::new(None),
             start: Instant::now(),
             looked: AtomicU64::new(0),
             base: AtomicU64::new(0),
@@ -102,9 +117,24 @@ impl Lanes {
         let stored = self.with(WRITER, true, |lane| plant(&lane.connection, &fresh))?;
         if stored.key_id == fresh.key_id {
             // A file that takes this one's place shall prove the same key.
-            let _ = self.canary.set(stored.clone());
+            *lock(&self.canary) = Some(stored.clone());
         }
         Ok(stored)
+    }
+
+    /// Puts a canary in the place of the store's, and of what a file that takes this one's place shall prove.
+    pub(super) fn replace_canary(&self, canary: Canary) -> Result<()> {
+        self.with(WRITER, true, |lane| {
+            lane.set_durable(true)?;
+            lane.connection.execute(
+                "INSERT INTO memory_canary (id, key_id, sealed) VALUES (1, ?1, ?2)
+                 ON CONFLICT (id) DO UPDATE SET key_id = ?1, sealed = ?2",
+                (&canary.key_id, &canary.sealed),
+            )?;
+            Ok(())
+        })?;
+        *lock(&self.canary) = Some(canary);
+        Ok(())
     }
 
     /// Returns the generation, from a lane that reads.
@@ -161,11 +191,11 @@ impl Lanes {
         }
         let gone = *current;
         let (connection, identity) = self.file.open_for_writing(gone)?;
-        if let Some(canary) = self.canary.get() {
-            let stored = plant(&connection, canary)?;
+        if let Some(canary) = lock(&self.canary).clone() {
+            let stored = plant(&connection, &canary)?;
             if stored.key_id != canary.key_id {
                 // Its rows would not open, and ours among them would not open for whoever wrote it.
-                return Err(StoreError::WrongKey { store: stored.key_id, given: canary.key_id.clone() });
+                return Err(StoreError::WrongKey { store: stored.key_id, given: canary.key_id });
             }
         }
         *lock(&self.lanes[WRITER]) = Some(Lane { connection, generation: None, durable: None });

@@ -6,11 +6,15 @@ mod apply;
 mod error;
 pub(crate) mod file;
 mod lanes;
+mod locks;
 pub(crate) mod migrate;
 mod queries;
+mod ranges;
 mod relay;
+mod room;
 mod rows;
 mod usage;
+mod walk;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +25,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use crossbeam_channel::Sender;
 use helmdeck_core::Timestamp;
+use rusqlite::TransactionBehavior;
 use tokio::sync::{Semaphore, oneshot};
 
 use self::file::DatabaseFile;
@@ -37,7 +42,10 @@ use crate::store::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats,
 
 static MIGRATIONS: Migrations = Migrations {
     ledger: "memory_migrations",
-    steps: &[("entries", include_str!("../../migrations/sqlite/0001_entries.sql"))],
+    steps: &[
+        ("entries", include_str!("../../migrations/sqlite/0001_entries.sql")),
+        ("room", include_str!("../../migrations/sqlite/0002_room.sql")),
+    ],
 };
 
 /// How long a caller waits on the spot for a point read that a thread is awake for: a few times what one takes.
@@ -150,6 +158,17 @@ impl Sqlite {
         Ok((answer, awake))
     }
 
+    /// Does something on the writing thread, after what waits there.
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Lanes) -> Result<T> + Send + 'static) -> Result<T> {
+        self.check_open()?;
+        let (reply, answer) = oneshot::channel();
+        let run = move |lanes: &Lanes| {
+            let _ = reply.send(work(lanes));
+        };
+        self.writes.send(Command::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
     fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
     }
@@ -192,13 +211,7 @@ impl Driver for Sqlite {
     }
 
     async fn canary(&self, fresh: Canary) -> Result<Canary> {
-        self.check_open()?;
-        let (reply, answer) = oneshot::channel();
-        let run = move |lanes: &Lanes| {
-            let _ = reply.send(lanes.set_canary(fresh));
-        };
-        self.writes.send(Command::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        self.run(move |lanes| lanes.set_canary(fresh)).await
     }
 
     async fn get(
@@ -214,12 +227,12 @@ impl Driver for Sqlite {
     }
 
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
-        self.read(false, move |_, lane| queries::list(&lane.connection, &range, after, limit)).await
+        self.read(false, move |_, lane| ranges::list(&lane.connection, &range, after, limit)).await
     }
 
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
         let seal = Arc::clone(seal);
-        self.read(false, move |_, lane| queries::scan(&lane.connection, &range, order, limit, &seal)).await
+        self.read(false, move |_, lane| ranges::scan(&lane.connection, &range, order, limit, &seal)).await
     }
 
     async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
@@ -248,24 +261,49 @@ impl Driver for Sqlite {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    async fn walk(&self, _: Option<Mark>, _: usize, _: &Arc<dyn Seal>) -> Result<Walk> {
-        Err(StoreError::Invalid("not written yet"))
+    async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
+        let seal = Arc::clone(seal);
+        self.read(false, move |_, lane| walk::walk(&lane.connection, after.as_ref(), limit, &seal)).await
     }
 
-    async fn reseal(&self, _: Option<Mark>, _: usize, _: &str, _: &Arc<dyn Seal>) -> Result<Resealed> {
-        Err(StoreError::Invalid("not written yet"))
+    async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed> {
+        let (current, seal) = (current.to_owned(), Arc::clone(seal));
+        self.run(move |lanes| {
+            lanes.with(WRITER, true, |lane| {
+                lane.set_durable(true)?;
+                let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let done = walk::reseal(&transaction, after.as_ref(), limit, &current, &seal)?;
+                transaction.commit()?;
+                Ok(done)
+            })
+        })
+        .await
     }
 
-    async fn replace_canary(&self, _: Canary) -> Result<()> {
-        Err(StoreError::Invalid("not written yet"))
+    async fn replace_canary(&self, canary: Canary) -> Result<()> {
+        self.run(move |lanes| lanes.replace_canary(canary)).await
     }
 
-    async fn try_lock(&self, _: &str, _: &str, _: Timestamp, _: Timestamp) -> Result<bool> {
-        Err(StoreError::Invalid("not written yet"))
+    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
+        let (name, owner) = (name.to_owned(), owner.to_owned());
+        self.run(move |lanes| {
+            lanes.with(WRITER, true, |lane| {
+                lane.set_durable(false)?;
+                locks::take(&lane.connection, &name, &owner, now, until)
+            })
+        })
+        .await
     }
 
-    async fn unlock(&self, _: &str, _: &str) -> Result<()> {
-        Err(StoreError::Invalid("not written yet"))
+    async fn unlock(&self, name: &str, owner: &str) -> Result<()> {
+        let (name, owner) = (name.to_owned(), owner.to_owned());
+        self.run(move |lanes| {
+            lanes.with(WRITER, true, |lane| {
+                lane.set_durable(false)?;
+                locks::free(&lane.connection, &name, &owner)
+            })
+        })
+        .await
     }
 
     async fn close(&self) -> Result<()> {

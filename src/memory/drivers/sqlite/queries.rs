@@ -1,4 +1,4 @@
-//! What readers ask. Every query leaves out what has ended; none decrypts, except by calling the seal it was given.
+//! What readers ask, lists and scans apart. Every query leaves out what has ended; none decrypts, except by calling the seal it was given.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,34 +7,17 @@ use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows::{self, meta_columns};
-use crate::driver::{Position, Range, page_of};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::{RawRow, Seal};
-use crate::store::{ListPage, NamespaceStats, Order, Scan, Stats};
+use crate::store::{NamespaceStats, Stats};
 
-macro_rules! of_space {
-    ($columns:expr) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM memory_spaces s CROSS JOIN memory_entries e
-               WHERE s.tenant = ?1 AND s.subject = ?2 AND s.session IS ?3 AND s.kind = ?4 AND e.space_id = s.id
-                 AND (e.expires_at IS NULL OR e.expires_at > ?5) AND "
-        )
-    };
-}
-
-const GET: &str =
-    concat!(of_space!(concat!(meta_columns!(), ", e.key_id, e.value_nonce, e.value_ciphertext")), "e.key = ?6");
-const LIST: &str = concat!(
-    of_space!(concat!(meta_columns!(), ", e.key")),
-    "e.key >= ?6 AND e.key < ?7 AND (e.updated_at < ?8 OR (e.updated_at = ?8 AND e.key > ?9))
-     ORDER BY e.updated_at DESC, e.key LIMIT ?10"
-);
-const SCAN: &str = concat!(
-    of_space!(concat!(meta_columns!(), ", e.key_id, e.value_nonce, e.value_ciphertext, e.key")),
-    "e.key >= ?6 AND e.key < ?7 ORDER BY e.key "
+const GET: &str = concat!(
+    "SELECT ",
+    meta_columns!(),
+    ", e.key_id, e.value_nonce, e.value_ciphertext FROM memory_spaces s CROSS JOIN memory_entries e
+      WHERE s.tenant = ?1 AND s.subject = ?2 AND s.session IS ?3 AND s.kind = ?4 AND e.space_id = s.id
+        AND (e.expires_at IS NULL OR e.expires_at > ?5) AND e.key = ?6"
 );
 
 /// Returns an entry, opened.
@@ -58,60 +41,8 @@ pub(super) fn get(
     raw.map(|raw| seal.open(raw)).transpose()
 }
 
-/// Returns a page of entries, newest first.
-pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
-    let after = after.unwrap_or(Position { updated_at: Timestamp::MAX, key: String::new() });
-    let mut statement = db.prepare_cached(LIST)?;
-    let mut found = statement.query((
-        &*range.namespace.tenant,
-        &*range.namespace.subject,
-        range.namespace.session.as_deref(),
-        range.kind.as_str(),
-        range.now.micros(),
-        &range.prefix,
-        rows::upper(&range.prefix),
-        after.updated_at.micros(),
-        &after.key,
-        count(limit.saturating_add(1)),
-    ))?;
-    let mut entries = Vec::new();
-    while let Some(row) = found.next()? {
-        entries.push(rows::meta(row, &range.namespace, range.kind, rows::text(row.get_ref("key")?))?);
-    }
-    Ok(page_of(entries, limit))
-}
-
-/// Returns entries in key order, opened.
-pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
-    let direction = match order {
-        Order::KeyAscending => "ASC",
-        Order::KeyDescending | Order::NewestFirst => "DESC",
-    };
-    let mut statement = db.prepare_cached(&format!("{SCAN}{direction}"))?;
-    let mut found = statement.query((
-        &*range.namespace.tenant,
-        &*range.namespace.subject,
-        range.namespace.session.as_deref(),
-        range.kind.as_str(),
-        range.now.micros(),
-        &range.prefix,
-        rows::upper(&range.prefix),
-    ))?;
-    let mut scan = Scan::default();
-    while scan.entries.len() < limit
-        && let Some(row) = found.next()?
-    {
-        let raw = rows::raw(row, &range.namespace, range.kind, rows::text(row.get_ref("key")?))?;
-        match seal.open(raw) {
-            Ok(entry) => scan.entries.push(entry),
-            Err(_) => scan.unreadable += 1,
-        }
-    }
-    Ok(scan)
-}
-
 /// What has ended and was not swept, which the counters still count.
-const ENDED: &str = "SELECT space_id, key_id, count(*), sum(length(value_ciphertext)) FROM memory_entries
+const ENDED: &str = "SELECT space_id, key_id, count(*), sum(cost) FROM memory_entries
                       WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
 
 /// Returns what each namespace holds. Cost: linear in namespaces and in rows that have ended.
@@ -191,8 +122,4 @@ fn each(
         take(row).map_err(StoreError::from)?;
     }
     Ok(())
-}
-
-fn count(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -16,7 +16,7 @@ pub(super) struct Space {
     pub(super) id: i64,
     /// Its rows.
     pub(super) rows: i64,
-    /// The bytes of their stored values.
+    /// What they take.
     pub(super) bytes: i64,
 }
 
@@ -80,6 +80,25 @@ impl Usage {
         let space = Space { id, rows, bytes };
         self.spaces.insert(id, space);
         Ok(space)
+    }
+
+    /// Counts the rows of a space, for when its counters turn out to be false.
+    pub(super) fn recount(&mut self, db: &Connection, id: i64) -> Result<()> {
+        let (rows, bytes) = db
+            .prepare_cached("SELECT count(*), coalesce(sum(cost), 0) FROM memory_entries WHERE space_id = ?1")?
+            .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        self.spaces.insert(id, Space { id, rows, bytes });
+        Ok(())
+    }
+
+    /// Returns what each space of a kind takes, with its row.
+    pub(super) fn shares(&self, db: &Connection, kind: Kind) -> Result<Vec<(i64, i64)>> {
+        let mut statement = db.prepare_cached("SELECT bytes, id FROM memory_spaces WHERE kind = ?1")?;
+        let shares = statement.query_map([kind.as_str()], |row| {
+            let (bytes, id) = (row.get(0)?, row.get(1)?);
+            Ok((self.spaces.get(&id).map_or(bytes, |space| space.bytes), id))
+        })?;
+        Ok(shares.collect::<Result<_, _>>()?)
     }
 
     /// Counts rows and bytes that came or went.

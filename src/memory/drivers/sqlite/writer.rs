@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::apply::Work;
 use super::error::is_environmental;
-use super::lanes::{Lane, Lanes, WRITER};
+use super::lanes::{Lanes, WRITER};
 use crate::driver::{Batch, DraftOp};
 use crate::error::{Result, StoreError};
 use crate::store::Written;
@@ -113,7 +113,7 @@ impl Writer {
 
     fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
         let (results, deleted) = self.lanes.with(WRITER, true, |lane| {
-            set_durable(lane, group.durable)?;
+            lane.set_durable(group.durable)?;
             let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut work = Work::new(&transaction);
             let mut results = Vec::new();
@@ -221,19 +221,6 @@ impl Waiting {
     fn is_durable(&self) -> bool {
         self.batch.ops.iter().any(DraftOp::is_durable)
     }
-}
-
-/// Sets whether a commit waits for the disk: it does for what cannot be computed again.
-fn set_durable(lane: &mut Lane, durable: bool) -> Result<()> {
-    if lane.durable != Some(durable) {
-        lane.connection.execute_batch(if durable {
-            "PRAGMA synchronous = FULL"
-        } else {
-            "PRAGMA synchronous = NORMAL"
-        })?;
-        lane.durable = Some(durable);
-    }
-    Ok(())
 }
 
 /// Says whether an error comes from the database, so that the transaction cannot be trusted any more.
