@@ -7,6 +7,7 @@ use helmdeck_egress::Egress;
 
 #[cfg(feature = "github")]
 pub mod github;
+mod memory;
 #[cfg(feature = "repo-map")]
 mod repo;
 
@@ -33,6 +34,7 @@ impl std::fmt::Debug for Dependencies {
 #[cfg_attr(not(feature = "github"), expect(unused_variables, reason = "only some families need anything"))]
 pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
     let families: Vec<Vec<Builtin>> = vec![
+        memory::packs(),
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
         #[cfg(feature = "repo-map")]

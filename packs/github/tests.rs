@@ -127,6 +127,7 @@ impl<'a> With<'a> {
             secrets: self.token.map(secret),
             artifacts: None,
             packs: None,
+            memory: Err(helmdeck_core::memory::NoMemory::Off),
         }
     }
 }

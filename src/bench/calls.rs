@@ -158,6 +158,7 @@ async fn direct_call(manifest: &Manifest, handler: &Arc<dyn Handler>, call: Call
         secrets: None,
         artifacts: None,
         packs: None,
+        memory: Err(helmdeck_core::memory::NoMemory::Off),
     };
     let output = handler.run(context, input).await?.output.unwrap();
     if !manifest.output.accepts_unread(output.bytes()) {

@@ -175,6 +175,7 @@ pub(crate) const fn families() -> &'static [&'static str] {
     &[
         #[cfg(feature = "github")]
         "github",
+        "memory",
         #[cfg(feature = "repo-map")]
         "repo-map",
     ]

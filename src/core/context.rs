@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Code, Error, Result};
+use crate::memory::{Facts, Memory, NoMemory, Notes};
 use crate::secrets::{Grant, Secret};
 use crate::{Identity, Json, Outcome, PackName, RunId, Timestamp, Version};
 
@@ -109,6 +110,8 @@ pub struct Context {
     pub artifacts: Option<Arc<dyn Artifacts>>,
     /// The other packs.
     pub packs: Option<Arc<dyn Packs>>,
+    /// What is kept for the caller, or why nothing can be.
+    pub memory: Result<Memory, NoMemory>,
 }
 
 impl Context {
@@ -144,6 +147,21 @@ impl Context {
             Some(artifacts) => artifacts.put(name, media_type, bytes.into()).await,
             None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
         }
+    }
+
+    /// Returns the notes of this caller, `None` if there is no memory for this call: gate 1 is shut, nobody vouches for the
+    /// caller, or callers share the answer. A handler that takes notes must do without them too.
+    #[must_use]
+    pub fn memory(&self) -> Option<Notes> {
+        self.memory.as_ref().ok().map(Memory::notes)
+    }
+
+    /// Returns the facts about this caller, for packs that make no sense without a memory.
+    ///
+    /// # Errors
+    /// Why there is no memory for this call; `not_found` if gate 1 is shut.
+    pub fn facts(&self) -> Result<Facts> {
+        self.memory.as_ref().map(Memory::facts).map_err(|why| (*why).into())
     }
 
     /// Runs another pack through its own pipeline with this caller, deadline and cancel.

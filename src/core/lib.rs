@@ -11,6 +11,7 @@ pub mod identity;
 pub mod ids;
 pub mod json;
 pub mod manifest;
+pub mod memory;
 pub mod outcome;
 pub mod schema;
 pub mod secrets;

@@ -19,6 +19,7 @@ use crate::folder;
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
+use crate::views::EngineViews;
 
 /// How many events are kept for listeners who come late.
 const EVENTS: usize = 1024;
@@ -149,7 +150,9 @@ impl Builder {
                     metrics: Arc::clone(&metrics),
                     events: events.clone(),
                 };
-                (Some(MemoryControl { hub: Hub::start(parts, &stop) }), Some(audit))
+                let hub = Hub::start(parts, &stop);
+                let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone() });
+                (Some(MemoryControl { hub, views }), Some(audit))
             }
             None => (None, None),
         };

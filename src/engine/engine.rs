@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::context::Packs;
-use helmdeck_core::manifest::{HandlerSpec, ManifestError};
+use helmdeck_core::manifest::{HandlerSpec, ManifestError, Scope};
+use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{
     ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName,
@@ -306,6 +307,12 @@ impl Inner {
             (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
             _ => Gates::Shut,
         };
+        // A run whose answer callers share must not know anything of the one who happened to ask first.
+        let memory = match &self.memory {
+            None => Err(NoMemory::Off),
+            Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
+            Some(memory) => Ok(Arc::clone(&memory.views) as _),
+        };
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
         let parts = Parts {
@@ -328,6 +335,7 @@ impl Inner {
                 manifest: Arc::clone(&manifest),
                 handler,
                 packs: Arc::new(OtherPacks(Arc::downgrade(this))),
+                memory,
                 clock: Arc::clone(&self.clock),
             })),
         };
@@ -362,6 +370,10 @@ impl Packs for OtherPacks {
         call.progress.clone_from(&from.progress);
         call.depth = from.depth + 1;
         call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
+        if engine.0.memory.is_some() {
+            call.stage.called_by = Some(from.pack.clone());
+            call.stage.shared = matches!(from.memory, Err(NoMemory::Shared));
+        }
         Box::pin(engine.call(call)).await
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use helmdeck_core::context::Packs;
+use helmdeck_core::memory::{Memory, NoMemory, Owner, Views};
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::{Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, Reply, Result, RunId};
 use tower::Service;
@@ -24,6 +25,8 @@ pub(crate) struct Runner {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) packs: Arc<dyn Packs>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// What a caller's memory is made of, or why this pack has none.
+    pub(crate) memory: Result<Arc<dyn Views>, NoMemory>,
 }
 
 /// Runs the handler of one pack.
@@ -45,7 +48,8 @@ impl Service<Call> for HandlerService {
 }
 
 async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
-    let Runner { manifest, handler, packs, clock } = &*runner;
+    let Runner { manifest, handler, packs, clock, .. } = &*runner;
+    let memory = memory(&runner, &call);
     let secrets = call.stage.secrets.clone();
     let progress = match (call.progress, &secrets) {
         (Some(inner), Some(secrets)) => {
@@ -69,6 +73,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         secrets: secrets.clone(),
         artifacts: call.stage.artifacts,
         packs: Some(Arc::clone(packs)),
+        memory,
     };
 
     let running = AssertUnwindSafe(handler.run(context, Json::from_trusted(call.input))).catch_unwind();
@@ -105,6 +110,22 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         },
     };
     Ok(outcome(manifest, output, remark(reply, had_secret, not_modified, &revealed)))
+}
+
+/// Binds the memory to the caller. With gate 1 shut this copies one small value.
+fn memory(runner: &Runner, call: &Call) -> Result<Memory, NoMemory> {
+    let views = runner.memory.as_ref().map_err(|why| *why)?;
+    if call.stage.shared {
+        return Err(NoMemory::Shared);
+    }
+    let owner = Owner {
+        identity: Arc::clone(&call.identity),
+        in_session: false,
+        pack: Some(runner.manifest.name.clone()),
+        called_by: call.stage.called_by.clone(),
+        secrets: call.stage.secrets.clone(),
+    };
+    Memory::bind(Arc::clone(views), owner)
 }
 
 fn timed_out(manifest: &Manifest) -> Error {

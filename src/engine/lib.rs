@@ -15,6 +15,7 @@ mod metrics;
 mod pipeline;
 mod registry;
 mod scrub;
+mod views;
 
 pub use audit::{AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
@@ -24,3 +25,4 @@ pub use config::{ArtifactConfig, AuditConfig, CacheConfig, CommandConfig, Config
 pub use engine::Engine;
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
+pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};

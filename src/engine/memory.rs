@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::{Call, Code, Error, Result};
-use helmdeck_memory::Store;
+use helmdeck_core::memory::{Facts, Memory, Owner};
+use helmdeck_core::{Call, Code, Error, Identity, Result};
+use helmdeck_memory::{Namespace, Store};
 
 use crate::cache::explain::{self, Explanation};
 use crate::cache::hub::Hub;
 use crate::cache::purge::{Purged, Selector};
 use crate::engine::Engine;
 use crate::layers::{credentials, validate_input};
+use crate::views::{Defaults, EngineViews};
 
 /// What stands behind gate 1.
 #[derive(Clone)]
 pub struct MemoryControl {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) views: Arc<EngineViews>,
 }
 
 impl std::fmt::Debug for MemoryControl {
@@ -34,6 +37,24 @@ impl MemoryControl {
     /// store follow within 250 ms of the rows' going.
     pub async fn purge(&self, selector: Selector) -> Purged {
         self.hub.purge(selector).await
+    }
+
+    /// Returns the facts about a caller who speaks for itself, at a door.
+    ///
+    /// # Errors
+    /// `unauthenticated` for an anonymous caller.
+    pub fn facts(&self, identity: &Arc<Identity>) -> Result<Facts> {
+        let owner = Owner::at_a_door(Arc::clone(identity));
+        let memory = Memory::bind(Arc::clone(&self.views) as _, owner).map_err(Error::from)?;
+        Ok(memory.facts())
+    }
+
+    /// Returns what the audit shows of a caller's habits, its last calls included.
+    ///
+    /// # Errors
+    /// `overloaded` if the store is not available.
+    pub async fn defaults(&self, caller: &Namespace) -> Result<Defaults> {
+        self.views.defaults(caller).await
     }
 
     /// Waits until every answer that was queued for the store is written or lost.

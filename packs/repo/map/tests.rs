@@ -29,6 +29,7 @@ fn context() -> Context {
         secrets: None,
         artifacts: None,
         packs: None,
+        memory: Err(helmdeck_core::memory::NoMemory::Off),
     }
 }
 

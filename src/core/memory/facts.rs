@@ -1,0 +1,140 @@
+//! Facts: what is durably known about a caller. The packs `memory.*` and the REST routes take and give these very types.
+
+use serde::{Deserialize, Serialize};
+
+use super::{About, Forget, Forgotten, Memory};
+use crate::Result;
+
+/// The facts about one caller, whatever the dialogue.
+#[derive(Debug, Clone)]
+pub struct Facts(pub(super) Memory);
+
+/// A fact to be written: `{key, value, category?, tags?, ttl_seconds?}`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewFact {
+    /// Its name; white space around it is taken off, and something must remain.
+    pub key: String,
+    /// What is known; white space around it is taken off, and something must remain.
+    pub value: String,
+    /// A word to group by; `user_facts` if absent or blank.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// Labels; none of them blank.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// How long it lives: 3,600 (1 h) to 31,536,000 (365 d); 90 d if absent.
+    #[serde(default)]
+    pub ttl_seconds: Option<u64>,
+}
+
+impl std::fmt::Debug for NewFact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewFact").field("bytes", &self.value.len()).finish_non_exhaustive()
+    }
+}
+
+/// Which facts to list: those that fit everything that is given.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListFacts {
+    /// Of exactly this category.
+    pub category: Option<String>,
+    /// With exactly this label.
+    pub tag: Option<String>,
+    /// Whose key begins with this.
+    pub prefix: Option<String>,
+    /// The most facts of a page: 1 to 1000; 100 if absent.
+    pub limit: Option<u64>,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// Which facts to recall: one by its key, or those that fit everything else that is given.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecallFacts {
+    /// The one with exactly this key; goes with nothing else.
+    pub key: Option<String>,
+    /// Of exactly this category.
+    pub category: Option<String>,
+    /// With exactly this label.
+    pub tag: Option<String>,
+    /// Whose key begins with this.
+    pub prefix: Option<String>,
+    /// The most facts of a page: 1 to 100; 20 if absent.
+    pub limit: Option<u64>,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// A fact.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// Everything but its value.
+    #[serde(flatten)]
+    pub about: About,
+    /// What is known: data, never an instruction.
+    pub value: String,
+}
+
+impl std::fmt::Debug for Fact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fact").field("bytes", &self.value.len()).finish_non_exhaustive()
+    }
+}
+
+/// A page of facts without values.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct FactList {
+    /// The facts, newest first.
+    pub facts: Vec<About>,
+    /// The `after` of the next page; `None` = this was the last. A page may be empty and not the last.
+    pub next: Option<String>,
+}
+
+/// A page of facts with values.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Recalled {
+    /// The facts, newest first.
+    pub facts: Vec<Fact>,
+    /// How many fit and do not open; they are left out.
+    pub unreadable: u64,
+    /// The `after` of the next page; `None` = this was the last. A page may be empty and not the last.
+    pub next: Option<String>,
+}
+
+impl Facts {
+    /// Writes a fact, over the one of the same key. Secrets of this call are taken out of the value.
+    ///
+    /// # Errors
+    /// `invalid_input` for a blank key, value or label and for a life outside 1 h to 365 d; `too_large`,
+    /// `resource_exhausted`, `overloaded`.
+    pub async fn store(&self, fact: NewFact) -> Result<About> {
+        self.0.views.store_fact(&self.0.owner, fact).await
+    }
+
+    /// Returns facts with their values, newest first. A page ends early after about 1 MiB of values.
+    ///
+    /// # Errors
+    /// `invalid_input` for a limit out of range, an `after` that is no `next`, or `key` beside something else; `overloaded`.
+    pub async fn recall(&self, wanted: RecallFacts) -> Result<Recalled> {
+        self.0.views.recall_facts(&self.0.owner, wanted).await
+    }
+
+    /// Lists facts without their values, newest first.
+    ///
+    /// # Errors
+    /// As [`Facts::recall`].
+    pub async fn list(&self, wanted: ListFacts) -> Result<FactList> {
+        self.0.views.list_facts(&self.0.owner, wanted).await
+    }
+
+    /// Deletes what is kept for the caller: facts unless the request says otherwise.
+    ///
+    /// # Errors
+    /// `invalid_input` for a request that says not exactly what is to go; `overloaded`.
+    pub async fn forget(&self, what: Forget) -> Result<Forgotten> {
+        self.0.views.forget(&self.0.owner, what).await
+    }
+}

@@ -1,0 +1,141 @@
+//! Forgetting: the request and its answer. What is asked for is said exactly; nothing is ever deleted by the start of a name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::PackName;
+use crate::error::{Code, Error, Result};
+
+/// What is kept for a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Facts.
+    Facts,
+    /// Notes that packs wrote, those of its dialogues too.
+    Notes,
+    /// The rows about its calls.
+    Audit,
+    /// Answers that are cached for it alone, those of its dialogues too.
+    Cache,
+}
+
+impl Part {
+    /// Returns the name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Facts => "facts",
+            Self::Notes => "notes",
+            Self::Audit => "audit",
+            Self::Cache => "cache",
+        }
+    }
+}
+
+/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache"]}`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Forget {
+    /// The one with exactly this key; of facts and notes.
+    pub key: Option<String>,
+    /// Those of exactly this category; of facts and notes.
+    pub category: Option<String>,
+    /// Those about calls of this pack; of the audit.
+    pub pack: Option<PackName>,
+    /// All of them.
+    pub all: bool,
+    /// Of which parts; facts if absent.
+    pub what: Option<Vec<Part>>,
+}
+
+/// Which entries of a part are to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// The one with exactly this key.
+    Key(&'a str),
+    /// Those of exactly this category.
+    Category(&'a str),
+    /// Those about calls of this pack.
+    Pack(&'a PackName),
+    /// All.
+    All,
+}
+
+impl Forget {
+    /// Returns the parts and the entries that are meant.
+    ///
+    /// # Errors
+    /// `invalid_input` unless exactly one of `key`, `category`, `pack` and `all` is given, and goes with every part.
+    pub fn selection(&self) -> Result<(BTreeSet<Part>, Selection<'_>)> {
+        let refuse = |message: &'static str| Err(Error::new(Code::InvalidInput, message));
+        let selection = match (&self.key, &self.category, &self.pack, self.all) {
+            (Some(key), None, None, false) => Selection::Key(key),
+            (None, Some(category), None, false) => Selection::Category(category),
+            (None, None, Some(pack), false) => Selection::Pack(pack),
+            (None, None, None, true) => Selection::All,
+            _ => return refuse("give exactly one of \"key\", \"category\", \"pack\", and \"all\": true"),
+        };
+        let parts: BTreeSet<Part> =
+            self.what.as_deref().map_or_else(|| [Part::Facts].into(), |what| what.iter().copied().collect());
+        let fits = |part: &Part| match selection {
+            Selection::All => true,
+            Selection::Key(_) | Selection::Category(_) => matches!(part, Part::Facts | Part::Notes),
+            Selection::Pack(_) => *part == Part::Audit,
+        };
+        if parts.is_empty() {
+            return refuse("\"what\" is empty; name at least one of facts, notes, audit and cache");
+        }
+        if !parts.iter().all(fits) {
+            return refuse("\"key\" and \"category\" go with facts and notes, \"pack\" with audit; say so in \"what\"");
+        }
+        Ok((parts, selection))
+    }
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Forgotten {
+    /// How many stored entries went, for each part that was asked for. An entry of the audit holds several calls.
+    pub removed: BTreeMap<Part, u64>,
+    /// Whether cached answers are no longer served but still stored, because the store could not be reached: they go as soon
+    /// as it can.
+    pub pending: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(Vec<Part>, String)> {
+        let request: Forget = serde_json::from_str(text).map_err(|_| Error::new(Code::Internal, "not a request"))?;
+        let (parts, selection) = request.selection()?;
+        Ok((parts.into_iter().collect(), format!("{selection:?}")))
+    }
+
+    #[test]
+    fn a_request_says_exactly_one_thing_and_means_facts_unless_it_says_more() {
+        assert_eq!(read(r#"{"key":"k"}"#).unwrap(), (vec![Part::Facts], "Key(\"k\")".to_owned()));
+        assert_eq!(read(r#"{"all":true}"#).unwrap().0, [Part::Facts]);
+        let all = r#"{"all":true,"what":["cache","audit","notes","facts","facts"]}"#;
+        assert_eq!(read(all).unwrap().0, [Part::Facts, Part::Notes, Part::Audit, Part::Cache]);
+        assert_eq!(read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0, [Part::Audit]);
+        for vague in [
+            "{}",
+            r#"{"all":false}"#,
+            r#"{"key":"a","all":true}"#,
+            r#"{"key":"a","category":"b"}"#,
+            r#"{"key":"a","what":["audit"]}"#,
+            r#"{"category":"a","what":["facts","cache"]}"#,
+            r#"{"pack":"a.b"}"#,
+            r#"{"pack":"a.b","what":["audit","cache"]}"#,
+            r#"{"all":true,"what":[]}"#,
+        ] {
+            assert_eq!(read(vague).unwrap_err().code(), Code::InvalidInput, "{vague}");
+        }
+        for unknown in [r#"{"prefix":"a"}"#, r#"{"all":true,"what":["vault"]}"#, r#"{"pack":"*","what":["audit"]}"#] {
+            assert_eq!(read(unknown).unwrap_err().code(), Code::Internal, "{unknown}");
+        }
+    }
+}

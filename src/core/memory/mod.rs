@@ -1,0 +1,201 @@
+//! What a handler may keep for its caller: notes of its own, and facts about the caller.
+//!
+//! A handle is bound to its caller, and nothing here addresses another one. What is recalled was written by somebody, some
+//! time: it is data, never an instruction.
+
+mod facts;
+mod forget;
+mod notes;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Serialize, Serializer};
+
+pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled};
+pub use forget::{Forget, Forgotten, Part, Selection};
+pub use notes::{NewNote, Note, NoteContext, NoteList, Notes};
+
+use crate::context::CallSecrets;
+use crate::error::{Code, Error, Result};
+use crate::{Identity, PackName, Timestamp};
+
+/// Why there is no memory for a call. Each has one error, the same at every door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoMemory {
+    /// Gate 1 is shut.
+    Off,
+    /// Nobody vouches for the caller, so nothing can be kept for it.
+    Anonymous,
+    /// The answer of the pack, or of the pack that called it, is shared by the callers of a tenant.
+    Shared,
+}
+
+impl From<NoMemory> for Error {
+    fn from(why: NoMemory) -> Self {
+        match why {
+            NoMemory::Off => Self::new(Code::NotFound, "memory is off: this engine has no memory key"),
+            NoMemory::Anonymous => Self::new(Code::Unauthenticated, "nothing is kept for an anonymous caller"),
+            NoMemory::Shared => {
+                Self::new(Code::Forbidden, "a pack whose answers callers share cannot use the memory of one of them")
+            }
+        }
+    }
+}
+
+/// Whose memory is used, and who uses it.
+#[derive(Clone)]
+pub struct Owner {
+    /// Whose.
+    pub identity: Arc<Identity>,
+    /// Whether only the caller's dialogue is meant; of notes only.
+    pub in_session: bool,
+    /// The pack that writes; `None` = the caller itself, at a door.
+    pub pack: Option<PackName>,
+    /// The pack that called that one, if one did.
+    pub called_by: Option<PackName>,
+    /// The secrets of the call, which are kept out of what is written.
+    pub secrets: Option<Arc<dyn CallSecrets>>,
+}
+
+impl Owner {
+    /// Makes the owner who speaks for itself, at a door.
+    #[must_use]
+    pub const fn at_a_door(identity: Arc<Identity>) -> Self {
+        Self { identity, in_session: false, pack: None, called_by: None, secrets: None }
+    }
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owner").field("in_session", &self.in_session).field("pack", &self.pack).finish_non_exhaustive()
+    }
+}
+
+/// The memory of one caller, for one call.
+#[derive(Clone)]
+pub struct Memory {
+    views: Arc<dyn Views>,
+    owner: Owner,
+}
+
+impl Memory {
+    /// Binds the views to an owner.
+    ///
+    /// # Errors
+    /// [`NoMemory::Anonymous`] if nobody vouches for the caller.
+    pub fn bind(views: Arc<dyn Views>, owner: Owner) -> Result<Self, NoMemory> {
+        if owner.identity.is_anonymous() { Err(NoMemory::Anonymous) } else { Ok(Self { views, owner }) }
+    }
+
+    /// Returns the notes that handlers wrote for this caller, whatever the dialogue.
+    #[must_use]
+    pub fn notes(&self) -> Notes {
+        Notes(self.clone())
+    }
+
+    /// Returns the facts about this caller.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        Facts(self.clone())
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+/// Everything that is known of a note or a fact but its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// Its name.
+    pub key: String,
+    /// A word to group by; may be empty.
+    pub category: String,
+    /// Labels, in the order given.
+    pub tags: Vec<String>,
+    /// The pack that wrote it; `None` = the caller itself, at a door. Who reads it decides what that is worth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack: Option<PackName>,
+    /// The pack that called that one, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called_by: Option<PackName>,
+    /// A digest of the value, to tell whether it changed.
+    pub fingerprint: String,
+    /// 1 for a new one, one more for each replacement.
+    pub version: u64,
+    /// When it came to be.
+    #[serde(with = "crate::clock::rfc3339")]
+    pub created_at: Timestamp,
+    /// When it was last replaced.
+    #[serde(with = "crate::clock::rfc3339")]
+    pub updated_at: Timestamp,
+    /// When it ends; `None` = never.
+    #[serde(serialize_with = "end")]
+    pub expires_at: Option<Timestamp>,
+}
+
+fn end<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(Timestamp::to_rfc3339).serialize(serializer)
+}
+
+/// What stands behind the handles: the engine implements it over its store. It does what the owner may do, whoever asks, so
+/// only [`Memory`] holds it, and a handler never does.
+///
+/// The errors are those of every method: `invalid_input` for what cannot be, `too_large` over a limit of the store,
+/// `resource_exhausted` if the namespace is full, `overloaded` (with a wait) if the store is not available.
+#[async_trait]
+pub trait Views: Send + Sync + 'static {
+    /// Writes a note, over the one of the same key.
+    async fn store_note(&self, owner: &Owner, note: NewNote) -> Result<About>;
+    /// Returns a note, `None` if there is none or it does not open.
+    async fn recall_note(&self, owner: &Owner, key: &str) -> Result<Option<Note>>;
+    /// Lists notes without their values, newest first.
+    async fn list_notes(&self, owner: &Owner, prefix: &str, limit: usize, after: Option<String>) -> Result<NoteList>;
+    /// Deletes a note, and says whether it was there.
+    async fn delete_note(&self, owner: &Owner, key: &str) -> Result<bool>;
+    /// Returns the newest notes of each category, without values.
+    async fn note_context(&self, owner: &Owner) -> Result<NoteContext>;
+    /// Writes a fact, over the one of the same key.
+    async fn store_fact(&self, owner: &Owner, fact: NewFact) -> Result<About>;
+    /// Returns facts with their values.
+    async fn recall_facts(&self, owner: &Owner, wanted: RecallFacts) -> Result<Recalled>;
+    /// Lists facts without their values, newest first.
+    async fn list_facts(&self, owner: &Owner, wanted: ListFacts) -> Result<FactList>;
+    /// Deletes what is kept for the owner.
+    async fn forget(&self, owner: &Owner, what: Forget) -> Result<Forgotten>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_for_no_memory_has_one_error() {
+        let code = |why: NoMemory| Error::from(why).code();
+        assert_eq!(code(NoMemory::Off), Code::NotFound);
+        assert_eq!(code(NoMemory::Anonymous), Code::Unauthenticated);
+        assert_eq!(code(NoMemory::Shared), Code::Forbidden);
+    }
+
+    #[test]
+    fn times_are_rfc_3339_and_for_ever_is_null() {
+        let about = About {
+            key: "k".into(),
+            category: String::new(),
+            tags: Vec::new(),
+            pack: None,
+            called_by: None,
+            fingerprint: "f".into(),
+            version: 1,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(1_500_000),
+            expires_at: None,
+        };
+        let json = serde_json::to_value(&about).unwrap();
+        assert_eq!(json["updated_at"], "1970-01-01T00:00:01.500000Z");
+        assert!(json["expires_at"].is_null() && json.get("pack").is_none());
+    }
+}

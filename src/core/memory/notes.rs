@@ -1,0 +1,141 @@
+//! Notes: what handlers write down for a caller, to find it again at a later call.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{About, Memory};
+use crate::Result;
+
+/// The notes of one caller, or of one of its dialogues.
+#[derive(Debug, Clone)]
+pub struct Notes(pub(super) Memory);
+
+/// A note to be written.
+#[derive(Clone)]
+pub struct NewNote {
+    /// Its name: 1 byte to 1 KiB of any text, byte for byte. The packs of a caller share their names, so begin it with the
+    /// name of the pack.
+    pub key: String,
+    /// Its value: any bytes, up to 1 MiB by default.
+    pub value: Bytes,
+    /// A word to group by; may be empty.
+    pub category: String,
+    /// Labels.
+    pub tags: Vec<String>,
+    /// How long it lives; `None` = as long as the operator lets notes live.
+    pub ttl: Option<Duration>,
+}
+
+impl NewNote {
+    /// Makes a note without category, tags and end.
+    pub fn new(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        Self { key: key.into(), value: value.into(), category: String::new(), tags: Vec::new(), ttl: None }
+    }
+
+    /// Groups it.
+    #[must_use]
+    pub fn with_category(mut self, category: impl Into<String>) -> Self {
+        self.category = category.into();
+        self
+    }
+
+    /// Says how long it lives.
+    #[must_use]
+    pub const fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+}
+
+impl std::fmt::Debug for NewNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewNote").field("bytes", &self.value.len()).finish_non_exhaustive()
+    }
+}
+
+/// A note.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Everything but its value.
+    pub about: About,
+    /// Its value.
+    pub value: Bytes,
+}
+
+impl std::fmt::Debug for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Note").field("bytes", &self.value.len()).finish_non_exhaustive()
+    }
+}
+
+/// A page of notes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NoteList {
+    /// The notes, newest first.
+    pub notes: Vec<About>,
+    /// The `after` of the next page; `None` = this was the last.
+    pub next: Option<String>,
+}
+
+/// The newest notes of each category.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NoteContext {
+    /// By category (`uncategorized` for none), newest first, at most 50 of each.
+    pub categories: BTreeMap<String, Vec<About>>,
+    /// Whether the caller has more notes than were looked at (the newest 20,000).
+    pub truncated: bool,
+}
+
+impl Notes {
+    /// Narrows to the caller's dialogue, `None` if the caller named none.
+    #[must_use]
+    pub fn session(&self) -> Option<Self> {
+        self.0.owner.identity.session()?;
+        let mut memory = self.0.clone();
+        memory.owner.in_session = true;
+        Some(Self(memory))
+    }
+
+    /// Writes a note, over the one of the same key. Secrets of this call are taken out of the value.
+    ///
+    /// # Errors
+    /// `invalid_input` for an empty key or one that holds a secret of this call, `too_large`, `resource_exhausted`,
+    /// `overloaded`.
+    pub async fn store(&self, note: NewNote) -> Result<About> {
+        self.0.views.store_note(&self.0.owner, note).await
+    }
+
+    /// Returns a note, `None` if there is none, it has ended, or it does not open.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    pub async fn recall(&self, key: &str) -> Result<Option<Note>> {
+        self.0.views.recall_note(&self.0.owner, key).await
+    }
+
+    /// Lists notes whose key begins with `prefix`, without their values, newest first: 1 to 1000 a page.
+    ///
+    /// # Errors
+    /// `invalid_input` for an `after` that is no `next` of a page, `overloaded`.
+    pub async fn list(&self, prefix: &str, limit: usize, after: Option<String>) -> Result<NoteList> {
+        self.0.views.list_notes(&self.0.owner, prefix, limit, after).await
+    }
+
+    /// Deletes a note, and says whether it was there.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    pub async fn delete(&self, key: &str) -> Result<bool> {
+        self.0.views.delete_note(&self.0.owner, key).await
+    }
+
+    /// Returns the newest notes of each category, without their values: what is known, for a first look.
+    ///
+    /// # Errors
+    /// `overloaded`.
+    pub async fn context(&self) -> Result<NoteContext> {
+        self.0.views.note_context(&self.0.owner).await
+    }
+}

@@ -1,0 +1,179 @@
+//! What the audit shows of a caller's habits: the packs it uses, the inputs it mostly gives, what packs find fault with.
+//!
+//! It is made anew for each reader, of the newest rows within a bound; the same rows give the same answer, in the same order,
+//! however they were stored.
+
+mod habits;
+
+use helmdeck_core::{PackName, Timestamp, Version};
+use helmdeck_memory::{Entry, Kind, Namespace, Order, Page, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::audit::AuditRow;
+use habits::Habits;
+
+/// The most entries of the audit that are read.
+const MAX_PAGES: usize = 4096;
+/// The most bytes of them.
+const MAX_BYTES: u64 = 32 << 20;
+/// The most rows on them.
+const MAX_ROWS: usize = 100_000;
+/// The most entries that the store lists at once.
+const LISTED: usize = 1000;
+/// What the keys of calls begin with.
+const CALLS: &str = "pack/";
+
+/// What the audit shows of a caller's habits. Lists may be empty; none is ever left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+pub struct Defaults {
+    /// The packs that were used most, counting calls that ended well: at most 12, most calls first, then the last used, then by
+    /// name.
+    pub packs: Vec<PackUse>,
+    /// What packs found fault with, whatever the outcome: at most 20, most frequent first, then by code.
+    pub common_findings: Vec<CommonFinding>,
+    /// The newest calls: at most 200, newest first, then by pack.
+    pub recent: Vec<RecentCall>,
+    /// Whether there are older rows that were not looked at.
+    pub truncated: bool,
+    /// How many entries of the audit do not open or are none; each may hold several rows.
+    pub unreadable: u64,
+    /// How many rows make no sense.
+    pub malformed: u64,
+    /// Why there is nothing, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+/// How a pack was used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PackUse {
+    /// The pack.
+    pub pack: PackName,
+    /// How many calls ended well.
+    pub calls: u64,
+    /// When the last of them ended.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub last_used: Timestamp,
+    /// The value that each learnable input had most often; of two as frequent, the smaller text.
+    pub common_inputs: std::collections::BTreeMap<String, String>,
+}
+
+/// What packs found fault with, by code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommonFinding {
+    /// What kind of fault.
+    pub code: String,
+    /// The pack that found it last.
+    pub pack: PackName,
+    /// How bad it was then; may be empty.
+    pub severity: String,
+    /// How often it was found.
+    pub occurrence_count: u64,
+    /// When it was found last.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub last_seen: Timestamp,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecentCall {
+    /// The pack.
+    pub pack: PackName,
+    /// Its version.
+    pub version: Version,
+    /// `ok` or an error code.
+    pub outcome: String,
+    /// When it ended.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub at: Timestamp,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// What the cache did, if both gates were open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// Its learnable inputs.
+    pub inputs: std::collections::BTreeMap<String, String>,
+}
+
+/// An entry of the audit whose rows are read one by one: one that makes no sense must not cost its neighbours.
+#[derive(Deserialize)]
+struct Rows<'a> {
+    pack: PackName,
+    version: Version,
+    start: Timestamp,
+    #[serde(borrow)]
+    rows: Vec<&'a RawValue>,
+}
+
+/// Reads the newest rows of a caller's audit and says what they show.
+///
+/// Cost: linear in what is read, at most 4,096 entries, 32 MiB and 100,000 rows. The rows are read on a blocking thread.
+///
+/// # Errors
+/// `Unavailable`, `Closed`.
+pub async fn defaults(store: &dyn Store, namespace: &Namespace) -> Result<Defaults, StoreError> {
+    let (pages, more) = newest(store, namespace).await?;
+    if pages == 0 {
+        return Ok(Defaults { truncated: more, ..project(&[]) });
+    }
+    let scan = store.scan(namespace, Kind::Audit, CALLS, Order::NewestFirst, pages).await?;
+    let (entries, unreadable) = (scan.entries, scan.unreadable);
+    let projected = tokio::task::spawn_blocking(move || project(&entries)).await.map_err(StoreError::unavailable)?;
+    Ok(Defaults {
+        truncated: projected.truncated || more,
+        unreadable: projected.unreadable.saturating_add(unreadable),
+        ..projected
+    })
+}
+
+/// Returns how many of the newest entries stay within the bounds, and whether there are more.
+async fn newest(store: &dyn Store, namespace: &Namespace) -> Result<(usize, bool), StoreError> {
+    let (mut pages, mut bytes, mut after) = (0, 0, None);
+    loop {
+        let page = store.list(namespace, Kind::Audit, CALLS, Page { limit: LISTED, after }).await?;
+        for meta in &page.entries {
+            bytes += meta.size;
+            if pages == MAX_PAGES || bytes > MAX_BYTES {
+                return Ok((pages, true));
+            }
+            pages += 1;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok((pages, false)),
+        }
+    }
+}
+
+/// Says what entries of the audit show, given newest first.
+fn project(entries: &[Entry]) -> Defaults {
+    let mut habits = Habits::default();
+    let (mut left, mut unreadable, mut malformed, mut truncated) = (MAX_ROWS, 0, 0, false);
+    for entry in entries {
+        let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else {
+            unreadable += 1;
+            continue;
+        };
+        // The newest rows of an entry stand last.
+        for row in page.rows.iter().rev() {
+            if left == 0 {
+                truncated = true;
+                break;
+            }
+            left -= 1;
+            match serde_json::from_str::<AuditRow>(row.get()) {
+                Ok(row) => {
+                    let at = Timestamp(page.start.micros().saturating_add(row.after_us));
+                    habits.add(&page.pack, page.version, at, row);
+                }
+                Err(_) => malformed += 1,
+            }
+        }
+    }
+    let note = habits.is_empty().then_some("there is no history of calls yet");
+    Defaults { truncated, unreadable, malformed, note, ..habits.finish() }
+}
+
+#[cfg(test)]
+mod tests;

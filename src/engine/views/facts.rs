@@ -1,0 +1,148 @@
+//! Facts: entries of kind `fact` in the namespace of the caller, whatever the dialogue. Their values are text.
+
+use std::time::Duration;
+
+use helmdeck_core::memory::{About, Fact, FactList, ListFacts, NewFact, Owner, RecallFacts, Recalled};
+use helmdeck_core::{Code, Error, Result};
+use helmdeck_memory::{Entry, Kind, Namespace, Put, StoreError};
+
+use super::listing::{self, Wanted};
+use super::{EngineViews, about, attributes, cleaned};
+
+/// The category of facts that name none.
+const DEFAULT_CATEGORY: &str = "user_facts";
+/// How long a fact lives unless it says so.
+const DEFAULT_TTL: Duration = Duration::from_secs(90 * 86_400);
+/// The shortest life of a fact.
+const MIN_TTL: Duration = Duration::from_secs(3600);
+/// The longest life of a fact.
+const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
+/// The most facts of a list.
+const MAX_LIST: usize = 1000;
+/// The most facts that are recalled at once, and how many if nobody says.
+const MAX_RECALL: usize = 100;
+const DEFAULT_RECALL: usize = 20;
+/// A page of recalled facts ends after so many bytes of values.
+const MAX_RECALL_BYTES: usize = 1 << 20;
+/// What the store's failures are counted as.
+const FACT: &str = "fact";
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(Code::InvalidInput, message)
+}
+
+/// Takes off white space; something must remain.
+pub(super) fn trimmed(what: &str, text: &str) -> Result<String> {
+    match text.trim() {
+        "" => Err(invalid(format!("the {what} is blank"))),
+        text => Ok(text.to_owned()),
+    }
+}
+
+fn ttl(seconds: Option<u64>) -> Result<Duration> {
+    let ttl = seconds.map_or(DEFAULT_TTL, Duration::from_secs);
+    if (MIN_TTL..=MAX_TTL).contains(&ttl) {
+        return Ok(ttl);
+    }
+    Err(invalid(format!("ttl_seconds must be {} (1 h) to {} (365 d)", MIN_TTL.as_secs(), MAX_TTL.as_secs())))
+}
+
+pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> Result<About> {
+    let (key, value, ttl) = (trimmed("key", &fact.key)?, trimmed("value", &fact.value)?, ttl(fact.ttl_seconds)?);
+    let category = fact.category.as_deref().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(DEFAULT_CATEGORY);
+    let tags = fact.tags.iter().map(|tag| trimmed("tag", tag)).collect::<Result<Vec<String>>>()?;
+    let names: Vec<&str> = [key.as_str(), category].into_iter().chain(tags.iter().map(String::as_str)).collect();
+    let value = cleaned(owner, &names, value.into())?;
+    let mut put = Put::new(Namespace::of_caller(&owner.identity), Kind::Fact, key, value);
+    put.category = category.to_owned();
+    (put.tags, put.ttl, put.attributes) = (tags, Some(ttl), attributes(owner));
+    views.store().put(put).await.map(about).map_err(|error| views.trouble(FACT, error))
+}
+
+pub(super) async fn list(views: &EngineViews, owner: &Owner, wanted: ListFacts) -> Result<FactList> {
+    let wanted = Wanted {
+        category: wanted.category.as_deref(),
+        tag: wanted.tag.as_deref(),
+        prefix: wanted.prefix.as_deref().unwrap_or_default(),
+        limit: listing::limit(wanted.limit, 100, MAX_LIST)?,
+        after: wanted.after,
+    };
+    let namespace = Namespace::of_caller(&owner.identity);
+    let found = listing::find(views, FACT, (&namespace, Kind::Fact), wanted).await?;
+    Ok(FactList { facts: found.entries.into_iter().map(about).collect(), next: found.next })
+}
+
+pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFacts) -> Result<Recalled> {
+    let namespace = Namespace::of_caller(&owner.identity);
+    let mut recalled = Recalled::default();
+    if let Some(key) = &wanted.key {
+        let RecallFacts { key: _, category, tag, prefix, limit, after } = &wanted;
+        if [category, tag, prefix, after].iter().any(|other| other.is_some()) || limit.is_some() {
+            return Err(invalid("\"key\" names one fact and goes with nothing else"));
+        }
+        open(views, &namespace, &trimmed("key", key)?, &mut recalled).await?;
+        return Ok(recalled);
+    }
+    let wanted = Wanted {
+        category: wanted.category.as_deref(),
+        tag: wanted.tag.as_deref(),
+        prefix: wanted.prefix.as_deref().unwrap_or_default(),
+        limit: listing::limit(wanted.limit, DEFAULT_RECALL, MAX_RECALL)?,
+        after: wanted.after,
+    };
+    let mut found = listing::find(views, FACT, (&namespace, Kind::Fact), wanted).await?;
+    let mut bytes = 0;
+    for index in 0..found.entries.len() {
+        // The stored size is that of the value and a little more.
+        bytes += usize::try_from(found.entries[index].size).unwrap_or(usize::MAX).min(usize::MAX / 2);
+        if index > 0 && bytes > MAX_RECALL_BYTES {
+            found.cut(index);
+            break;
+        }
+        open(views, &namespace, &found.entries[index].key, &mut recalled).await?;
+    }
+    recalled.next = found.next;
+    Ok(recalled)
+}
+
+/// Opens one fact. One that ended since it was listed is left out.
+async fn open(views: &EngineViews, namespace: &Namespace, key: &str, recalled: &mut Recalled) -> Result<()> {
+    match views.store().get(namespace, Kind::Fact, key).await {
+        Ok(Some(Entry { meta, value })) => match String::from_utf8(value.into()) {
+            Ok(value) => recalled.facts.push(Fact { about: about(meta), value }),
+            Err(_) => recalled.unreadable += 1,
+        },
+        Ok(None) => {}
+        Err(StoreError::Unreadable { reason }) => {
+            views.hub.metrics.unreadable.inc();
+            tracing::warn!(reason, "a fact does not open; it is left out");
+            recalled.unreadable += 1;
+        }
+        Err(error) => return Err(views.trouble(FACT, error)),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_is_refused_one_second_outside_its_bounds_and_never_overflows() {
+        let seconds = |seconds| ttl(Some(seconds)).ok().map(|ttl| ttl.as_secs());
+        assert_eq!(ttl(None).unwrap().as_secs(), 7_776_000);
+        assert_eq!((seconds(3_600), seconds(31_536_000)), (Some(3_600), Some(31_536_000)));
+        // 18446747674 s, times 1,000,000,000, wraps to about an hour in 64 bits.
+        for outside in [0, 3_599, 31_536_001, 18_446_747_674, u64::MAX] {
+            assert_eq!(ttl(Some(outside)).unwrap_err().code(), Code::InvalidInput, "{outside}");
+        }
+    }
+
+    #[test]
+    fn white_space_of_any_script_is_taken_off_and_alone_is_refused() {
+        assert_eq!(trimmed("key", "\u{3000} k\u{a0}é \n").unwrap(), "k\u{a0}é");
+        for blank in ["", " ", "\t\r\n", "\u{2003}\u{3000}"] {
+            assert!(trimmed("key", blank).unwrap_err().message().contains("key"), "{blank:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Forgetting what is kept for one caller: exact keys, whole categories, or all of a part. Never by the start of a name, and
+//! without opening anything, so that it works after a lost key.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use helmdeck_core::memory::{Forget, Forgotten, Owner, Part, Selection};
+use helmdeck_core::{PackName, Result};
+use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page};
+
+use super::EngineViews;
+use super::facts::trimmed;
+use crate::cache::purge::Selector;
+
+/// How many entries one transaction deletes.
+const BATCH: usize = 500;
+/// How long to wait for answers that are still queued.
+const QUEUE_WAIT: Duration = Duration::from_secs(2);
+/// What the store's failures are counted as.
+const FORGET: &str = "forget";
+
+pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget) -> Result<Forgotten> {
+    let (parts, selection) = request.selection()?;
+    let mut forgotten = Forgotten::default();
+    for part in parts {
+        let removed = match (part, selection) {
+            (Part::Cache, _) => cache(views, owner, &mut forgotten.pending).await?,
+            (Part::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
+            (Part::Audit, _) => audit(views, owner, None).await?,
+            (Part::Facts, Selection::Key(key)) => one(views, owner, Kind::Fact, &trimmed("key", key)?).await?,
+            (Part::Facts, Selection::Category(name)) => {
+                category(views, owner, Kind::Fact, &trimmed("category", name)?).await?
+            }
+            (Part::Facts, _) => all(views, owner, Kind::Fact).await?,
+            (Part::Notes, Selection::Key(key)) => one(views, owner, Kind::Note, key).await?,
+            (Part::Notes, Selection::Category(name)) => category(views, owner, Kind::Note, name).await?,
+            (Part::Notes, _) => all(views, owner, Kind::Note).await?,
+        };
+        forgotten.removed.insert(part, removed);
+    }
+    Ok(forgotten)
+}
+
+/// Returns the namespaces of the owner that may hold entries of a kind: its own, and those of its dialogues.
+async fn namespaces(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<BTreeSet<Namespace>> {
+    let identity = &owner.identity;
+    let mut all = BTreeSet::from([Namespace::of_caller(identity)]);
+    if kind == Kind::Fact {
+        return Ok(all);
+    }
+    all.extend(identity.session().map(|session| Namespace::new(identity.tenant(), identity.user(), Some(session))));
+    let held = views.store().namespaces().await.map_err(|error| views.trouble(FORGET, error))?;
+    all.extend(
+        held.into_iter()
+            .map(|held| held.namespace)
+            .filter(|namespace| *namespace.tenant == *identity.tenant() && *namespace.subject == *identity.user()),
+    );
+    Ok(all)
+}
+
+async fn one(views: &EngineViews, owner: &Owner, kind: Kind, key: &str) -> Result<u64> {
+    let delete = |namespace| Op::Delete(Delete::Key { namespace, kind, key: key.to_owned() });
+    remove(views, namespaces(views, owner, kind).await?.into_iter().map(delete).collect()).await
+}
+
+async fn all(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<u64> {
+    let delete = |namespace| Op::Delete(everything(namespace, kind, String::new()));
+    remove(views, namespaces(views, owner, kind).await?.into_iter().map(delete).collect()).await
+}
+
+fn everything(namespace: Namespace, kind: Kind, prefix: String) -> Delete {
+    Delete::Prefix { namespace: Some(namespace), kind: Some(kind), prefix }
+}
+
+async fn remove(views: &EngineViews, deletes: Vec<Op>) -> Result<u64> {
+    let mut removed = 0;
+    for batch in deletes.chunks(BATCH) {
+        removed += views.delete(FORGET, batch.to_vec()).await?;
+    }
+    Ok(removed)
+}
+
+/// The store has no index of categories: their entries are looked for, and deleted by their exact keys.
+async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) -> Result<u64> {
+    let mut removed = 0;
+    for namespace in namespaces(views, owner, kind).await? {
+        let mut after = None;
+        loop {
+            let listing = views.store().list(&namespace, kind, "", Page { limit: BATCH, after });
+            let page = listing.await.map_err(|error| views.trouble(FORGET, error))?;
+            let key = |meta: EntryMeta| Delete::Key { namespace: namespace.clone(), kind, key: meta.key };
+            let meant = page.entries.into_iter().filter(|meta| meta.category == name);
+            let deletes: Vec<Op> = meant.map(|meta| Op::Delete(key(meta))).collect();
+            if !deletes.is_empty() {
+                removed += remove(views, deletes).await?;
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(removed)
+}
+
+async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> Result<u64> {
+    // Rows that are queued would come back after the others went.
+    views.settle_audit().await;
+    // A name of a pack holds no slash, so this is the whole name.
+    let prefix = pack.map(|pack| format!("pack/{pack}/")).unwrap_or_default();
+    let delete = everything(Namespace::of_caller(&owner.identity), Kind::Audit, prefix);
+    remove(views, vec![Op::Delete(delete)]).await
+}
+
+/// Answers that are queued for the store go there first, so that their namespaces are known.
+async fn cache(views: &EngineViews, owner: &Owner, pending: &mut bool) -> Result<u64> {
+    let _ = tokio::time::timeout(QUEUE_WAIT, views.hub.queue.flush()).await;
+    let mut rows = 0;
+    for namespace in namespaces(views, owner, Kind::Cache).await? {
+        let purged = views.hub.purge(Selector::Namespace(namespace)).await;
+        rows += purged.rows;
+        *pending |= purged.pending;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,94 @@
+//! Reading a key space newest first, page by page, for those entries that are wanted. It opens nothing.
+
+use helmdeck_core::{Code, Error, Result};
+use helmdeck_memory::driver::Position;
+use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
+
+use super::EngineViews;
+
+/// The entries that one request looks at, at most: with a rare category the page that was asked for may come out short.
+const MAX_LOOKED_AT: usize = 20_000;
+/// The most entries that the store is asked for at once.
+const PAGE: usize = 1000;
+
+/// Which entries are wanted.
+#[derive(Debug, Default)]
+pub(super) struct Wanted<'a> {
+    pub(super) category: Option<&'a str>,
+    pub(super) tag: Option<&'a str>,
+    pub(super) prefix: &'a str,
+    pub(super) after: Option<String>,
+    pub(super) limit: usize,
+}
+
+impl Wanted<'_> {
+    fn takes(&self, meta: &EntryMeta) -> bool {
+        self.category.is_none_or(|category| meta.category == category)
+            && self.tag.is_none_or(|tag| meta.tags.iter().any(|of_entry| of_entry == tag))
+    }
+}
+
+/// Some of what was wanted.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The entries, newest first, at most as many as wanted.
+    pub(super) entries: Vec<EntryMeta>,
+    /// Where to go on; `None` = there is no more.
+    pub(super) next: Option<String>,
+}
+
+impl Found {
+    /// Keeps the first `count` entries; the next page begins after them.
+    pub(super) fn cut(&mut self, count: usize) {
+        if count < self.entries.len() {
+            self.entries.truncate(count);
+            self.next = self.entries.last().map(position);
+        }
+    }
+}
+
+/// Returns what is wanted of a key space.
+pub(super) async fn find(
+    views: &EngineViews,
+    operation: &'static str,
+    (namespace, kind): (&Namespace, Kind),
+    wanted: Wanted<'_>,
+) -> Result<Found> {
+    let everything = wanted.category.is_none() && wanted.tag.is_none();
+    // One more than wanted tells whether there is more.
+    let size = if everything { (wanted.limit + 1).min(PAGE) } else { PAGE };
+    let mut found = Found::default();
+    let mut after = wanted.after.clone().map(Cursor);
+    let mut looked_at = 0;
+    loop {
+        let listing = views.store().list(namespace, kind, wanted.prefix, Page { limit: size, after });
+        let page = listing.await.map_err(|error| views.trouble(operation, error))?;
+        looked_at += page.entries.len();
+        found.entries.extend(page.entries.into_iter().filter(|meta| wanted.takes(meta)));
+        if found.entries.len() > wanted.limit {
+            found.cut(wanted.limit);
+            return Ok(found);
+        }
+        match page.next {
+            None => return Ok(found),
+            Some(next) if looked_at >= MAX_LOOKED_AT => {
+                found.next = Some(next.0);
+                return Ok(found);
+            }
+            Some(next) => after = Some(next),
+        }
+    }
+}
+
+fn position(meta: &EntryMeta) -> String {
+    Position { updated_at: meta.updated_at, key: meta.key.clone() }.to_cursor().0
+}
+
+/// Checks a limit that a caller gave.
+pub(super) fn limit(given: Option<u64>, default: usize, most: usize) -> Result<usize> {
+    match given.map(usize::try_from) {
+        None => Ok(default),
+        Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
+        Some(_) => Err(Error::new(Code::InvalidInput, format!("limit must be 1 to {most}"))),
+    }
+}

@@ -1,0 +1,160 @@
+//! The views over the store: notes and facts of a caller, forgetting, and what the audit shows of a caller's habits.
+//!
+//! Packs and doors come through here alike, so each rule is written once. A view reads and writes the key space of its own
+//! kind in the owner's own namespaces, and no other.
+
+mod defaults;
+mod facts;
+mod forget;
+mod listing;
+mod notes;
+mod trouble;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use helmdeck_core::memory::{
+    About, FactList, Forget, Forgotten, ListFacts, NewFact, NewNote, Note, NoteContext, NoteList, Owner, RecallFacts,
+    Recalled, Views,
+};
+use helmdeck_core::{Code, Error, PackName, Result};
+use helmdeck_memory::{EntryMeta, Namespace, Op, Store, Written};
+
+pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
+pub use trouble::store_error;
+
+use crate::audit::Audit;
+use crate::cache::hub::Hub;
+use crate::scrub;
+
+/// The attribute that names the pack that wrote an entry.
+const PACK: &str = "pack";
+/// The attribute that names the pack that called it.
+const CALLED_BY: &str = "called_by";
+/// How long a reader of the audit waits for rows that are still queued.
+const AUDIT_WAIT: Duration = Duration::from_secs(1);
+
+/// The views of one engine.
+pub(crate) struct EngineViews {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) audit: Audit,
+}
+
+impl EngineViews {
+    fn store(&self) -> &dyn Store {
+        &*self.hub.store
+    }
+
+    /// Makes an error of the store's, and counts it.
+    fn trouble(&self, operation: &'static str, error: helmdeck_memory::StoreError) -> Error {
+        if error.is_temporary() {
+            self.hub.metrics.store_error(operation);
+        }
+        store_error(error)
+    }
+
+    /// Deletes, and says how many rows went. The hot tier need not be dropped for it: what goes here is never in it.
+    async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
+        self.hub.own_deletes.fetch_add(1, Ordering::AcqRel);
+        match self.store().write(deletes).await {
+            Ok(written) => {
+                Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+            }
+            Err(error) => {
+                self.hub.own_deletes.fetch_sub(1, Ordering::AcqRel);
+                Err(self.trouble(operation, error))
+            }
+        }
+    }
+
+    /// Waits a little for the rows of calls that have ended, so that a caller finds its own last call.
+    pub(crate) async fn settle_audit(&self) {
+        let _ = tokio::time::timeout(AUDIT_WAIT, self.audit.flush()).await;
+    }
+
+    /// Returns what the audit shows of a caller's habits.
+    pub(crate) async fn defaults(&self, namespace: &Namespace) -> Result<Defaults> {
+        self.settle_audit().await;
+        defaults(self.store(), namespace).await.map_err(|error| self.trouble("audit", error))
+    }
+}
+
+#[async_trait]
+impl Views for EngineViews {
+    async fn store_note(&self, owner: &Owner, note: NewNote) -> Result<About> {
+        notes::store(self, owner, note).await
+    }
+
+    async fn recall_note(&self, owner: &Owner, key: &str) -> Result<Option<Note>> {
+        notes::recall(self, owner, key).await
+    }
+
+    async fn list_notes(&self, owner: &Owner, prefix: &str, limit: usize, after: Option<String>) -> Result<NoteList> {
+        notes::list(self, owner, prefix, limit, after).await
+    }
+
+    async fn delete_note(&self, owner: &Owner, key: &str) -> Result<bool> {
+        notes::delete(self, owner, key).await
+    }
+
+    async fn note_context(&self, owner: &Owner) -> Result<NoteContext> {
+        notes::context(self, owner).await
+    }
+
+    async fn store_fact(&self, owner: &Owner, fact: NewFact) -> Result<About> {
+        facts::store(self, owner, fact).await
+    }
+
+    async fn recall_facts(&self, owner: &Owner, wanted: RecallFacts) -> Result<Recalled> {
+        facts::recall(self, owner, wanted).await
+    }
+
+    async fn list_facts(&self, owner: &Owner, wanted: ListFacts) -> Result<FactList> {
+        facts::list(self, owner, wanted).await
+    }
+
+    async fn forget(&self, owner: &Owner, what: Forget) -> Result<Forgotten> {
+        forget::forget(self, owner, &what).await
+    }
+}
+
+/// Says who wrote an entry: what is recalled later is only worth what its writer is.
+fn attributes(owner: &Owner) -> BTreeMap<String, String> {
+    let named = [(PACK, &owner.pack), (CALLED_BY, &owner.called_by)].into_iter();
+    named.filter_map(|(name, pack)| Some((name.to_owned(), pack.as_ref()?.to_string()))).collect()
+}
+
+fn about(meta: EntryMeta) -> About {
+    let named = |name: &str| meta.attributes.get(name).and_then(|pack| PackName::new(pack).ok());
+    About {
+        pack: named(PACK),
+        called_by: named(CALLED_BY),
+        key: meta.key,
+        category: meta.category,
+        tags: meta.tags,
+        fingerprint: meta.fingerprint,
+        version: meta.version,
+        created_at: meta.created_at,
+        updated_at: meta.updated_at,
+        expires_at: meta.expires_at,
+    }
+}
+
+/// Returns a value without the secrets of the call, and refuses names that hold one: what stands in its place could make two
+/// names one, and names are stored in the clear.
+fn cleaned(owner: &Owner, names: &[&str], value: bytes::Bytes) -> Result<bytes::Bytes> {
+    let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+    if secrets.is_empty() {
+        return Ok(value);
+    }
+    if names.iter().any(|name| matches!(scrub::text(name, &secrets), std::borrow::Cow::Owned(_))) {
+        return Err(Error::new(Code::InvalidInput, "a key, category or tag holds a secret"));
+    }
+    Ok(match scrub::bytes(&value, &secrets) {
+        std::borrow::Cow::Borrowed(_) => value,
+        std::borrow::Cow::Owned(clean) => clean.into(),
+    })
+}

@@ -1,0 +1,52 @@
+//! Errors of the store as the engine's doors tell them: public text says what the caller can do, never what the driver said.
+
+use std::time::Duration;
+
+use helmdeck_core::{Code, Error};
+use helmdeck_memory::StoreError;
+
+/// When to come back to a store that is not available.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Returns the error of a door for an error of the store: `overloaded` (with a wait) if it is not available, `too_large` and
+/// `resource_exhausted` over a limit, `invalid_input` for what no store accepts, `conflict` for another version, else
+/// `internal`.
+#[must_use]
+pub fn store_error(error: StoreError) -> Error {
+    match &error {
+        StoreError::TooLarge { .. } => Error::new(Code::TooLarge, error.to_string()),
+        StoreError::Invalid(_) => Error::new(Code::InvalidInput, error.to_string()),
+        StoreError::QuotaExceeded { .. } => Error::new(Code::ResourceExhausted, error.to_string()),
+        StoreError::VersionMismatch { .. } | StoreError::NotNewer => Error::new(Code::Conflict, error.to_string()),
+        StoreError::Unavailable { .. } => Error::new(Code::Overloaded, "the memory store is not available")
+            .with_retry_after(RETRY_AFTER)
+            .with_source(error),
+        StoreError::Closed => Error::new(Code::Overloaded, "the memory store is closed").with_source(error),
+        _ => Error::new(Code::Internal, "the memory store failed").with_source(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_driver_said_stays_out_of_public_text_and_the_wait_is_told() {
+        let error =
+            store_error(StoreError::Unavailable { message: "canary at /home/x/memory.db".to_owned(), source: None });
+        assert_eq!((error.code(), error.retry_after()), (Code::Overloaded, Some(RETRY_AFTER)));
+        assert!(!error.problem().to_string().contains("canary") && error.cause().contains("canary"));
+        let error = store_error(StoreError::Corrupt("canary".to_owned()));
+        assert!(error.code() == Code::Internal && !error.to_string().contains("canary"));
+    }
+
+    #[test]
+    fn limits_have_codes_of_their_own() {
+        let code = |error| store_error(error).code();
+        assert_eq!(code(StoreError::TooLarge { what: "key", size: 2, limit: 1 }), Code::TooLarge);
+        assert_eq!(code(StoreError::QuotaExceeded { what: "rows", limit: 1 }), Code::ResourceExhausted);
+        assert_eq!(code(StoreError::Invalid("the key is empty")), Code::InvalidInput);
+        assert_eq!(code(StoreError::VersionMismatch { expected: 1, found: 2 }), Code::Conflict);
+        assert_eq!(code(StoreError::Closed), Code::Overloaded);
+    }
+}
