@@ -231,7 +231,11 @@ fn with_a_gate_shut_every_pack_answers_as_if_there_were_no_memory() {
         assert_eq!((shut.files.as_slice(), shut.tasks), (&[] as &[PathBuf], 0), "gate 1 shut, {author:?}");
     }
     let second_shut = observe(&world, true, Author::Shut);
-    assert_same(&plain.answers, &second_shut.answers, "gate 1 open, gate 2 shut");
+    // What the packs `memory.*` do is gate 1 itself.
+    let rest = |answers: &[(String, String)]| -> Vec<(String, String)> {
+        answers.iter().filter(|(request, _)| !request.contains(" memory.")).cloned().collect()
+    };
+    assert_same(&rest(&plain.answers), &rest(&second_shut.answers), "gate 1 open, gate 2 shut");
 
     // Were there no difference with both open, all of the above would say nothing.
     let open = observe(&world, true, Author::AsShipped);

@@ -220,6 +220,10 @@ pub(crate) enum MemoryCommand {
     Status,
     /// List entries without their values (works without the key)
     List(ListArgs),
+    /// Open one entry and print its value
+    Get(GetArgs),
+    /// Say what the audit shows of a caller's habits: packs, usual inputs, findings
+    Defaults(DefaultsArgs),
     /// Forget entries of every kind (works without the key)
     Purge(PurgeArgs),
     /// Open every entry and report those that do not
@@ -263,6 +267,30 @@ pub(crate) struct ListArgs {
     /// The most entries
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) limit: usize,
+}
+
+/// Which entry to open.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Whose: tenant/user or tenant/user/session
+    #[arg(value_parser = parse_namespace)]
+    pub(crate) namespace: Namespace,
+    /// Its kind: cache, note, fact, audit or conversation
+    #[arg(value_parser = parse_kind)]
+    pub(crate) kind: Kind,
+    /// Its exact key
+    pub(crate) key: String,
+    /// Write the value byte for byte, with nothing after it
+    #[arg(long)]
+    pub(crate) raw: bool,
+}
+
+/// `helmdeck memory defaults`.
+#[derive(Debug, Args)]
+pub(crate) struct DefaultsArgs {
+    /// Whose: tenant/user; the local caller if absent
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    pub(crate) namespace: Option<Namespace>,
 }
 
 /// Which entries to remove.

@@ -40,6 +40,16 @@ impl Output {
         Ok(stdout.flush()?)
     }
 
+    /// Writes bytes as they are, with nothing after them.
+    ///
+    /// # Errors
+    /// As [`Output::result`].
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes)?;
+        Ok(stdout.flush()?)
+    }
+
     /// Writes a text result, with control characters made visible.
     ///
     /// # Errors

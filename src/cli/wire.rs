@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
 use crate::credentials::EnvironmentSecrets;
 use crate::env::Environment;
-use crate::exit::{Failure, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
 use crate::output::Output;
@@ -144,6 +144,19 @@ impl Setup {
         }
     }
 
+    /// Opens the store with the key, for commands that make no sense without either.
+    ///
+    /// # Errors
+    /// `Absent` if gate 1 is shut or the store is not there yet; else as [`Setup::sealed_store`].
+    pub(crate) async fn opened_store(&self) -> Result<Arc<dyn Store>> {
+        if self.ring.is_none() {
+            return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
+                .with_hint("`helmdeck memory status` shows what is there without the key"));
+        }
+        let absent = || Failure::new(Exit::Absent, "there is no store yet; it is made by the first write");
+        self.sealed_store().await?.ok_or_else(absent)
+    }
+
     /// Opens the store without the key, for what is in the clear and for forgetting; `None` if it is not there.
     ///
     /// # Errors
@@ -157,7 +170,7 @@ impl Setup {
         let options = config.clone();
         let driver = tokio::task::spawn_blocking(move || Sqlite::open(path, &options))
             .await
-            .map_err(|error| Failure::new(crate::exit::Exit::Failed, error.to_string()))??;
+            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))??;
         Ok(Some(Arc::new(Stored::plain(driver, &config, Arc::new(SystemClock::default())))))
     }
 

@@ -7,6 +7,8 @@ mod config;
 mod doctor;
 mod key;
 mod memory;
+mod memory_defaults;
+mod memory_get;
 mod pack;
 mod pack_check;
 mod pack_new;
@@ -62,6 +64,8 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
             match command {
                 MemoryCommand::Status => block_on(memory::status(&setup)),
                 MemoryCommand::List(arguments) => block_on(memory::list(&setup, &arguments)),
+                MemoryCommand::Get(arguments) => block_on(memory_get::run(&setup, &arguments)),
+                MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),
             }

@@ -4,9 +4,13 @@
 mod cache;
 mod commands;
 mod credentials;
+mod facts;
 mod faults;
 mod flights;
+mod forget;
 mod gates;
+mod handles;
 mod key;
+mod notes;
 mod pipeline;
 mod support;

@@ -8,9 +8,10 @@ use helmdeck_memory::StoreError;
 /// When to come back to a store that is not available.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Returns the error of a door for an error of the store: `overloaded` (with a wait) if it is not available, `too_large` and
-/// `resource_exhausted` over a limit, `invalid_input` for what no store accepts, `conflict` for another version, else
-/// `internal`.
+/// Returns the error of a door for an error of the store.
+///
+/// It is `overloaded` (with a wait) if the store is not available, `too_large` and `resource_exhausted` over a limit,
+/// `invalid_input` for what no store accepts, `conflict` for another version, else `internal`.
 #[must_use]
 pub fn store_error(error: StoreError) -> Error {
     match &error {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use crate::app::App;
-use crate::rest::{artifacts, memory, operations, packs};
+use crate::rest::{artifacts, defaults, facts, memory, operations, packs};
 
 /// The shapes of what the routes take and give, by name.
 const SHAPES: &str = include_str!("shapes.json");
@@ -28,12 +28,13 @@ const SHAPES: &str = include_str!("shapes.json");
         packs::list, packs::show, packs::run,
         artifacts::download,
         memory::namespaces, memory::entries, memory::purge,
+        facts::store, facts::recall, facts::forget, facts::list, defaults::show,
         operations::healthz, operations::readyz, operations::metrics,
     ),
     tags(
         (name = "packs", description = "List, show and run packs"),
         (name = "artifacts", description = "Files that packs wrote"),
-        (name = "memory", description = "What is stored, and removing it"),
+        (name = "memory", description = "What is stored, facts about the caller, and removing them"),
         (name = "operations", description = "Health and counters"),
     ),
 )]

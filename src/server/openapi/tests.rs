@@ -119,6 +119,12 @@ async fn answers_have_the_documented_shapes() {
     let entries = fixture.get("/api/v1/memory/entries").await.json();
     assert_eq!(entries["entries"].as_array().unwrap().len(), 1);
     check("EntryList", &entries);
+    check("FactAbout", &fixture.post("/api/v1/memory/store", r#"{"key":"k","value":"v"}"#).await.json());
+    check("FactList", &fixture.get("/api/v1/memory/facts").await.json());
+    check("Recalled", &fixture.post("/api/v1/memory/recall", "").await.json());
+    check("Fact", &fixture.post("/api/v1/memory/recall", r#"{"key":"k"}"#).await.json()["facts"][0]);
+    check("Defaults", &fixture.get("/api/v1/memory/defaults").await.json());
+    check("Forgotten", &fixture.post("/api/v1/memory/forget", r#"{"all":true,"what":["facts","audit"]}"#).await.json());
     check("Purged", &fixture.post("/api/v1/memory/purge", r#"{"all":true}"#).await.json());
     check("Health", &fixture.get("/healthz").await.json());
     check("Readiness", &fixture.get("/readyz").await.json());

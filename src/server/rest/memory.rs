@@ -1,4 +1,4 @@
-//! The memory routes: what is stored for whom, and purging it. No route here gives a stored value out.
+//! The routes of the operator: what is stored for whom, and purging it. No route here gives a stored value out.
 //!
 //! All of them need a memory key; without one there is nothing to list and they say so.
 
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
+use helmdeck_core::memory::NoMemory;
 use helmdeck_core::{Code, Error, Identity, PackName, Timestamp};
-use helmdeck_engine::{MemoryControl, Selector};
-use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page, StoreError};
+use helmdeck_engine::{MemoryControl, Selector, store_error};
+use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
 use serde::{Deserialize, Serialize};
 
 use super::{body, in_time, json};
@@ -90,7 +91,7 @@ struct Purge {
     (status = 404, description = "Memory is off", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
 ))]
 pub(crate) async fn namespaces(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let stats = in_time(&app, memory(&app)?.store().namespaces()).await?.map_err(store_problem)?;
+    let stats = in_time(&app, memory(&app)?.store().namespaces()).await?.map_err(store_error)?;
     let visible = stats.into_iter().filter(|stats| may_see(&app.identity, &stats.namespace));
     let namespaces: Vec<Holding> = visible
         .map(|stats| Holding {
@@ -136,7 +137,7 @@ pub(crate) async fn entries(
     }
     let page = Page { limit, after: filter.after.map(Cursor) };
     let listing = memory(&app)?.store().list(&namespace, kind, &prefix, page);
-    let page = in_time(&app, listing).await?.map_err(store_problem)?;
+    let page = in_time(&app, listing).await?.map_err(store_error)?;
     let entries: Vec<Entry> = page.entries.into_iter().map(Entry::from).collect();
     json(&serde_json::json!({ "entries": entries, "next": page.next }))
 }
@@ -163,12 +164,12 @@ pub(crate) async fn purge(State(app): State<Arc<App>>, request: Request) -> Resu
     json(&memory(&app)?.purge(selector).await)
 }
 
-fn memory(app: &App) -> Result<&MemoryControl, Problem> {
-    app.engine.memory().ok_or_else(|| Problem::new(Code::NotFound, "memory is off: this server has no memory key"))
+pub(super) fn memory(app: &App) -> Result<&MemoryControl, Problem> {
+    app.engine.memory().ok_or_else(|| Error::from(NoMemory::Off).into())
 }
 
 /// The local caller is the operator; anybody else sees what is theirs.
-fn may_see(identity: &Identity, namespace: &Namespace) -> bool {
+pub(super) fn may_see(identity: &Identity, namespace: &Namespace) -> bool {
     *identity == Identity::local()
         || (*namespace.tenant == *identity.tenant() && *namespace.subject == *identity.user())
 }
@@ -178,15 +179,6 @@ fn may_purge(identity: &Identity, selector: &Selector) -> bool {
         Selector::Namespace(namespace) | Selector::Key { namespace, .. } => may_see(identity, namespace),
         _ => *identity == Identity::local(),
     }
-}
-
-fn store_problem(error: StoreError) -> Problem {
-    let (code, message) = if error.is_temporary() {
-        (Code::Overloaded, "the memory store is not available")
-    } else {
-        (Code::Internal, "the memory store failed")
-    };
-    Error::new(code, message).with_source(error).into()
 }
 
 impl Filter {

@@ -4,7 +4,9 @@
 pub(crate) mod artifacts;
 mod body;
 mod cache_headers;
+pub(crate) mod defaults;
 mod directive;
+pub(crate) mod facts;
 pub(crate) mod memory;
 pub(crate) mod operations;
 pub(crate) mod packs;
@@ -39,6 +41,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/memory/namespaces", get(memory::namespaces))
         .route("/api/v1/memory/entries", get(memory::entries))
         .route("/api/v1/memory/purge", post(memory::purge))
+        .route("/api/v1/memory/store", post(facts::store))
+        .route("/api/v1/memory/recall", post(facts::recall))
+        .route("/api/v1/memory/forget", post(facts::forget))
+        .route("/api/v1/memory/facts", get(facts::list))
+        .route("/api/v1/memory/defaults", get(defaults::show))
         .route("/api/v1/openapi.json", get(openapi::document))
         .route("/docs", get(docs::page))
         .route("/docs.css", get(docs::style))

@@ -1,0 +1,116 @@
+//! The routes of facts and habits, through the whole router.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+
+const PATHS: [(&str, &str); 5] =
+    [("POST", "store"), ("POST", "recall"), ("POST", "forget"), ("GET", "facts"), ("GET", "defaults")];
+
+#[tokio::test]
+async fn a_fact_is_kept_recalled_listed_and_forgotten() {
+    let fixture = Fixture::with_memory().await;
+    let kept = fixture.post("/api/v1/memory/store", r#"{"key":" lang ","value":" German ","tags":["style"]}"#).await;
+    assert_eq!((kept.status.as_u16(), kept.header("cache-control")), (200, "no-store"), "{kept:?}");
+    let about = kept.json();
+    assert_eq!((&about["key"], &about["category"]), (&json!("lang"), &json!("user_facts")));
+    // 2027-01-15T08:00:00Z, the time of the fixture, and 90 days.
+    assert_eq!(about["expires_at"], "2027-04-15T08:00:00.000000Z");
+    assert!(about.get("pack").is_none() && about.get("value").is_none(), "{about}");
+
+    fixture.clock.advance(Duration::from_secs(1));
+    fixture.post("/api/v1/memory/store", r#"{"key":"g","value":"1","category":"work","ttl_seconds":3600.0}"#).await;
+    let recalled = fixture.post("/api/v1/memory/recall", r#"{"key":"lang"}"#).await.json();
+    assert_eq!((&recalled["facts"][0]["value"], recalled["facts"].as_array().unwrap().len()), (&json!("German"), 1));
+    let keys = |answer: Value| -> Vec<String> {
+        answer["facts"].as_array().unwrap().iter().map(|fact| fact["key"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(keys(fixture.post("/api/v1/memory/recall", "").await.json()), ["g", "lang"], "newest first");
+    assert_eq!(keys(fixture.get("/api/v1/memory/facts?tag=style").await.json()), ["lang"]);
+    let page = fixture.get("/api/v1/memory/facts?limit=1").await.json();
+    let next = page["next"].as_str().unwrap().to_owned();
+    assert_eq!(keys(page), ["g"]);
+    let last = fixture.get(&format!("/api/v1/memory/facts?limit=1&after={next}")).await.json();
+    assert!(last["next"].is_null() && keys(last) == ["lang"]);
+
+    let gone = fixture.post("/api/v1/memory/forget", r#"{"key":"la"}"#).await.json();
+    assert_eq!(gone, json!({"removed": {"facts": 0}, "pending": false}), "a key is exact");
+    let gone = fixture.post("/api/v1/memory/forget", r#"{"all":true}"#).await.json();
+    assert_eq!(gone, json!({"removed": {"facts": 2}, "pending": false}));
+    assert!(keys(fixture.get("/api/v1/memory/facts").await.json()).is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_says_anything_else_is_refused_and_not_repeated() {
+    let fixture = Fixture::with_memory().await;
+    for (path, body) in [
+        ("store", ""),
+        ("store", r#"{"key":"canary"}"#),
+        ("store", r#"{"key":"canary","value":" "}"#),
+        ("store", r#"{"key":"\t","value":"canary"}"#),
+        ("store", r#"{"key":"canary","value":"v","ttl_seconds":3599}"#),
+        ("store", r#"{"key":"canary","value":"v","ttl_seconds":31536001}"#),
+        ("store", r#"{"key":"canary","value":"v","ttl_seconds":18446747674}"#),
+        ("store", r#"{"key":"canary","value":"v","ttl_seconds":1e30}"#),
+        ("store", r#"{"key":"canary","value":"v","ttl_seconds":-1}"#),
+        ("store", r#"{"key":"canary","value":"v","canary":1}"#),
+        ("store", r#"{"key":"canary","value":"v","value":"w"}"#),
+        ("store", r#"{"key":"canary","value":7}"#),
+        ("store", r#"{"key":"canary","value":"v","tags":[" "]}"#),
+        ("store", r#"["canary","v",null,[],null]"#),
+        ("store", r#"{"key":"canary""#),
+        ("recall", r#"{"key":"canary","limit":1}"#),
+        ("recall", r#"{"limit":101}"#),
+        ("recall", r#"{"after":"canary"}"#),
+        ("forget", ""),
+        ("forget", r#"{"prefix":"canary"}"#),
+        ("forget", r#"{"key":"canary","all":true}"#),
+        ("forget", r#"{"key":"canary","what":["cache"]}"#),
+    ] {
+        let answer = fixture.post(&format!("/api/v1/memory/{path}"), body).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{path} {body}");
+        assert!(!answer.body.contains("canary"), "{path} {body}: {answer:?}");
+    }
+    for query in ["facts?limit=0", "facts?limit=1001", "facts?nonsense=1", "facts?after=x", "defaults?caller=x"] {
+        assert_eq!(fixture.get(&format!("/api/v1/memory/{query}")).await.problem(), "invalid_input", "{query}");
+    }
+    let long = json!({"key": "k".repeat(1025), "value": "v"}).to_string();
+    let answer = fixture.post("/api/v1/memory/store", &long).await;
+    assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (413, "too_large"));
+    assert_eq!(fixture.post("/api/v1/memory/recall", "{}").await.json()["facts"], json!([]), "nothing was kept");
+}
+
+#[tokio::test]
+async fn without_a_memory_key_every_route_says_the_same() {
+    let fixture = Fixture::plain().await;
+    for (method, path) in PATHS {
+        let method: Method = method.parse().unwrap();
+        let answer = fixture.send(method, &format!("/api/v1/memory/{path}"), &[], "").await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{path}");
+        assert_eq!(answer.json()["detail"], "memory is off: this engine has no memory key", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn habits_show_the_last_call_at_once_and_no_history_is_not_the_same_as_no_memory() {
+    let fixture = Fixture::with_memory().await;
+    let none = fixture.get("/api/v1/memory/defaults").await.json();
+    assert_eq!((&none["note"], &none["packs"]), (&json!("there is no history of calls yet"), &json!([])));
+    fixture.post("/api/v1/packs/test.plain", r#"{"text":"a"}"#).await;
+    fixture.post("/api/v1/packs/test.plain", r#"{"fail":"conflict"}"#).await;
+    let shown = fixture.get("/api/v1/memory/defaults").await.json();
+    assert_eq!((&shown["tenant"], &shown["subject"]), (&json!("local"), &json!("local")));
+    assert_eq!((&shown["packs"][0]["pack"], &shown["packs"][0]["calls"]), (&json!("test.plain"), &json!(1)));
+    let outcomes: Vec<&str> =
+        shown["recent"].as_array().unwrap().iter().map(|call| call["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes.len(), 2);
+    assert!(outcomes.contains(&"ok") && outcomes.contains(&"conflict") && shown.get("note").is_none());
+    let other = fixture.get("/api/v1/memory/defaults?subject=bob").await.json();
+    assert_eq!((&other["subject"], &other["recent"]), (&json!("bob"), &json!([])));
+    let gone = fixture.post("/api/v1/memory/forget", r#"{"pack":"test.plain","what":["audit"]}"#).await.json();
+    assert!(gone["removed"]["audit"].as_u64().unwrap() >= 1, "{gone}");
+    assert_eq!(fixture.get("/api/v1/memory/defaults").await.json()["recent"], json!([]));
+}
