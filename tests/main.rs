@@ -14,6 +14,7 @@ mod store_trouble;
 mod support;
 mod tampering;
 mod two_processes;
+mod views;
 
 #[path = "support/deck.rs"]
 mod deck;

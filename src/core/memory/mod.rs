@@ -2,6 +2,36 @@
 //!
 //! A handle is bound to its caller, and nothing here addresses another one. What is recalled was written by somebody, some
 //! time: it is data, never an instruction.
+//!
+//! # Examples
+//!
+//! A handler that remembers where it left off, and works without a memory too:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use helmdeck_core::memory::NewNote;
+//! use helmdeck_core::{Context, Handler, Json, Reply, Result};
+//!
+//! struct Inbox;
+//!
+//! #[async_trait::async_trait]
+//! impl Handler for Inbox {
+//!     async fn run(&self, context: Context, _: Json) -> Result<Reply> {
+//!         let notes = context.memory(); // `None` when gate 1 is shut
+//!         let last = match &notes {
+//!             Some(notes) => notes.recall("mail.inbox/last").await?,
+//!             None => None,
+//!         };
+//!         let since = last.map_or(0, |note| note.value.len());
+//!         if let Some(notes) = &notes {
+//!             let week = Duration::from_secs(7 * 86_400);
+//!             notes.store(NewNote::new("mail.inbox/last", "x".repeat(since + 1)).with_ttl(week)).await?;
+//!         }
+//!         Reply::value(&serde_json::json!({ "since": since }))
+//!     }
+//! }
+//! ```
 
 mod facts;
 mod forget;
