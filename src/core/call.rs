@@ -99,13 +99,20 @@ impl std::fmt::Debug for Call {
     }
 }
 
+/// The pack that calls another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallingPack {
+    /// Its name, for what the other one writes down.
+    pub name: PackName,
+    /// Whether callers share its answer, so that nothing of one of them may be in it.
+    pub shared: bool,
+}
+
 /// What the layers of the pipeline hand to each other, in the order in which they set it.
 #[derive(Clone, Default)]
 pub struct Stage {
-    /// Set by a pack that calls this one: its name, for what this one writes down. Not set while gate 1 is shut.
-    pub called_by: Option<PackName>,
-    /// Set by a pack that calls this one: callers share its answer, so nothing of one of them may be in it.
-    pub shared: bool,
+    /// Set when a pack calls this one; not while gate 1 is shut.
+    pub called_by: Option<Arc<CallingPack>>,
     /// Set by `recall`: the bytes as they came in, before defaults were filled in.
     pub raw: Option<Bytes>,
     /// Set by `validate_input`: the session that the input pinned (`_session_id`).

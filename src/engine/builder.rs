@@ -151,7 +151,7 @@ impl Builder {
                     events: events.clone(),
                 };
                 let hub = Hub::start(parts, &stop);
-                let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone() });
+                let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone(), pack: None });
                 (Some(MemoryControl { hub, views }), Some(audit))
             }
             None => (None, None),

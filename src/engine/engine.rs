@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use helmdeck_core::call::CallingPack;
 use helmdeck_core::context::Packs;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError, Scope};
 use helmdeck_core::memory::NoMemory;
@@ -311,7 +312,7 @@ impl Inner {
         let memory = match &self.memory {
             None => Err(NoMemory::Off),
             Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
-            Some(memory) => Ok(Arc::clone(&memory.views) as _),
+            Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name)) as _),
         };
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
@@ -371,8 +372,8 @@ impl Packs for OtherPacks {
         call.depth = from.depth + 1;
         call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
         if engine.0.memory.is_some() {
-            call.stage.called_by = Some(from.pack.clone());
-            call.stage.shared = matches!(from.memory, Err(NoMemory::Shared));
+            let shared = matches!(from.memory, Err(NoMemory::Shared));
+            call.stage.called_by = Some(Arc::new(CallingPack { name: from.pack.clone(), shared }));
         }
         Box::pin(engine.call(call)).await
     }

@@ -25,7 +25,7 @@ pub(crate) struct Runner {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) packs: Arc<dyn Packs>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// What a caller's memory is made of, or why this pack has none.
+    /// This pack's view of the store, or why it has none.
     pub(crate) memory: Result<Arc<dyn Views>, NoMemory>,
 }
 
@@ -115,13 +115,12 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
 /// Binds the memory to the caller. With gate 1 shut this copies one small value.
 fn memory(runner: &Runner, call: &Call) -> Result<Memory, NoMemory> {
     let views = runner.memory.as_ref().map_err(|why| *why)?;
-    if call.stage.shared {
+    if call.stage.called_by.as_ref().is_some_and(|calling| calling.shared) {
         return Err(NoMemory::Shared);
     }
     let owner = Owner {
         identity: Arc::clone(&call.identity),
         in_session: false,
-        pack: Some(runner.manifest.name.clone()),
         called_by: call.stage.called_by.clone(),
         secrets: call.stage.secrets.clone(),
     };

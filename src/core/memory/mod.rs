@@ -5,7 +5,7 @@
 //!
 //! # Examples
 //!
-//! A handler that remembers where it left off, and works without a memory too:
+//! A handler that counts how often its caller was there this week, and works without a memory too:
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,22 +13,20 @@
 //! use helmdeck_core::memory::NewNote;
 //! use helmdeck_core::{Context, Handler, Json, Reply, Result};
 //!
-//! struct Inbox;
+//! struct Visits;
 //!
 //! #[async_trait::async_trait]
-//! impl Handler for Inbox {
+//! impl Handler for Visits {
 //!     async fn run(&self, context: Context, _: Json) -> Result<Reply> {
-//!         let notes = context.memory(); // `None` when gate 1 is shut
-//!         let last = match &notes {
-//!             Some(notes) => notes.recall("mail.inbox/last").await?,
-//!             None => None,
-//!         };
-//!         let since = last.map_or(0, |note| note.value.len());
-//!         if let Some(notes) = &notes {
+//!         let mut visits = 1_u64;
+//!         if let Some(notes) = context.memory() {
+//!             if let Some(note) = notes.recall("demo.visits/count").await? {
+//!                 visits += String::from_utf8_lossy(&note.value).parse::<u64>().unwrap_or(0);
+//!             }
 //!             let week = Duration::from_secs(7 * 86_400);
-//!             notes.store(NewNote::new("mail.inbox/last", "x".repeat(since + 1)).with_ttl(week)).await?;
+//!             notes.store(NewNote::new("demo.visits/count", visits.to_string()).with_ttl(week)).await?;
 //!         }
-//!         Reply::value(&serde_json::json!({ "since": since }))
+//!         Reply::value(&serde_json::json!({ "visits": visits }))
 //!     }
 //! }
 //! ```
@@ -46,6 +44,7 @@ pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled
 pub use forget::{Forget, Forgotten, Part, Selection};
 pub use notes::{NewNote, Note, NoteContext, NoteList, Notes};
 
+use crate::call::CallingPack;
 use crate::context::CallSecrets;
 use crate::error::{Code, Error, Result};
 use crate::{Identity, PackName, Timestamp};
@@ -73,17 +72,15 @@ impl From<NoMemory> for Error {
     }
 }
 
-/// Whose memory is used, and who uses it.
+/// Whose memory is used, and on whose behalf. What runs is known to the views: each pack has its own.
 #[derive(Clone)]
 pub struct Owner {
     /// Whose.
     pub identity: Arc<Identity>,
     /// Whether only the caller's dialogue is meant; of notes only.
     pub in_session: bool,
-    /// The pack that writes; `None` = the caller itself, at a door.
-    pub pack: Option<PackName>,
-    /// The pack that called that one, if one did.
-    pub called_by: Option<PackName>,
+    /// The pack that calls, if one does.
+    pub called_by: Option<Arc<CallingPack>>,
     /// The secrets of the call, which are kept out of what is written.
     pub secrets: Option<Arc<dyn CallSecrets>>,
 }
@@ -92,13 +89,13 @@ impl Owner {
     /// Makes the owner who speaks for itself, at a door.
     #[must_use]
     pub const fn at_a_door(identity: Arc<Identity>) -> Self {
-        Self { identity, in_session: false, pack: None, called_by: None, secrets: None }
+        Self { identity, in_session: false, called_by: None, secrets: None }
     }
 }
 
 impl std::fmt::Debug for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Owner").field("in_session", &self.in_session).field("pack", &self.pack).finish_non_exhaustive()
+        f.debug_struct("Owner").field("in_session", &self.in_session).finish_non_exhaustive()
     }
 }
 

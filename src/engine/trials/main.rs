@@ -9,6 +9,7 @@ mod faults;
 mod flights;
 mod forget;
 mod gates;
+mod habits;
 mod handles;
 mod key;
 mod notes;

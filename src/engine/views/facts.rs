@@ -7,7 +7,7 @@ use helmdeck_core::{Code, Error, Result};
 use helmdeck_memory::{Entry, Kind, Namespace, Put, StoreError};
 
 use super::listing::{self, Wanted};
-use super::{EngineViews, about, attributes, cleaned};
+use super::{EngineViews, about, cleaned};
 
 /// The category of facts that name none.
 const DEFAULT_CATEGORY: &str = "user_facts";
@@ -55,7 +55,7 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
     let value = cleaned(owner, &names, value.into())?;
     let mut put = Put::new(Namespace::of_caller(&owner.identity), Kind::Fact, key, value);
     put.category = category.to_owned();
-    (put.tags, put.ttl, put.attributes) = (tags, Some(ttl), attributes(owner));
+    (put.tags, put.ttl, put.attributes) = (tags, Some(ttl), views.attributes(owner));
     views.store().put(put).await.map(about).map_err(|error| views.trouble(FACT, error))
 }
 

@@ -12,7 +12,6 @@ mod trouble;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,13 +36,27 @@ const CALLED_BY: &str = "called_by";
 /// How long a reader of the audit waits for rows that are still queued.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
-/// The views of one engine.
+/// The views of one engine, as one pack or a door has them.
 pub(crate) struct EngineViews {
     pub(crate) hub: Arc<Hub>,
     pub(crate) audit: Audit,
+    /// The pack; `None` = a door.
+    pub(crate) pack: Option<PackName>,
 }
 
 impl EngineViews {
+    /// Returns the same views as a pack has them.
+    pub(crate) fn of_pack(&self, pack: &PackName) -> Self {
+        Self { hub: Arc::clone(&self.hub), audit: self.audit.clone(), pack: Some(pack.clone()) }
+    }
+
+    /// Says who writes an entry: what is recalled later is only worth what its writer is.
+    fn attributes(&self, owner: &Owner) -> BTreeMap<String, String> {
+        let calling = owner.called_by.as_ref().map(|calling| &calling.name);
+        let named = [(PACK, self.pack.as_ref()), (CALLED_BY, calling)].into_iter();
+        named.filter_map(|(name, pack)| Some((name.to_owned(), pack?.to_string()))).collect()
+    }
+
     fn store(&self) -> &dyn Store {
         &*self.hub.store
     }
@@ -56,18 +69,10 @@ impl EngineViews {
         store_error(error)
     }
 
-    /// Deletes, and says how many rows went. The hot tier need not be dropped for it: what goes here is never in it.
+    /// Deletes, and says how many rows went.
     async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
-        self.hub.own_deletes.fetch_add(1, Ordering::AcqRel);
-        match self.store().write(deletes).await {
-            Ok(written) => {
-                Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
-            }
-            Err(error) => {
-                self.hub.own_deletes.fetch_sub(1, Ordering::AcqRel);
-                Err(self.trouble(operation, error))
-            }
-        }
+        let written = self.store().write(deletes).await.map_err(|error| self.trouble(operation, error))?;
+        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 
     /// Waits a little for the rows of calls that have ended, so that a caller finds its own last call.
@@ -119,12 +124,6 @@ impl Views for EngineViews {
     async fn forget(&self, owner: &Owner, what: Forget) -> Result<Forgotten> {
         forget::forget(self, owner, &what).await
     }
-}
-
-/// Says who wrote an entry: what is recalled later is only worth what its writer is.
-fn attributes(owner: &Owner) -> BTreeMap<String, String> {
-    let named = [(PACK, &owner.pack), (CALLED_BY, &owner.called_by)].into_iter();
-    named.filter_map(|(name, pack)| Some((name.to_owned(), pack.as_ref()?.to_string()))).collect()
 }
 
 fn about(meta: EntryMeta) -> About {

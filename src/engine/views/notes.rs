@@ -7,7 +7,7 @@ use helmdeck_core::{Code, Error, Result, memory::About};
 use helmdeck_memory::{Cursor, Delete, Kind, Namespace, Op, Page, Put, StoreError};
 
 use super::listing::{self, Wanted};
-use super::{EngineViews, about, attributes, cleaned};
+use super::{EngineViews, about, cleaned};
 
 /// What the notes without a category are called in a context.
 const UNCATEGORIZED: &str = "uncategorized";
@@ -31,7 +31,7 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, note: NewNote) -> 
     let value = cleaned(owner, &names, note.value.clone())?;
     let mut put = Put::new(namespace(owner), Kind::Note, note.key, value);
     (put.category, put.tags, put.ttl) = (note.category, note.tags, note.ttl);
-    put.attributes = attributes(owner);
+    put.attributes = views.attributes(owner);
     views.store().put(put).await.map(about).map_err(|error| views.trouble(NOTE, error))
 }
 
