@@ -12,6 +12,7 @@ mod measure;
 mod process;
 mod puts;
 mod rest;
+mod scale;
 
 use measure::Table;
 
@@ -43,5 +44,8 @@ fn main() {
     if does("process") {
         process::idle(&mut table);
     }
+    // Minutes: only for those who ask for it.
+    let wants = |part: &str| wanted.iter().any(|wanted| wanted == "scale" || *wanted == format!("scale-{part}"));
+    scale::scale(&mut table, wants);
     table.print();
 }

@@ -48,6 +48,19 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// Returns what so many percent of the times do not exceed; sorts them.
+pub(crate) fn percentile(times: &mut [Duration], percent: f64) -> Duration {
+    times.sort();
+    times[((times.len() - 1) as f64 * percent / 100.0).round() as usize]
+}
+
+/// Returns the resident memory of a process.
+pub(crate) fn resident_mib(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
+}
+
 /// The figures, as they are printed.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, String, String, &'static str)>);

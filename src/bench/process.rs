@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::calls::KEY;
-use crate::measure::{Table, median};
+use crate::measure::{Table, median, resident_mib};
 
 pub(crate) fn idle(table: &mut Table) {
     let binary = std::env::current_exe().unwrap().with_file_name("helmdeck");
@@ -50,10 +50,4 @@ pub(crate) fn idle(table: &mut Table) {
     let (start, size) = (median(starts.into_iter()), median(sizes.into_iter()));
     table.add("serve, from start to ready", format!("{start:.0} ms"), "< 100 ms", start < 100.0);
     table.add("serve, idle, resident", format!("{size:.1} MiB"), "< 25 MiB", size < 25.0);
-}
-
-fn resident_mib(process: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
 }

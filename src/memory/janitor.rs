@@ -1,12 +1,14 @@
-//! The task that deletes what has ended, a little at a time. It never touches a live entry and never ends the process.
+//! The task that deletes what has ended, and what is over the limit of the cache, a little at a time. It never touches another
+//! live entry and never ends the process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::error::Result;
 use crate::store::Store;
 
 /// How the janitor works.
@@ -16,7 +18,7 @@ pub struct JanitorConfig {
     pub interval: Duration,
     /// Rows that one transaction deletes. Default 500: short enough that no writer waits long.
     pub batch: usize,
-    /// Rows that one run deletes at most. Default 100,000; the next run goes on.
+    /// Rows that one run deletes at most, of each sort. Default 100,000; the next run goes on.
     pub most: u64,
 }
 
@@ -27,61 +29,79 @@ impl Default for JanitorConfig {
 }
 
 /// What the janitor did so far.
-#[derive(Debug, Default)]
-pub struct Work {
-    runs: AtomicU64,
-    rows: AtomicU64,
-    failures: AtomicU64,
-    last_error: Mutex<Option<String>>,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// How often it ran.
+    pub runs: u64,
+    /// Rows deleted because they had ended.
+    pub swept: u64,
+    /// Rows of kind `cache` deleted because all of them together took too much.
+    pub trimmed: u64,
+    /// How many runs failed.
+    pub failures: u64,
+    /// Why the last run failed; `None` if it did not.
+    pub last_error: Option<String>,
+    /// How long ago the last run ended; `None` = it never ran.
+    pub since_last: Option<Duration>,
+    /// How long the last run took.
+    pub last_duration: Duration,
 }
 
+/// What the janitor did so far, as it goes on.
+#[derive(Debug, Default)]
+pub struct Work(Mutex<(Snapshot, Option<Instant>)>);
+
 impl Work {
-    /// Returns how often it ran.
+    /// Returns everything that it did so far.
     #[must_use]
-    pub fn runs(&self) -> u64 {
-        self.runs.load(Ordering::Relaxed)
+    pub fn snapshot(&self) -> Snapshot {
+        let (snapshot, ended) = self.lock().clone();
+        Snapshot { since_last: ended.map(|ended| ended.elapsed()), ..snapshot }
     }
 
-    /// Returns how many rows it deleted.
-    #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
-    }
-
-    /// Returns how many runs failed.
-    #[must_use]
-    pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    /// Returns why the last run failed, `None` if it did not.
-    #[must_use]
-    pub fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Runs once: deletes what has ended, batch by batch.
+    /// Runs once: deletes what has ended, then what is over the limit of the cache, batch by batch.
     pub async fn run(&self, store: &dyn Store, config: JanitorConfig) {
-        let mut gone = 0;
-        let outcome = loop {
-            match store.sweep_expired(config.batch.max(1)).await {
-                Ok(count) => {
-                    gone += count;
-                    self.rows.fetch_add(count, Ordering::Relaxed);
-                    if count < config.batch.max(1) as u64 || gone >= config.most {
-                        break None;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => break Some(error.to_string()),
-            }
-        };
-        self.runs.fetch_add(1, Ordering::Relaxed);
-        if let Some(error) = &outcome {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%error, "what has ended could not be swept from the memory store");
+        let started = Instant::now();
+        let outcome = self.clean(store, config).await;
+        let failure = outcome.err().map(|error| error.to_string());
+        if let Some(error) = &failure {
+            tracing::warn!(%error, "the memory store could not be swept");
         }
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = outcome;
+        let mut work = self.lock();
+        work.0.runs += 1;
+        work.0.failures += u64::from(failure.is_some());
+        work.0.last_error = failure;
+        work.0.last_duration = started.elapsed();
+        work.1 = Some(Instant::now());
+    }
+
+    async fn clean(&self, store: &dyn Store, config: JanitorConfig) -> Result<()> {
+        let batch = config.batch.max(1);
+        let mut gone = 0;
+        while gone < config.most {
+            let count = store.sweep_expired(batch).await?;
+            gone += count;
+            self.lock().0.swept += count;
+            if count < batch as u64 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        gone = 0;
+        while gone < config.most {
+            let count = store.trim(batch).await?;
+            gone += count;
+            self.lock().0.trimmed += count;
+            if count < batch as u64 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Snapshot, Option<Instant>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,7 +124,7 @@ impl Janitor {
         let (stopped, counters) = (stop.clone(), Arc::clone(&work));
         let task = tokio::spawn(async move {
             loop {
-                // Cancelled only between transactions: dropping a sweep that runs would leave it uncounted.
+                // Cancelled only between runs: dropping a sweep on its way would leave it uncounted.
                 counters.run(&*store, config).await;
                 tokio::select! {
                     () = stopped.cancelled() => return,
@@ -115,7 +135,7 @@ impl Janitor {
         Self { work, task, stop: stop.drop_guard() }
     }
 
-    /// Returns its counters.
+    /// Returns what it did so far, as it goes on.
     #[must_use]
     pub fn work(&self) -> Arc<Work> {
         Arc::clone(&self.work)

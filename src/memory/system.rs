@@ -21,6 +21,9 @@ static MIGRATIONS: Migrations =
 /// How long a lock of another process is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The bytes of the log after which it is moved into the database.
+const LOG_BYTES: u64 = 1 << 20;
+
 /// The system database. Cheap to clone; clones share the connection.
 #[derive(Debug, Clone)]
 pub struct System(Arc<Shared>);
@@ -65,7 +68,7 @@ impl System {
     /// Names the database; touches nothing.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        let file = DatabaseFile::new(path.into(), BUSY_TIMEOUT, &MIGRATIONS);
+        let file = DatabaseFile::new(path.into(), BUSY_TIMEOUT, LOG_BYTES, &MIGRATIONS);
         Self(Arc::new(Shared { file, open: Mutex::new(None) }))
     }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Subject, deletes, entries, hostile, limits, lists};
+use super::{Subject, clocks, deletes, entries, hostile, limits, lists, locks, restores, room, walks};
 use crate::config::{Config, Limits};
 
 /// A claim: panics if it does not hold.
@@ -29,8 +29,6 @@ pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
             entries::an_entry_ends_at_its_time_everywhere_at_once,
             entries::a_put_over_an_ended_entry_is_a_new_one,
             entries::a_replacement_sets_the_end_anew,
-            entries::a_life_too_long_for_the_calendar_is_for_ever,
-            entries::a_clock_that_goes_back_loses_nothing,
             entries::compare_and_set_has_one_winner,
             entries::a_batch_is_all_or_nothing,
             entries::operations_of_a_batch_see_each_other_in_order,
@@ -51,9 +49,36 @@ pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
             lists::namespaces_are_counted_live_and_busiest_first,
             lists::totals_add_up,
             lists::a_cursor_of_nobody_is_refused,
+            lists::namespaces_neither_get_nor_list_each_other,
             hostile::keys_and_values_of_any_shape_come_back,
             hostile::namespaces_with_separators_stay_apart,
+            hostile::texts_of_any_shape_are_any_part_of_an_entry,
+            hostile::what_looks_alike_is_not_the_same,
             hostile::kinds_are_separate_key_spaces,
+            clocks::a_clock_that_goes_back_loses_nothing,
+            clocks::an_end_is_an_instant_whatever_the_clock_did_meanwhile,
+            clocks::lists_go_by_the_times_that_were_told,
+            clocks::two_hours_are_two_hours_when_summer_time_begins_and_ends,
+            clocks::no_number_of_seconds_is_too_large_for_a_time,
+            clocks::times_before_1970_are_times_too,
+            clocks::a_life_too_long_for_the_calendar_is_for_ever,
+            clocks::no_life_at_all_is_no_life,
+            locks::one_of_two_has_a_lock_until_it_is_released,
+            locks::a_lock_is_free_after_its_time,
+            locks::a_lock_can_be_held_on_to,
+            locks::a_dropped_lock_is_free_soon,
+            locks::of_many_at_once_one_gets_the_lock,
+            restores::a_restored_entry_keeps_its_version_and_times,
+            restores::only_what_is_older_gives_way_to_a_restored_entry,
+            restores::what_has_ended_is_absent_to_a_restored_entry,
+            restores::restored_entries_stand_in_lists_where_they_stood,
+            restores::a_version_of_nobody_is_made_one_that_can_be,
+            restores::a_restored_entry_can_be_conditional,
+            walks::a_walk_comes_by_every_row_of_everybody_once,
+            walks::a_part_of_a_walk_is_bounded_in_bytes,
+            walks::a_mark_of_nobody_is_refused,
+            walks::a_scan_from_the_newest_on_goes_as_a_list_goes,
+            walks::a_broad_prefix_is_answered_as_a_narrow_one,
             limits::what_is_too_large_is_refused_and_nothing_written,
             limits::the_largest_that_is_allowed_is_accepted,
         }
@@ -63,6 +88,21 @@ pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
         }
         Config { limits: Limits { bytes: 2000, ..Limits::default() }, ..Config::default() } => {
             limits::a_namespace_is_bounded_in_bytes,
+        }
+        room::small() => {
+            room::a_full_cache_drops_its_oldest_and_a_full_note_refuses,
+            room::a_quota_of_bytes_is_kept_by_dropping_too,
+            room::nothing_goes_for_what_is_refused_anyway,
+            room::what_has_ended_goes_before_what_is_old,
+        }
+        room::retained() => {
+            room::a_kind_keeps_nothing_longer_than_its_retention,
+        }
+        room::capped() => {
+            room::the_cache_stays_under_its_cap_and_the_oldest_go,
+            room::whoever_takes_most_gives_first,
+            room::nobody_loses_his_share_to_another_and_who_is_late_gets_his,
+            room::trimming_goes_in_steps_from_the_oldest_on,
         }
     }
 }

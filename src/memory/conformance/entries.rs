@@ -86,25 +86,6 @@ pub(super) async fn a_replacement_sets_the_end_anew(s: Subject) {
     assert_eq!(s.store.sweep_expired(10).await.unwrap(), 0);
 }
 
-pub(super) async fn a_life_too_long_for_the_calendar_is_for_ever(s: Subject) {
-    for (key, ttl) in [("a", Duration::MAX), ("b", Duration::from_secs(u64::MAX / 2_000_000))] {
-        let written = s.store.put(Put { ttl: Some(ttl), ..put(key, "v") }).await.unwrap();
-        assert_eq!(written.expires_at, None, "{key}");
-        assert!(s.store.get(&alice(), Kind::Note, key).await.unwrap().is_some(), "{key}");
-    }
-    let written = s.store.put(Put { ttl: Some(Duration::ZERO), ..put("c", "v") }).await.unwrap();
-    assert_eq!(written.expires_at, Some(s.clock.now()));
-    assert_eq!(s.store.get(&alice(), Kind::Note, "c").await.unwrap(), None, "no life at all is no life");
-}
-
-pub(super) async fn a_clock_that_goes_back_loses_nothing(s: Subject) {
-    let first = s.store.put(Put { ttl: Some(Duration::from_secs(60)), ..put("k", "one") }).await.unwrap();
-    s.clock.go_back(Duration::from_secs(3600));
-    let second = s.store.put(put("k", "two")).await.unwrap();
-    assert_eq!((second.version, second.created_at, second.updated_at), (2, first.created_at, s.clock.now()));
-    assert_eq!(&s.store.get(&alice(), Kind::Note, "k").await.unwrap().unwrap().value[..], b"two");
-}
-
 pub(super) async fn compare_and_set_has_one_winner(s: Subject) {
     let absent = Put { expect_version: Some(0), ..put("k", "first") };
     s.store.put(absent.clone()).await.unwrap();

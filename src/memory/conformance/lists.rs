@@ -27,7 +27,8 @@ pub(super) async fn keys(s: &Subject) -> Vec<String> {
     scan.entries.into_iter().map(|entry| entry.meta.key).collect()
 }
 
-async fn listed(s: &Subject, prefix: &str) -> Vec<String> {
+/// Returns the keys of alice's notes as a list gives them.
+pub(super) async fn listed(s: &Subject, prefix: &str) -> Vec<String> {
     let page = s.store.list(&alice(), Kind::Note, prefix, Page::default()).await.unwrap();
     page.entries.into_iter().map(|meta| meta.key).collect()
 }
@@ -44,6 +45,32 @@ pub(super) async fn newest_first_ties_by_key(s: Subject) {
     assert_eq!(listed(&s, "").await, ["b", "z", "a", "c"]);
     let page = s.store.list(&alice(), Kind::Note, "b", Page::default()).await.unwrap();
     assert_eq!(page.entries, [written], "a list tells what the put told");
+}
+
+pub(super) async fn namespaces_neither_get_nor_list_each_other(s: Subject) {
+    let names = [
+        alice(),
+        Namespace::new("t", "alice", Some("s")),
+        Namespace::new("t", "bob", None),
+        Namespace::new("u", "alice", None),
+    ];
+    for (index, namespace) in names.iter().enumerate() {
+        for key in ["shared", &format!("only/{index}")] {
+            s.store.put(Put::new(namespace.clone(), Kind::Note, key, index.to_string())).await.unwrap();
+        }
+    }
+    for (index, namespace) in names.iter().enumerate() {
+        let list = s.store.list(namespace, Kind::Note, "", Page::default()).await.unwrap();
+        let listed: Vec<_> = list.entries.iter().map(|meta| meta.key.clone()).collect();
+        assert_eq!(listed, [format!("only/{index}"), "shared".to_owned()], "{namespace:?}");
+        assert!(list.entries.iter().all(|meta| meta.namespace == *namespace));
+        let scan = s.store.scan(namespace, Kind::Note, "", Order::KeyAscending, 10).await.unwrap();
+        assert!(scan.entries.len() == 2 && scan.entries.iter().all(|entry| entry.value == index.to_string()));
+        for other in 0..names.len() {
+            let found = s.store.get(namespace, Kind::Note, &format!("only/{other}")).await.unwrap();
+            assert_eq!(found.is_some(), index == other, "{namespace:?} and the row of {other}");
+        }
+    }
 }
 
 async fn pages(s: &Subject, limit: usize) -> Vec<Vec<String>> {

@@ -3,11 +3,17 @@
 //! Each claim gets a fresh, empty store. A claim that does not hold panics with its name in the message.
 
 mod claims;
+mod clocks;
 mod deletes;
 mod entries;
 mod hostile;
 mod limits;
 mod lists;
+mod locks;
+mod restores;
+mod room;
+pub mod rotation;
+mod walks;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,6 +40,11 @@ impl HandClock {
     /// Moves the clock forwards.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+
+    /// Sets the clock.
+    pub fn set(&self, to: Timestamp) {
+        self.0.store(to.micros(), Ordering::SeqCst);
     }
 
     /// Moves the clock backwards.

@@ -1,11 +1,12 @@
 //! The suite on every driver, plain and sealed.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::drivers::memory::Memory;
 use crate::drivers::sqlite::Sqlite;
-use crate::{KeyRing, Store, Stored, conformance};
+use crate::{Config, KeyRing, Store, Stored, conformance};
 
 fn ring() -> KeyRing {
     KeyRing::parse(("K", &"ab".repeat(32)), None).unwrap()
@@ -51,6 +52,31 @@ async fn sqlite_sealed_conforms() {
         Box::pin(async move {
             let driver = Sqlite::open(path, &config).unwrap();
             Arc::new(Stored::sealed(driver, ring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_changes_its_key() {
+    let all = Arc::new(Mutex::new(HashMap::<u32, Memory>::new()));
+    conformance::rotation::run(|number, ring, clock| {
+        let memory = all.lock().unwrap().entry(number).or_default().clone();
+        Box::pin(async move {
+            Ok(Arc::new(Stored::sealed(memory, ring, &Config::default(), clock).await?) as Arc<dyn Store>)
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_changes_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    conformance::rotation::run(|number, ring, clock| {
+        let path = folder.path().join(number.to_string());
+        Box::pin(async move {
+            let config = Config::default();
+            Ok(Arc::new(Stored::sealed(Sqlite::open(path, &config)?, ring, &config, clock).await?) as Arc<dyn Store>)
         })
     })
     .await;

@@ -3,6 +3,7 @@
 mod conformance;
 mod crash;
 mod flips;
+mod janitor;
 mod replaced;
 mod tampering;
 mod trouble;

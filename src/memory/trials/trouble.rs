@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{KEY_A, fresh, get, open_at, open_with, put, ring};
-use crate::{Config, Janitor, JanitorConfig, Kind, Op, Put, StoreError};
+use crate::{Config, Kind, Op, Put, StoreError};
 
 #[tokio::test]
 async fn a_locked_database_is_temporary_reads_go_on_and_writes_recover() {
@@ -111,32 +111,6 @@ async fn a_full_disk_is_temporary_and_writes_recover_when_there_is_room() {
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
-#[tokio::test]
-async fn the_janitor_sweeps_in_batches_counts_and_stops() {
-    let (_folder, _path, store) = fresh().await;
-    let ended = (0..25).map(|index| Op::Put(Put { ttl: Some(Duration::ZERO), ..put(&index.to_string(), "v") }));
-    store.write(ended.collect()).await.unwrap();
-    store.put(put("kept", "v")).await.unwrap();
-    let config = JanitorConfig { interval: Duration::from_millis(1), batch: 10, most: 1000 };
-    let janitor = Janitor::spawn(Arc::clone(&store), config);
-    let work = janitor.work();
-    while work.runs() < 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert_eq!((work.rows(), work.failures(), work.last_error()), (25, 0, None));
-    let stats = store.stats().await.unwrap();
-    assert_eq!((stats.rows, stats.expired), (1, 0));
-    store.close().await.unwrap();
-    while work.failures() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert_eq!(work.last_error().as_deref(), Some("the store is closed"));
-    janitor.stop().await;
-    let runs = work.runs();
-    tokio::task::yield_now().await;
-    assert_eq!(work.runs(), runs);
 }
 
 #[tokio::test]

@@ -18,10 +18,10 @@ use crate::error::{Result, StoreError};
 use crate::sealed::{RawRow, Seal};
 use crate::store::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Walked, Written};
 
-/// The driver.
-#[derive(Debug, Default)]
+/// The driver. Clones share the rows.
+#[derive(Debug, Clone, Default)]
 pub struct Memory {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 /// The name of a row, as a mark tells it: tenant, subject, session, kind and key.

@@ -19,7 +19,16 @@ use crate::store::{Delete, Written};
 pub(super) struct Work<'c> {
     pub(super) db: &'c Connection,
     pub(super) usage: Usage,
-    deleted: bool,
+    done: Finished,
+}
+
+/// What a transaction did that calls for tidying up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Finished {
+    /// Somebody asked for something to be forgotten.
+    pub(super) forgot: bool,
+    /// Rows went, for whatever reason.
+    pub(super) rows_went: bool,
 }
 
 /// The stored row that a put replaces.
@@ -37,7 +46,7 @@ struct Old {
 impl<'c> Work<'c> {
     /// Starts inside an open transaction.
     pub(super) fn new(db: &'c Connection) -> Self {
-        Self { db, usage: Usage::default(), deleted: false }
+        Self { db, usage: Usage::default(), done: Finished::default() }
     }
 
     /// Does a batch: all of it, or nothing and the error of the first operation that failed.
@@ -45,31 +54,31 @@ impl<'c> Work<'c> {
         if let [op] = batch.ops.as_slice() {
             return Ok(vec![self.op(op, batch)?]);
         }
-        let before = (self.usage.clone(), self.deleted);
+        let before = (self.usage.clone(), self.done);
         self.db.prepare_cached("SAVEPOINT batch")?.execute([])?;
         let done: Result<Vec<Written>> = batch.ops.iter().map(|op| self.op(op, batch)).collect();
         if done.is_err() {
-            (self.usage, self.deleted) = before;
+            (self.usage, self.done) = before;
             self.db.prepare_cached("ROLLBACK TO batch")?.execute([])?;
         }
         self.db.prepare_cached("RELEASE batch")?.execute([])?;
         done
     }
 
-    /// Writes what was gathered; the last thing before the commit. Says whether rows were deleted.
-    pub(super) fn finish(self) -> Result<bool> {
+    /// Writes what was gathered; the last thing before the commit.
+    pub(super) fn finish(self) -> Result<Finished> {
         self.usage.write(self.db)?;
-        if self.deleted {
+        if self.done.forgot {
             self.db.prepare_cached("UPDATE memory_generation SET value = value + 1")?.execute([])?;
         }
-        Ok(self.deleted)
+        Ok(self.done)
     }
 
     fn op(&mut self, op: &DraftOp, batch: &Batch) -> Result<Written> {
         match op {
             DraftOp::Put(draft) => Ok(Written::Put(Box::new(self.put(draft, batch)?))),
             DraftOp::Delete(delete) => {
-                self.deleted = true;
+                self.done.forgot = true;
                 Ok(Written::Deleted(self.delete(delete)?))
             }
             DraftOp::Evict { kind, bytes, limit } => Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?)),
@@ -261,6 +270,7 @@ impl<'c> Work<'c> {
             self.usage.count(self.db, *space, -1, -cost)?;
             self.usage.count_key(key_id, -1);
         }
+        self.done.rows_went |= !gone.is_empty();
         Ok(gone.len() as u64)
     }
 

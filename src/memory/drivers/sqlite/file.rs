@@ -15,6 +15,9 @@ use rusqlite::{Connection, OpenFlags};
 use super::migrate::Migrations;
 use crate::error::{Result, StoreError};
 
+/// The bytes of a page: what SQLite takes if nobody says otherwise.
+const PAGE_BYTES: u64 = 4096;
+
 /// What makes a file itself: device and inode.
 type Id = (u64, u64);
 
@@ -31,13 +34,14 @@ pub(crate) struct Identity {
 pub(crate) struct DatabaseFile {
     path: PathBuf,
     busy_timeout: Duration,
+    log_bytes: u64,
     migrations: &'static Migrations,
 }
 
 impl DatabaseFile {
-    /// Names a file; touches nothing.
-    pub(crate) fn new(path: PathBuf, busy_timeout: Duration, migrations: &'static Migrations) -> Self {
-        Self { path, busy_timeout, migrations }
+    /// Names a file; touches nothing. Its log is moved into the database whenever it has about `log_bytes`.
+    pub(crate) fn new(path: PathBuf, busy_timeout: Duration, log_bytes: u64, migrations: &'static Migrations) -> Self {
+        Self { path, busy_timeout, log_bytes, migrations }
     }
 
     /// Returns how long a lock of another process is waited for.
@@ -114,15 +118,19 @@ impl DatabaseFile {
     }
 
     fn set_up(&self, connection: &mut Connection) -> Result<()> {
+        // Must come before anything is in the file; an older file stays as it is.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             return Err(StoreError::Corrupt(format!("its journal mode stays \"{mode}\", it must be \"wal\"")));
         }
-        // Deleted values are overwritten, not only unlinked. The log is moved into the database every 16 MiB, so that a page
-        // that many commits change is moved once, and shrinks back after a burst.
-        connection.execute_batch(
-            "PRAGMA secure_delete = ON; PRAGMA wal_autocheckpoint = 4096; PRAGMA journal_size_limit = 16777216;",
-        )?;
+        // Deleted values are overwritten, not only unlinked. The log is moved into the database every so many pages, so that
+        // a page that many commits change is moved once, and shrinks back after a burst.
+        connection.execute_batch(&format!(
+            "PRAGMA secure_delete = ON; PRAGMA wal_autocheckpoint = {}; PRAGMA journal_size_limit = {};",
+            self.log_bytes / PAGE_BYTES,
+            self.log_bytes
+        ))?;
         self.migrations.apply(connection)
     }
 

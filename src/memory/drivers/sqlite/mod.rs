@@ -13,6 +13,7 @@ mod ranges;
 mod relay;
 mod room;
 mod rows;
+mod tidy;
 mod usage;
 mod walk;
 mod writer;
@@ -83,7 +84,8 @@ impl Sqlite {
     /// `Corrupt` if it is not a database, or not one of this program or version; `Unavailable`.
     pub fn open(path: impl Into<PathBuf>, config: &Config) -> Result<Self> {
         let readers = config.readers.max(1);
-        let file = DatabaseFile::new(path.into(), config.busy_timeout, &MIGRATIONS);
+        let log_bytes = (config.limits.cache_bytes / 32).clamp(1 << 20, 16 << 20);
+        let file = DatabaseFile::new(path.into(), config.busy_timeout, log_bytes, &MIGRATIONS);
         let lanes = Arc::new(Lanes::open(file, readers)?);
         let reads = Arc::new(Relay::new(readers));
         let (writes, write_queue) = crossbeam_channel::unbounded();

@@ -4,7 +4,6 @@
 //! its commit.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::TransactionBehavior;
@@ -13,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::apply::Work;
 use super::error::is_environmental;
 use super::lanes::{Lanes, WRITER};
+use super::tidy::{Tidy, empty_log};
 use crate::driver::{Batch, DraftOp};
 use crate::error::{Result, StoreError};
 use crate::store::Written;
@@ -21,11 +21,6 @@ use crate::store::Written;
 const GROUP_BATCHES: usize = 256;
 /// The most bytes of a group; one batch may be larger.
 const GROUP_BYTES: usize = 8 << 20;
-/// How long after a delete the log is emptied, so that what was forgotten is not in it any more.
-const EMPTY_LOG_AFTER: Duration = Duration::from_millis(100);
-/// How long until the next try if a reader still needed the log.
-const EMPTY_LOG_AGAIN: Duration = Duration::from_secs(1);
-
 /// What the thread is asked to do.
 pub(super) enum Command {
     /// Do a batch.
@@ -50,13 +45,13 @@ pub(super) struct Waiting {
 pub(super) struct Writer {
     lanes: Arc<Lanes>,
     commands: Receiver<Command>,
-    empty_log_at: Option<Instant>,
+    tidy: Tidy,
 }
 
 impl Writer {
     /// Makes the thread's state.
-    pub(super) const fn new(lanes: Arc<Lanes>, commands: Receiver<Command>) -> Self {
-        Self { lanes, commands, empty_log_at: None }
+    pub(super) fn new(lanes: Arc<Lanes>, commands: Receiver<Command>) -> Self {
+        Self { lanes, commands, tidy: Tidy::default() }
     }
 
     /// Works until it is told to close or nobody can ask any more.
@@ -66,9 +61,7 @@ impl Writer {
             let command = match next.take().map_or_else(|| self.wait(), Ok) {
                 Ok(command) => command,
                 Err(RecvTimeoutError::Timeout) => {
-                    // A failure here costs nothing but time: the next delete tries again.
-                    let again = !self.empty_log().unwrap_or(true);
-                    self.empty_log_at = again.then(|| Instant::now() + EMPTY_LOG_AGAIN);
+                    self.tidy.work(&self.lanes);
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => break self.end().unwrap_or_default(),
@@ -85,7 +78,7 @@ impl Writer {
     }
 
     fn wait(&self) -> Result<Command, RecvTimeoutError> {
-        match self.empty_log_at {
+        match self.tidy.due() {
             Some(at) => self.commands.recv_deadline(at),
             None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
@@ -112,7 +105,7 @@ impl Writer {
     }
 
     fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
-        let (results, deleted) = self.lanes.with(WRITER, true, |lane| {
+        let (results, finished) = self.lanes.with(WRITER, true, |lane| {
             lane.set_durable(group.durable)?;
             let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut work = Work::new(&transaction);
@@ -133,31 +126,17 @@ impl Writer {
                     break;
                 }
             }
-            let deleted = work.finish()?;
+            let finished = work.finish()?;
             transaction.commit()?;
-            Ok((results, deleted))
+            Ok((results, finished))
         })?;
-        if deleted && self.empty_log_at.is_none() {
-            self.empty_log_at = Some(Instant::now() + EMPTY_LOG_AFTER);
-        }
+        self.tidy.note(finished);
         Ok(results)
-    }
-
-    /// Moves the log into the database and cuts it to nothing; `false` if a reader or another process was in the way.
-    fn empty_log(&self) -> Result<bool> {
-        self.lanes.with(WRITER, false, |lane| {
-            let timeout = self.lanes.file().busy_timeout();
-            lane.connection.busy_timeout(Duration::ZERO)?;
-            let busy: rusqlite::Result<bool> =
-                lane.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
-            lane.connection.busy_timeout(timeout)?;
-            Ok(!busy?)
-        })
     }
 
     fn end(&self) -> Result<()> {
         // What is in the log is safe there; the next process moves it.
-        let emptied = self.empty_log();
+        let emptied = empty_log(&self.lanes);
         self.lanes.close(WRITER);
         emptied.map(|_| ())
     }

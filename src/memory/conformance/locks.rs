@@ -1,0 +1,78 @@
+//! Claims about locks.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Subject;
+
+const HOLD: Duration = Duration::from_secs(10);
+
+async fn is_free(s: &Subject, name: &str) -> bool {
+    match s.store.try_lock(name, HOLD).await.unwrap() {
+        Some(lock) => lock.release().await.is_ok(),
+        None => false,
+    }
+}
+
+pub(super) async fn one_of_two_has_a_lock_until_it_is_released(s: Subject) {
+    let mine = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
+    assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none());
+    for other in ["L", "l ", "", "l\0", "😀", "%"] {
+        assert!(is_free(&s, other).await, "{other:?} is another lock");
+    }
+    mine.release().await.unwrap();
+    let theirs = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
+    assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none());
+    theirs.release().await.unwrap();
+    assert!(is_free(&s, "l").await);
+}
+
+pub(super) async fn a_lock_is_free_after_its_time(s: Subject) {
+    let mine = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
+    s.clock.advance(HOLD - Duration::from_micros(1));
+    assert!(!is_free(&s, "l").await);
+    s.clock.advance(Duration::from_micros(1));
+    let theirs = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
+    assert!(!mine.renew(HOLD).await.unwrap(), "somebody else has it");
+    mine.release().await.unwrap();
+    assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none(), "who lost it cannot free it");
+    theirs.release().await.unwrap();
+    assert!(is_free(&s, "l").await);
+}
+
+pub(super) async fn a_lock_can_be_held_on_to(s: Subject) {
+    let mine = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
+    for _ in 0..3 {
+        s.clock.advance(HOLD - Duration::from_secs(1));
+        assert!(mine.renew(HOLD).await.unwrap());
+        assert!(!is_free(&s, "l").await);
+    }
+    s.clock.advance(HOLD);
+    assert!(mine.renew(HOLD).await.unwrap(), "nobody took it in the meantime");
+    assert!(!is_free(&s, "l").await);
+    mine.release().await.unwrap();
+}
+
+pub(super) async fn a_dropped_lock_is_free_soon(s: Subject) {
+    drop(s.store.try_lock("l", HOLD).await.unwrap().unwrap());
+    let started = Instant::now();
+    while !is_free(&s, "l").await {
+        assert!(started.elapsed() < Duration::from_secs(60), "it is never freed");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+pub(super) async fn of_many_at_once_one_gets_the_lock(s: Subject) {
+    let racers = (0..16).map(|_| {
+        let store = Arc::clone(&s.store);
+        tokio::spawn(async move { store.try_lock("l", HOLD).await.unwrap() })
+    });
+    let mut locks = Vec::new();
+    for racer in racers.collect::<Vec<_>>() {
+        locks.extend(racer.await.unwrap());
+    }
+    assert_eq!(locks.len(), 1);
+    assert_eq!(s.store.stats().await.unwrap().rows, 0, "a lock is no entry");
+}

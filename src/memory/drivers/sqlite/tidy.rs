@@ -1,0 +1,114 @@
+//! What the writing thread does while nobody asks for anything: it empties the log after something was forgotten, and gives
+//! pages back that hold nothing any more. Each in small steps, so that a writer who comes meanwhile waits for one at most.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use super::apply::Finished;
+use super::lanes::{Lanes, WRITER};
+use crate::error::Result;
+
+/// How long after a delete the log is emptied, so that what was forgotten is not in it any more.
+const EMPTY_LOG_AFTER: Duration = Duration::from_millis(100);
+/// How long until the next try if a reader still needed the log.
+const EMPTY_LOG_AGAIN: Duration = Duration::from_secs(1);
+/// How long after rows went the file is looked at: what comes instead of them takes their pages.
+const SHRINK_AFTER: Duration = Duration::from_secs(1);
+/// The pause between two steps.
+const SHRINK_AGAIN: Duration = Duration::from_millis(5);
+/// The pages that one step gives back.
+const STEP_PAGES: i64 = 256;
+/// Free pages that are never given back (1 MiB); nor is a tenth of the file.
+const SPARE_PAGES: i64 = 256;
+
+/// What is to be done, and when.
+#[derive(Debug, Default)]
+pub(super) struct Tidy {
+    empty_log_at: Option<Instant>,
+    shrink_at: Option<Instant>,
+}
+
+impl Tidy {
+    /// Returns when there is something to do; `None` = never.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.empty_log_at.into_iter().chain(self.shrink_at).min()
+    }
+
+    /// Notes what a transaction did.
+    pub(super) fn note(&mut self, finished: Finished) {
+        let now = Instant::now();
+        if finished.forgot && self.empty_log_at.is_none() {
+            self.empty_log_at = Some(now + EMPTY_LOG_AFTER);
+        }
+        if finished.rows_went && self.shrink_at.is_none() {
+            self.shrink_at = Some(now + SHRINK_AFTER);
+        }
+    }
+
+    /// Does what is due. A failure costs nothing but time: the next delete tries again.
+    pub(super) fn work(&mut self, lanes: &Lanes) {
+        let now = Instant::now();
+        if self.empty_log_at.is_some_and(|at| at <= now) {
+            let again = !empty_log(lanes).unwrap_or(true);
+            self.empty_log_at = again.then(|| Instant::now() + EMPTY_LOG_AGAIN);
+        } else if self.shrink_at.is_some_and(|at| at <= now) {
+            let step = lanes.with(WRITER, false, |lane| {
+                lane.set_durable(false)?;
+                shrink(&lane.connection)
+            });
+            self.shrink_at = None;
+            match step.unwrap_or(Step::Nothing) {
+                Step::More => self.shrink_at = Some(Instant::now() + SHRINK_AGAIN),
+                // The file itself gets shorter when the log is moved into it.
+                Step::Last => self.empty_log_at = Some(Instant::now()),
+                Step::Nothing => {}
+            }
+        }
+    }
+}
+
+/// Moves the log into the database and cuts it to nothing; `false` if a reader or another process was in the way.
+pub(super) fn empty_log(lanes: &Lanes) -> Result<bool> {
+    lanes.with(WRITER, false, |lane| {
+        let timeout = lanes.file().busy_timeout();
+        lane.connection.busy_timeout(Duration::ZERO)?;
+        let busy: rusqlite::Result<bool> =
+            lane.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        lane.connection.busy_timeout(timeout)?;
+        Ok(!busy?)
+    })
+}
+
+/// What a step of shrinking came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    More,
+    Last,
+}
+
+/// Gives some free pages back if there are many. A file that was made before this was possible just keeps them.
+fn shrink(db: &Connection) -> Result<Step> {
+    let surplus = surplus(db)?;
+    if surplus <= 0 {
+        return Ok(Step::Nothing);
+    }
+    let pages = surplus.min(STEP_PAGES);
+    let mut statement = db.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+    let mut steps = statement.query([])?;
+    while steps.next()?.is_some() {}
+    let left = self::surplus(db)?;
+    Ok(match left {
+        left if left == surplus => Step::Nothing,
+        left if left > 0 => Step::More,
+        _ => Step::Last,
+    })
+}
+
+/// Returns how many pages are free beyond what is kept.
+fn surplus(db: &Connection) -> Result<i64> {
+    let number = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let (free, all) = (number("PRAGMA freelist_count")?, number("PRAGMA page_count")?);
+    Ok(free - SPARE_PAGES.max(all / 10))
+}
