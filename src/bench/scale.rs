@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use helmdeck_core::Clock;
 use helmdeck_memory::conformance::HandClock;
 use helmdeck_memory::janitor::Work;
-use helmdeck_memory::{
-    Config, JanitorConfig, KeyRing, Kind, Limits, Namespace, Op, Page, Put, Store,
-};
+use helmdeck_memory::{Config, JanitorConfig, KeyRing, Kind, Limits, Namespace, Op, Page, Put, Store};
 
 use crate::calls::{KEY, runtime};
 use crate::measure::{Table, percentile, resident_mib};
@@ -30,7 +28,8 @@ pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
     if wants("cap") {
         for (what, rows, size, shape) in [
             ("1,000,000 keys, 100 B values, 8 namespaces alike", MILLION, 100, Shape::Even),
-            ("1,000,000 keys, 100 B values, one of 8 writes on alone", MILLION, 100, Shape::OneGoesOn),
+            ("1,000,000 keys, 100 B values, one of 8 writes on alone", MILLION, 100, Shape::OneGoesOn(8)),
+            ("1,000,000 keys, 100 B values, one of 2 writes on alone", MILLION, 100, Shape::OneGoesOn(2)),
             ("250,000 keys, 4 KiB values, 8 namespaces alike", MILLION / 4, 4096, Shape::Even),
         ] {
             runtime().block_on(cap(table, what, rows, size, shape));
@@ -39,12 +38,12 @@ pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
 }
 
 /// Who writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum Shape {
     /// Everybody in turn.
     Even,
-    /// Everybody in turn until the cap is nearly reached, then one alone.
-    OneGoesOn,
+    /// So many in turn until the cap is nearly reached, then one alone: what is left of the others is full of holes.
+    OneGoesOn(usize),
 }
 
 async fn open(path: &Path, cache_bytes: u64, clock: &Arc<HandClock>) -> Arc<dyn Store> {
@@ -58,7 +57,10 @@ async fn open(path: &Path, cache_bytes: u64, clock: &Arc<HandClock>) -> Arc<dyn 
 /// A row as the cache of packs writes it: ten of them share a pack.
 fn row(namespace: &Namespace, n: usize, size: usize) -> Put {
     let digest = |salt: usize| {
-        let word = (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (n as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(salt as u64)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
         format!("{word:016x}{:016x}{:016x}{:016x}", word.rotate_left(17) ^ 1, word.rotate_left(31) ^ 2, !word)
     };
     let mut put = Put::new(namespace.clone(), Kind::Cache, key(n), vec![7; size]);
@@ -95,7 +97,8 @@ async fn fill(
     put: impl Fn(usize) -> Put,
     mut each: impl FnMut(),
 ) {
-    let mut batches = range.step_by(BATCH).map(|from| (from..from + BATCH).map(|n| Op::Put(put(n))).collect::<Vec<_>>());
+    let mut batches =
+        range.step_by(BATCH).map(|from| (from..from + BATCH).map(|n| Op::Put(put(n))).collect::<Vec<_>>());
     let mut running = tokio::task::JoinSet::new();
     let mut done = 0;
     loop {
@@ -152,10 +155,13 @@ async fn reads(table: &mut Table) {
     let figure = format!("{:.1} us / {:.1} us = {ratio:.2}", micros(many), micros(few));
     table.add("get p50, 1,000,000 rows / 1,000 rows", figure, "<= 1.5", ratio <= 1.5);
 
-    for (what, prefixes, limit) in [("list of a prefix of 10 rows", true, 100), ("list of the newest 100 of 1,000,000", false, 100)] {
+    for (what, prefixes, limit) in
+        [("list of a prefix of 10 rows", true, 100), ("list of the newest 100 of 1,000,000", false, 100)]
+    {
         let mut times = Vec::new();
         for _ in 0..1000 {
-            let prefix = if prefixes { format!("pack.{:06}/", next(&mut seed) % (MILLION / 10)) } else { String::new() };
+            let prefix =
+                if prefixes { format!("pack.{:06}/", next(&mut seed) % (MILLION / 10)) } else { String::new() };
             let started = Instant::now();
             let page = large.list(&alice, Kind::Cache, &prefix, Page { limit, after: None }).await.unwrap();
             times.push(started.elapsed());
@@ -244,7 +250,11 @@ async fn cap(table: &mut Table, what: &str, rows: usize, size: usize, shape: Sha
     // About what fits when everything is counted.
     let fits = (CAP as usize / (size + 1100)) / BATCH * BATCH;
     let put = |n: usize| {
-        let namespace = if shape == Shape::OneGoesOn && n > fits { 0 } else { n % namespaces.len() };
+        let namespace = match shape {
+            Shape::Even => n % namespaces.len(),
+            Shape::OneGoesOn(of) if n < fits => n % of,
+            Shape::OneGoesOn(_) => 0,
+        };
         row(&namespaces[namespace], n, size)
     };
     let (mut largest, mut most_resident) = (0.0_f64, 0.0_f64);

@@ -12,11 +12,11 @@ use super::lists::alice;
 use crate::config::{Config, KindLimits, Limits};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
-use crate::store::{Op, Order, Put, Restore};
+use crate::store::{Delete, Op, Order, Put, Restore};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The cap of the claims about the cap; a look at the total every 16 KiB, and two such steps are left free.
-const CAP: u64 = 1 << 20;
+/// The cap of the claims about the cap; a look at the total every 4 KiB, and two such steps are left free.
+const CAP: u64 = 256 << 10;
 const STEP: u64 = CAP / 64;
 
 /// Small quotas, one for each kind.
@@ -38,7 +38,7 @@ pub(super) fn retained() -> Config {
     Config { limits: Limits { kinds, ..Limits::default() }, ..Config::default() }
 }
 
-/// A cap of 1 MiB on the cache.
+/// A small cap on the cache.
 pub(super) fn capped() -> Config {
     Config { limits: Limits { cache_bytes: CAP, ..Limits::default() }, ..Config::default() }
 }
@@ -148,30 +148,48 @@ pub(super) async fn a_kind_keeps_nothing_longer_than_its_retention(s: Subject) {
     assert_eq!(s.store.sweep_expired(10).await.unwrap(), 4);
 }
 
-/// Writes `count` rows of about 1.2 KiB in one batch, each a microsecond newer than the one before it.
-async fn fill(s: &Subject, of: &[(&Namespace, &str, usize)]) -> u64 {
+fn row(namespace: &Namespace, key: String) -> Put {
+    Put { value: vec![7; 300].into(), ..Put::new(namespace.clone(), Kind::Cache, key, "") }
+}
+
+/// Writes rows, each a microsecond newer than the one before it; returns what one of them takes.
+async fn fill(s: &Subject, namespace: &Namespace, prefix: &str, count: usize) -> u64 {
     let mut cost = 0;
-    for (namespace, prefix, count) in of {
-        for index in 0..*count {
-            s.clock.advance(Duration::from_micros(1));
-            let key = format!("{prefix}{index:05}");
-            let put = Put { value: vec![7; 1000].into(), ..Put::new((*namespace).clone(), Kind::Cache, key, "") };
-            cost = s.store.put(put).await.unwrap().cost();
-        }
+    for index in 0..count {
+        s.clock.advance(Duration::from_micros(1));
+        cost = s.store.put(row(namespace, format!("{prefix}{index:05}"))).await.unwrap().cost();
     }
     cost
 }
 
+/// Writes rows in batches.
+async fn flood(s: &Subject, namespace: &Namespace, prefix: &str, count: usize) {
+    for from in (0..count).step_by(32) {
+        s.clock.advance(Duration::from_micros(1));
+        let batch = (from..from + 32).map(|index| Op::Put(row(namespace, format!("{prefix}{index:05}"))));
+        s.store.write(batch.collect()).await.unwrap();
+    }
+}
+
+/// How many rows there are room for.
+async fn room(s: &Subject) -> usize {
+    let other = Namespace::new("measure", "", None);
+    let cost = fill(s, &other, "", 1).await;
+    s.store.delete(Delete::Prefix { namespace: Some(other), kind: None, prefix: String::new() }).await.unwrap();
+    usize::try_from(CAP / cost).unwrap()
+}
+
 pub(super) async fn the_cache_stays_under_its_cap_and_the_oldest_go(s: Subject) {
-    let generation = s.store.generation().await.unwrap();
     let note = s.store.put(of(Kind::Note, "note")).await.unwrap();
-    let cost = fill(&s, &[(&alice(), "", 2000)]).await;
+    let room = room(&s).await;
+    let generation = s.store.generation().await.unwrap();
+    let cost = fill(&s, &alice(), "", 2 * room).await;
     let stats = s.store.stats().await.unwrap();
     assert!(stats.bytes - note.cost() <= CAP, "{stats:?}");
     assert!(stats.bytes > CAP - 4 * STEP, "no more goes than has to: {stats:?}");
     let kept = keys_of(&s, &alice(), Kind::Cache).await;
     assert_eq!(kept.len() as u64, (stats.bytes - note.cost()) / cost);
-    let newest: Vec<String> = (2000 - kept.len()..2000).map(|index| format!("{index:05}")).collect();
+    let newest: Vec<String> = (2 * room - kept.len()..2 * room).map(|index| format!("{index:05}")).collect();
     assert_eq!(kept, newest);
     assert!(s.store.get(&alice(), Kind::Note, "note").await.unwrap().is_some());
     assert_eq!(s.store.generation().await.unwrap(), generation, "what went was true");
@@ -180,27 +198,32 @@ pub(super) async fn the_cache_stays_under_its_cap_and_the_oldest_go(s: Subject) 
 pub(super) async fn whoever_takes_most_gives_first(s: Subject) {
     let [most, middle, least] = ["most", "middle", "least"].map(|name| Namespace::new("t", name, None));
     let count = async |namespace: &Namespace| keys_of(&s, namespace, Kind::Cache).await.len();
-    fill(&s, &[(&least, "", 100), (&middle, "", 250), (&most, "", 1000)]).await;
-    assert_eq!((count(&least).await, count(&middle).await), (100, 250), "they are older, and within their shares");
+    let room = room(&s).await;
+    fill(&s, &least, "", room / 10).await;
+    fill(&s, &middle, "", room / 4).await;
+    fill(&s, &most, "", room).await;
+    let counts = (count(&least).await, count(&middle).await);
+    assert_eq!(counts, (room / 10, room / 4), "they are older, and within their shares");
+    let left = room - room / 10 - room / 4;
     let before = count(&most).await;
-    assert!((350..=500).contains(&before), "{before}");
-    fill(&s, &[(&middle, "more", 500)]).await;
+    assert!((left * 9 / 10..=left).contains(&before), "{before} of {left}");
+    fill(&s, &middle, "more", room / 2).await;
     let (now, then) = (count(&middle).await, count(&most).await);
-    assert!(now.abs_diff(then) <= 20, "the two that take most take the same: {now} and {then}");
-    assert_eq!(count(&least).await, 100);
+    assert!(now.abs_diff(then) <= 12, "the two that take most take the same: {now} and {then}");
+    assert_eq!(count(&least).await, room / 10);
     assert!(keys_of(&s, &middle, Kind::Cache).await[0].starts_with("more"), "its own oldest went");
 }
 
 pub(super) async fn nobody_loses_his_share_to_another_and_who_is_late_gets_his(s: Subject) {
     let [loud, quiet, late] = ["loud", "quiet", "late"].map(|name| Namespace::new("t", name, None));
-    fill(&s, &[(&quiet, "", 50)]).await;
-    // Ten times the cap.
-    fill(&s, &[(&loud, "", 9000)]).await;
-    let mine: BTreeSet<String> = (0..50).map(|index| format!("{index:05}")).collect();
+    let room = room(&s).await;
+    fill(&s, &quiet, "", 40).await;
+    flood(&s, &loud, "", 10 * room).await;
+    let mine: BTreeSet<String> = (0..40).map(|index| format!("{index:05}")).collect();
     let kept = |keys: Vec<String>| keys.into_iter().collect::<BTreeSet<_>>();
     assert_eq!(kept(keys_of(&s, &quiet, Kind::Cache).await), mine);
-    fill(&s, &[(&late, "", 50)]).await;
-    fill(&s, &[(&loud, "again", 500)]).await;
+    fill(&s, &late, "", 40).await;
+    flood(&s, &loud, "again", room).await;
     for namespace in [&quiet, &late] {
         assert_eq!(kept(keys_of(&s, namespace, Kind::Cache).await), mine, "{namespace:?}");
     }
@@ -209,26 +232,27 @@ pub(super) async fn nobody_loses_his_share_to_another_and_who_is_late_gets_his(s
 }
 
 pub(super) async fn trimming_goes_in_steps_from_the_oldest_on(s: Subject) {
-    let cost = fill(&s, &[(&alice(), "", 1000)]).await;
-    // Whatever is left over the target after the last look is less than what calls for the next.
+    let room = room(&s).await;
+    fill(&s, &alice(), "", room).await;
     while s.store.trim(1000).await.unwrap() > 0 {}
     let oldest = async || keys_of(&s, &alice(), Kind::Cache).await[0].clone();
-    let (before, first) = (s.store.stats().await.unwrap().rows, oldest().await);
-    let mut more = 0;
-    // A look comes after some ten rows: somewhere among these the total is over the target by four rows or more.
-    let over = loop {
-        fill(&s, &[(&alice(), &format!("x{more:03}"), 1)]).await;
-        more += 1;
-        let rows = s.store.stats().await.unwrap().rows;
-        if rows >= before + 4 || more > 100 {
-            break rows - before;
+    let count = async || s.store.stats().await.unwrap().rows;
+    // A look at the total comes after some rows: until then it may be over the target.
+    let mut least = count().await;
+    for index in 0..50 {
+        fill(&s, &alice(), &format!("x{index:02}"), 1).await;
+        let now = count().await;
+        if now >= least + 3 {
+            break;
         }
-    };
-    assert!(over >= 4, "{cost}");
+        assert!(index < 49, "the total is looked at too often");
+        least = least.min(now);
+    }
     assert_eq!(s.store.trim(0).await.unwrap(), 0);
-    assert_eq!(s.store.trim(3).await.unwrap(), 3);
-    let expected = first.parse::<u64>().unwrap() + more + 3 - over;
-    assert_eq!(oldest().await, format!("{expected:05}"));
-    assert!((over - 4..=over - 3).contains(&s.store.trim(1000).await.unwrap()));
+    let first = oldest().await;
+    assert_eq!(s.store.trim(2).await.unwrap(), 2);
+    assert_eq!(oldest().await, format!("{:05}", first.parse::<u64>().unwrap() + 2));
+    assert!(s.store.trim(1000).await.unwrap() < 5);
     assert_eq!(s.store.trim(1000).await.unwrap(), 0);
+    assert!(count().await + 1 >= least, "no more goes than has to");
 }

@@ -7,6 +7,7 @@ mod janitor;
 mod replaced;
 mod tampering;
 mod trouble;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -6,6 +6,7 @@
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
 
+use super::holes::{Holes, are_scattered};
 use super::usage::Usage;
 use super::{locks, rows};
 use crate::driver::{Batch, Draft, DraftOp, Existing};
@@ -20,15 +21,18 @@ pub(super) struct Work<'c> {
     pub(super) db: &'c Connection,
     pub(super) usage: Usage,
     done: Finished,
+    holes: &'c mut Holes,
 }
 
 /// What a transaction did that calls for tidying up.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Finished {
     /// Somebody asked for something to be forgotten.
     pub(super) forgot: bool,
     /// Rows went, for whatever reason.
     pub(super) rows_went: bool,
+    /// Ids of rows that went, to be used again.
+    pub(super) gone: Vec<i64>,
 }
 
 /// The stored row that a put replaces.
@@ -45,8 +49,8 @@ struct Old {
 
 impl<'c> Work<'c> {
     /// Starts inside an open transaction.
-    pub(super) fn new(db: &'c Connection) -> Self {
-        Self { db, usage: Usage::default(), done: Finished::default() }
+    pub(super) fn new(db: &'c Connection, holes: &'c mut Holes) -> Self {
+        Self { db, usage: Usage::default(), done: Finished::default(), holes }
     }
 
     /// Does a batch: all of it, or nothing and the error of the first operation that failed.
@@ -54,7 +58,7 @@ impl<'c> Work<'c> {
         if let [op] = batch.ops.as_slice() {
             return Ok(vec![self.op(op, batch)?]);
         }
-        let before = (self.usage.clone(), self.done);
+        let before = (self.usage.clone(), self.done.clone());
         self.db.prepare_cached("SAVEPOINT batch")?.execute([])?;
         let done: Result<Vec<Written>> = batch.ops.iter().map(|op| self.op(op, batch)).collect();
         if done.is_err() {
@@ -158,17 +162,29 @@ impl<'c> Work<'c> {
     }
 
     /// Inserts a row and returns its id, `None` if one is there.
-    fn insert(&self, space: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<Option<i64>> {
+    fn insert(&mut self, space: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<Option<i64>> {
+        let hole = self.holes.take();
         let mut statement = self.db.prepare_cached(
             "INSERT INTO memory_entries (version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
-                                         attributes, value_nonce, value_ciphertext, cost, space_id, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-             ON CONFLICT (space_id, key) DO NOTHING",
+                                         attributes, value_nonce, value_ciphertext, cost, space_id, key, id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+             ON CONFLICT DO NOTHING",
         )?;
         bind(&mut statement, meta, sealed)?;
         statement.raw_bind_parameter(13, space)?;
         statement.raw_bind_parameter(14, &meta.key)?;
-        let inserted = statement.raw_execute()? > 0;
+        statement.raw_bind_parameter(15, hole)?;
+        let mut inserted = statement.raw_execute()? > 0;
+        if !inserted && let Some(id) = hole {
+            let taken = self.db.prepare_cached("SELECT 1 FROM memory_entries WHERE id = ?1")?.exists([id])?;
+            if taken {
+                self.holes.forget();
+                statement.raw_bind_parameter(15, None::<i64>)?;
+                inserted = statement.raw_execute()? > 0;
+            } else {
+                self.holes.give_back(id);
+            }
+        }
         Ok(inserted.then(|| self.db.last_insert_rowid()))
     }
 
@@ -271,6 +287,10 @@ impl<'c> Work<'c> {
             self.usage.count_key(key_id, -1);
         }
         self.done.rows_went |= !gone.is_empty();
+        let ids = gone.iter().map(|row| row.0);
+        if are_scattered(ids.clone()) {
+            self.done.gone.extend(ids);
+        }
         Ok(gone.len() as u64)
     }
 

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::error::spoils_connection;
 use super::file::{DatabaseFile, Identity};
+use super::holes::Holes;
 use crate::driver::Canary;
 use crate::error::{Result, StoreError};
 
@@ -48,6 +49,8 @@ pub(super) struct Lane {
     generation: Option<(i64, u64)>,
     /// Whether commits wait for the disk (`synchronous = FULL`).
     durable: Option<bool>,
+    /// Row ids to use again, for the lane that writes.
+    pub(super) holes: Holes,
 }
 
 impl Lane {
@@ -160,7 +163,7 @@ impl Lanes {
     fn connect(&self, lane: usize) -> Result<Lane> {
         let connection =
             if lane == WRITER { self.file.open_for_writing(None)?.0 } else { self.file.open_for_reading()? };
-        Ok(Lane { connection, generation: None, durable: None })
+        Ok(Lane { connection, generation: None, durable: None, holes: Holes::default() })
     }
 
     fn time_to_look(&self) -> bool {
@@ -198,7 +201,8 @@ impl Lanes {
                 return Err(StoreError::WrongKey { store: stored.key_id, given: canary.key_id });
             }
         }
-        *lock(&self.lanes[WRITER]) = Some(Lane { connection, generation: None, durable: None });
+        *lock(&self.lanes[WRITER]) =
+            Some(Lane { connection, generation: None, durable: None, holes: Holes::default() });
         *current = Some(identity);
         if gone.is_some() {
             self.base.store(self.highest.load(Ordering::SeqCst).saturating_add(1), Ordering::SeqCst);

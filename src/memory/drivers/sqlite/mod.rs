@@ -5,6 +5,7 @@
 mod apply;
 mod error;
 pub(crate) mod file;
+mod holes;
 mod lanes;
 mod locks;
 pub(crate) mod migrate;

@@ -36,7 +36,7 @@ impl Tidy {
     }
 
     /// Notes what a transaction did.
-    pub(super) fn note(&mut self, finished: Finished) {
+    pub(super) fn note(&mut self, finished: &Finished) {
         let now = Instant::now();
         if finished.forgot && self.empty_log_at.is_none() {
             self.empty_log_at = Some(now + EMPTY_LOG_AFTER);

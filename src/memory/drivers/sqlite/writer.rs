@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::apply::Work;
 use super::error::is_environmental;
-use super::lanes::{Lanes, WRITER};
+use super::lanes::{Lane, Lanes, WRITER};
 use super::tidy::{Tidy, empty_log};
 use crate::driver::{Batch, DraftOp};
 use crate::error::{Result, StoreError};
@@ -107,8 +107,9 @@ impl Writer {
     fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
         let (results, finished) = self.lanes.with(WRITER, true, |lane| {
             lane.set_durable(group.durable)?;
-            let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let mut work = Work::new(&transaction);
+            let Lane { connection, holes, .. } = lane;
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut work = Work::new(&transaction, holes);
             let mut results = Vec::new();
             loop {
                 for waiting in &group.waiting[results.len()..] {
@@ -128,9 +129,10 @@ impl Writer {
             }
             let finished = work.finish()?;
             transaction.commit()?;
+            holes.add(&finished.gone);
             Ok((results, finished))
         })?;
-        self.tidy.note(finished);
+        self.tidy.note(&finished);
         Ok(results)
     }
 
