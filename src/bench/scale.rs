@@ -187,7 +187,7 @@ async fn sweep(table: &mut Table) {
     let store = open(&path, u64::MAX, &clock).await;
     let alice = alice();
     // Every second row ends.
-    let ttl = |n: usize| Some(Duration::from_secs(if n % 2 == 0 { 60 } else { 86_400 }));
+    let ttl = |n: usize| Some(Duration::from_secs(if n.is_multiple_of(2) { 60 } else { 86_400 }));
     fill(&store, 0..MILLION, |n| Put { ttl: ttl(n), ..row(&alice, n, 100) }, || ()).await;
     clock.advance(Duration::from_secs(60));
     let before = file_mib(&path);

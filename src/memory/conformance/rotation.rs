@@ -30,8 +30,10 @@ fn id(letter: &str) -> String {
     ring(letter).current_id().to_owned()
 }
 
-/// Runs the claims about rotation. `open` is given the number of a database, which is new at its first use and keeps what is
-/// in it, the keys, and the clock; a database is opened several times at once, as by several processes.
+/// Runs the claims about rotation.
+///
+/// `open` is given the number of a database, which is new at its first use and keeps what is in it, the keys, and the clock. A
+/// database is opened several times at once, as by several processes.
 pub async fn run(open: impl Fn(u32, KeyRing, Arc<HandClock>) -> Opening) {
     let clock = Arc::new(HandClock::default());
     every_row_is_sealed_anew_and_stays_as_it_was(&|keys| open(0, ring(keys), Arc::clone(&clock)), &clock).await;
