@@ -4,11 +4,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod archive;
 mod cli;
 mod flights;
+mod forget;
 mod gates;
 mod github;
+mod helmdeck_go;
 mod layering;
+mod rotation;
 mod secrets;
 mod store_trouble;
 mod support;

@@ -226,8 +226,91 @@ pub(crate) enum MemoryCommand {
     Defaults(DefaultsArgs),
     /// Forget entries of every kind (works without the key)
     Purge(PurgeArgs),
-    /// Open every entry and report those that do not
+    /// Open every entry and report those that do not, what each takes, and what to do
     Doctor,
+    /// Seal every entry with the current key, while servers run; then previous keys can go
+    #[command(
+        after_help = "Set HELMDECK_MEMORY_KEY to the new key and HELMDECK_MEMORY_KEY_PREVIOUS to the old one, restart\n\
+        servers with both, and run this. It can be stopped or killed at any time and run again."
+    )]
+    Rotate,
+    /// Write entries to a sealed archive
+    Export(ExportArgs),
+    /// Read entries from an archive, or from a database of the Go original; twice is the same as once
+    Import(ImportArgs),
+    /// Remove everything of one person, and print a receipt (works without the key)
+    Forget(ForgetArgs),
+}
+
+/// `helmdeck memory export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Where to; - for stdout
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+    /// Only of this kind: cache, note, fact, audit or conversation
+    #[arg(long, value_parser = parse_kind)]
+    pub(crate) kind: Option<Kind>,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `helmdeck memory import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The archive, - for stdin; with --helmdeck-go the database
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+    /// Only of this kind: cache, note, fact, audit or conversation
+    #[arg(long, value_parser = parse_kind)]
+    pub(crate) kind: Option<Kind>,
+    /// Read and verify, and say what would be imported, without writing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The file is a SQLite database of the Go original, written with this memory key
+    #[arg(long)]
+    pub(crate) helmdeck_go: bool,
+    /// The tenant that rows of the Go original go to
+    #[arg(long, default_value = "local", requires = "helmdeck_go")]
+    pub(crate) tenant: String,
+    /// How the Go original's namespaces with a colon are read
+    #[arg(long, value_enum, default_value = "proven", requires = "helmdeck_go")]
+    pub(crate) split_sessions: SplitSessions,
+}
+
+/// How `a:b` is read, which may be caller `a` in session `b`, or caller `a:b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SplitSessions {
+    /// As caller and session where the file proves that there is such a caller
+    Proven,
+    /// As caller and session, at the last colon, unless the file proves otherwise
+    Always,
+    /// As a caller
+    Never,
+}
+
+/// `helmdeck memory forget`.
+#[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// The user
+    #[arg(long, value_name = "USER")]
+    pub(crate) subject: String,
+    /// The tenant of the user
+    #[arg(long, default_value = "local")]
+    pub(crate) tenant: String,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Write the receipt as JSON to this file too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) receipt: Option<PathBuf>,
 }
 
 /// `helmdeck cache`.

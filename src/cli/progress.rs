@@ -1,7 +1,8 @@
-//! Progress of a call on stderr: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Never on stdout.
+//! Progress on stderr, never on stdout. Of a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Of
+//! work on the store: a bar on a terminal, a plain line now and then otherwise, nothing with `--json`.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helmdeck_core::context::ProgressSink;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,6 +41,62 @@ impl ProgressSink for Progress {
             self.output.note(&text);
         }
     }
+}
+
+/// How often a line is written where no bar can be shown.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows how far work on many rows has come. Dropping it takes the bar away.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    output: Output,
+    /// What happened to a row, for example `resealed`.
+    what: &'static str,
+    bar: Option<ProgressBar>,
+    said: Instant,
+}
+
+impl Steps {
+    /// Shows progress where the output goes.
+    pub(crate) fn new(output: Output, what: &'static str) -> Self {
+        Self { output, what, bar: None, said: Instant::now() }
+    }
+
+    /// Says how many rows are done, of how many if that is known.
+    pub(crate) fn at(&mut self, done: u64, total: Option<u64>) {
+        if self.output.stderr_terminal {
+            let bar = self.bar.get_or_insert_with(|| bar(self.what, total));
+            // Rows that came since it was counted are done too.
+            bar.set_length(total.unwrap_or(done).max(done));
+            bar.set_position(done);
+        } else if (!self.output.json || self.output.verbose > 0) && self.said.elapsed() >= LINE_EVERY {
+            self.said = Instant::now();
+            let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+            self.output.note(&format!("{} {done}{of} rows", self.what));
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+    let template = if total.is_some() {
+        "{msg} {bar:30} {human_pos}/{human_len} rows, {per_sec}, {eta} left"
+    } else {
+        "{spinner} {msg} {human_pos} rows, {per_sec}"
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(what);
+    bar
 }
 
 fn spinner() -> ProgressBar {

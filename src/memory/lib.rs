@@ -1,17 +1,23 @@
 #![doc = include_str!("README.md")]
 
+pub mod archive;
 pub mod config;
 pub mod conformance;
+pub mod doctor;
 pub mod driver;
 pub mod drivers;
 pub mod entry;
 pub mod error;
+pub mod forget;
 mod framing;
+pub mod helmdeck_go;
 pub mod janitor;
 pub mod key;
 pub mod keyring;
 pub mod lock;
 pub mod open;
+pub mod restore;
+pub mod rotate;
 pub mod sealed;
 pub mod store;
 pub mod stored;

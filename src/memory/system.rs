@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use sha2::{Digest, Sha256};
 
 use crate::drivers::sqlite::file::{DatabaseFile, Identity};
 use crate::drivers::sqlite::migrate::Migrations;
 use crate::error::{Result, StoreError};
+use crate::framing::Framed;
+use crate::key::hex;
 
 static MIGRATIONS: Migrations =
     Migrations { ledger: "system_migrations", steps: &[("system", include_str!("migrations/system/0001_system.sql"))] };
@@ -188,6 +191,31 @@ impl System {
         Ok(gone.await?.unwrap_or(0) as u64)
     }
 
+    /// Returns the scope of a caller's keys for an operation. It says whose they are to who knows the caller, and names nobody.
+    #[must_use]
+    pub fn scope(tenant: &str, subject: &str, operation: &str) -> String {
+        format!("{}/{operation}", caller(tenant, subject))
+    }
+
+    /// Deletes every key of a caller ([`System::scope`]) with its answer and says how many; makes no file. The bytes are
+    /// overwritten, and the log is emptied unless somebody reads at the moment.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn forget(&self, tenant: &str, subject: &str) -> Result<u64> {
+        let caller = caller(tenant, subject);
+        let gone = self.read(move |db| {
+            let gone = db
+                .prepare_cached("DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'")?
+                .execute([&caller])?;
+            if gone > 0 {
+                db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            }
+            Ok(gone)
+        });
+        Ok(gone.await?.unwrap_or(0) as u64)
+    }
+
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
@@ -240,6 +268,12 @@ impl Shared {
         }
         result
     }
+}
+
+/// Returns what stands for a caller: half of a SHA-256, in hex.
+fn caller(tenant: &str, subject: &str) -> String {
+    let framed = Framed::new("helmdeck/system/caller").text(tenant).text(subject);
+    hex(&Sha256::digest(framed.as_slice())[..16])
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -318,6 +352,30 @@ mod tests {
         assert_eq!(system.begin("s", "k", b"d", NOW.saturating_add(MINUTE), MINUTE).await.unwrap(), Begun::New);
         assert_eq!(system.sweep(NOW.saturating_add(MINUTE)).await.unwrap(), 0);
         assert_eq!(system.sweep(NOW.saturating_add(2 * MINUTE)).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn forgetting_takes_all_keys_of_one_caller_and_leaves_no_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helmdeck.db");
+        let system = System::at(&path);
+        assert_eq!(system.forget("t", "alice").await.unwrap(), 0);
+        assert!(!path.exists());
+        for (subject, key) in [("alice", "one"), ("alice", "two"), ("bob", "one")] {
+            let scope = System::scope("t", subject, "rest");
+            assert!(!scope.contains(subject));
+            assert_eq!(system.begin(&scope, key, b"digest", NOW, MINUTE).await.unwrap(), Begun::New);
+            let answer = format!("the answer to {subject}").into_bytes();
+            system.finish(&scope, key, Some(answer), NOW, MINUTE).await.unwrap();
+        }
+        assert_eq!(system.forget("t", "alice").await.unwrap(), 2);
+        assert_eq!(system.forget("t", "alice").await.unwrap(), 0);
+        let bytes: Vec<u8> = ["helmdeck.db", "helmdeck.db-wal"]
+            .iter()
+            .flat_map(|name| std::fs::read(folder.path().join(name)).unwrap_or_default())
+            .collect();
+        let holds = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        assert!(holds("the answer to bob") && !holds("the answer to alice"));
     }
 
     #[tokio::test(flavor = "multi_thread")]

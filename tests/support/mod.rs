@@ -34,3 +34,14 @@ pub(crate) fn outside(path: &std::path::Path) -> rusqlite::Connection {
 pub(crate) fn integrity(path: &std::path::Path) -> String {
     outside(path).query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
 }
+
+/// Opens the store of a home as the program does, with the first key as the current one.
+pub(crate) async fn store(path: &std::path::Path, keys: &[&str]) -> std::sync::Arc<dyn helmdeck_memory::Store> {
+    let previous = keys[1..].join(",");
+    let previous = (!previous.is_empty()).then_some(("P", previous.as_str()));
+    let ring = helmdeck_memory::KeyRing::parse(("K", keys[0]), previous).unwrap();
+    let clock = std::sync::Arc::new(helmdeck_core::SystemClock::default());
+    helmdeck_memory::open(&format!("sqlite:{}", path.display()), ring, helmdeck_memory::Config::default(), clock)
+        .await
+        .unwrap()
+}

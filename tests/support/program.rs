@@ -18,6 +18,9 @@ const ECHO: &str =
 const SLOW: &str =
     "#!/bin/sh\ninput=$(cat)\n: >began\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf '{\"input\":%s}' \"$input\"\n";
 
+/// What makes a run a server.
+pub(crate) const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
+
 /// A home folder of its own.
 pub(crate) struct Home(tempfile::TempDir);
 
@@ -73,6 +76,13 @@ impl Home {
         command
     }
 
+    /// Prepares a run with a memory key and a previous one.
+    pub(crate) fn command_with(&self, key: &str, previous: &str, arguments: &[&str]) -> Command {
+        let mut command = self.command(key, arguments);
+        command.env("HELMDECK_MEMORY_KEY_PREVIOUS", previous);
+        command
+    }
+
     /// Runs the program to its end.
     pub(crate) fn run(&self, key: &str, arguments: &[&str]) -> Run {
         Run::of(self.command(key, arguments).output().unwrap())
@@ -99,7 +109,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn of(output: Output) -> Self {
+    /// Reads what a run left behind.
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout).unwrap(),
@@ -147,7 +158,11 @@ impl Drop for Server {
 impl Server {
     /// Starts a server and waits until it listens.
     pub(crate) fn start(home: &Home, key: &str) -> Self {
-        let mut command = home.command(key, &["serve", "--listen", "127.0.0.1:0"]);
+        Self::launch(home.command(key, SERVE))
+    }
+
+    /// Starts a server by a command with [`SERVE`] and waits until it listens.
+    pub(crate) fn launch(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (stderr, lines) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));

@@ -1,79 +1,205 @@
-//! `helmdeck memory doctor`: opens every entry, one at a time, and reports those that do not. Changes nothing.
+//! `helmdeck memory doctor`: opens every row and reports what is wrong and what to do about it. Changes nothing.
 
-use helmdeck_memory::{Kind, Namespace, Page, Store, StoreError};
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use helmdeck_memory::doctor::{Examined, examine};
+use helmdeck_memory::{NamespaceStats, Stats, Store};
+use serde_json::{Value, json};
 
 use crate::commands::memory::name;
 use crate::exit::{Exit, Failure, Result};
+use crate::output::{columns, size};
+use crate::progress::Steps;
 use crate::wire::Setup;
 
-/// How many bad entries are named; all are counted.
+/// How many bad rows are named; all are counted.
 const NAMED: usize = 20;
+/// How many namespaces are shown to people.
+const SHOWN: usize = 20;
 
-/// What was found.
-#[derive(Default)]
-struct Findings {
-    read: u64,
-    unreadable: u64,
-    named: Vec<String>,
+/// What can be told without the key.
+struct Clear {
+    stats: Stats,
+    namespaces: Vec<NamespaceStats>,
 }
 
 /// Checks the store.
 ///
 /// # Errors
-/// Exit 3 without a key or a store; exit 8 if any entry does not open, after printing which.
+/// Exit 3 without a key or a store, after printing what can be told without one; 78 with another key, likewise; 8 if any row
+/// does not open, after printing which.
 pub(crate) async fn run(setup: &Setup) -> Result<()> {
-    if setup.ring.is_none() {
-        return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
-            .with_hint("`helmdeck memory status` shows what is there without the key"));
-    }
-    let Some(store) = setup.sealed_store().await? else {
-        return Err(Failure::new(Exit::Absent, "there is no store yet; it is made by the first write"));
+    let Some(clear) = look(setup).await? else {
+        let what = if setup.ring.is_some() {
+            "there is no store yet; it is made by the first write"
+        } else {
+            "no memory key is set, and there is no store"
+        };
+        return Err(Failure::new(Exit::Absent, what));
     };
-    let findings = examine(&*store).await;
+    let (examined, failure) = match open(setup).await {
+        Ok(examined) => (examined, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    let hints = hints(setup, &clear, examined.as_ref());
+    let value = value(setup, &clear, examined.as_ref(), failure.as_ref(), &hints);
+    setup.output.either(&value, || text(setup, &clear, examined.as_ref(), &hints))?;
+    match (failure, examined) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(examined)) if examined.unreadable > 0 => Err(Failure::silent(Exit::Corrupt)),
+        (None, Some(_)) => Ok(()),
+        (None, None) => Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
+            .with_hint("set HELMDECK_MEMORY_KEY to check that every entry opens")),
+    }
+}
+
+async fn look(setup: &Setup) -> Result<Option<Clear>> {
+    let Some(store) = setup.clear_store().await? else { return Ok(None) };
+    let looked =
+        async { Ok::<_, Failure>(Clear { stats: store.stats().await?, namespaces: store.namespaces().await? }) };
+    let looked = looked.await;
     store.close().await?;
-    let findings = findings?;
-    let value = json!({"read": findings.read, "unreadable": findings.unreadable, "named": findings.named});
-    setup.output.either(&value, || {
-        let mut text: String = findings.named.iter().map(|line| format!("does not open: {line}\n")).collect();
-        text.push_str(&format!("{} entries open, {} do not\n", findings.read, findings.unreadable));
-        if findings.unreadable > 0 {
-            text.push_str("What does not open counts as absent. `helmdeck memory purge` removes it.\n");
-        }
-        text
-    })?;
-    if findings.unreadable == 0 { Ok(()) } else { Err(Failure::silent(Exit::Corrupt)) }
+    looked.map(Some)
 }
 
-async fn examine(store: &dyn Store) -> Result<Findings> {
-    let mut findings = Findings::default();
-    for held in store.namespaces().await? {
-        let mut after = None;
-        loop {
-            let page = store.list(&held.namespace, held.kind, "", Page { limit: 500, after }).await?;
-            for meta in &page.entries {
-                open(store, &held.namespace, held.kind, &meta.key, &mut findings).await?;
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
-        }
-    }
-    Ok(findings)
+async fn open(setup: &Setup) -> Result<Option<Examined>> {
+    let Some(store) = setup.sealed_store().await? else { return Ok(None) };
+    let examined = walk(setup, &*store).await;
+    store.close().await?;
+    examined.map(Some)
 }
 
-async fn open(store: &dyn Store, namespace: &Namespace, kind: Kind, key: &str, findings: &mut Findings) -> Result<()> {
-    match store.get(namespace, kind, key).await {
-        // An entry that ended since it was listed is as good as one that opens.
-        Ok(_) => findings.read += 1,
-        Err(StoreError::Unreadable { reason }) => {
-            findings.unreadable += 1;
-            if findings.named.len() < NAMED {
-                findings.named.push(format!("{} {kind} {key}: {reason}", name(namespace)));
-            }
-        }
-        Err(error) => return Err(error.into()),
+async fn walk(setup: &Setup, store: &dyn Store) -> Result<Examined> {
+    let stats = store.stats().await?;
+    let mut steps = Steps::new(setup.output, "opened");
+    let mut show = |count| steps.at(count, Some(stats.rows + stats.expired));
+    Ok(examine(store, NAMED, &mut show).await?)
+}
+
+/// Says of a key id whether the ring has it.
+fn standing(setup: &Setup, id: &str) -> &'static str {
+    match &setup.ring {
+        _ if id.is_empty() => "not sealed",
+        None => "unknown",
+        Some(ring) if ring.current_id() == id => "current",
+        Some(ring) if ring.ids().any(|known| known == id) => "previous",
+        Some(_) => "missing",
     }
-    Ok(())
+}
+
+fn hints(setup: &Setup, clear: &Clear, examined: Option<&Examined>) -> Vec<String> {
+    let mut hints = Vec::new();
+    for (id, rows) in clear.stats.rows_by_key_id.iter().filter(|(_, rows)| **rows > 0) {
+        match standing(setup, id) {
+            "previous" => hints.push(format!(
+                "{rows} rows are sealed with previous key {id}: `helmdeck memory rotate` seals them with the current one"
+            )),
+            "missing" => hints.push(format!(
+                "{rows} rows are sealed with key {id}, which is not given: name it in HELMDECK_MEMORY_KEY_PREVIOUS"
+            )),
+            _ => {}
+        }
+    }
+    let missing: u64 = examined
+        .iter()
+        .flat_map(|found| &found.unreadable_by_key)
+        .fold(0, |sum, (id, rows)| if standing(setup, id) == "missing" { sum } else { sum + rows });
+    if missing > 0 {
+        hints.push(format!(
+            "{missing} rows were altered, moved or never sealed: they count as absent, and `helmdeck memory purge` removes them"
+        ));
+    }
+    if clear.stats.expired > 0 {
+        hints.push(format!(
+            "{} rows have ended and are invisible; a running `helmdeck serve` sweeps them",
+            clear.stats.expired
+        ));
+    }
+    hints
+}
+
+fn value(
+    setup: &Setup,
+    clear: &Clear,
+    examined: Option<&Examined>,
+    failure: Option<&Failure>,
+    hints: &[String],
+) -> Value {
+    let stats = &clear.stats;
+    let keys: BTreeMap<&str, Value> = stats
+        .rows_by_key_id
+        .iter()
+        .map(|(id, rows)| (id.as_str(), json!({"rows": rows, "key": standing(setup, id)})))
+        .collect();
+    let named = |found: &Examined| -> Vec<String> { found.named.iter().map(line).collect() };
+    json!({
+        "driver": stats.driver,
+        "canary": canary(setup, failure),
+        "rows": stats.rows,
+        "expired": stats.expired,
+        "bytes": stats.bytes,
+        "disk_bytes": stats.disk_bytes,
+        "keys": keys,
+        "read": examined.map(|found| found.read),
+        "unreadable": examined.map(|found| found.unreadable),
+        "reasons": examined.map(|found| &found.reasons),
+        "named": examined.map(named),
+        "namespaces": clear.namespaces.iter().map(|held| json!({
+            "namespace": name(&held.namespace), "kind": held.kind, "rows": held.rows, "bytes": held.bytes,
+        })).collect::<Vec<_>>(),
+        "hints": hints,
+    })
+}
+
+/// Says whether the keys given are those of the store.
+fn canary(setup: &Setup, failure: Option<&Failure>) -> &'static str {
+    match failure.map(Failure::exit) {
+        _ if setup.ring.is_none() => "not checked",
+        None => "ok",
+        Some(Exit::Config) => "another key",
+        Some(_) => "failed",
+    }
+}
+
+fn text(setup: &Setup, clear: &Clear, examined: Option<&Examined>, hints: &[String]) -> String {
+    let stats = &clear.stats;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    fact("store", format!("{}, {} on disk", stats.driver, size(stats.disk_bytes)));
+    fact("rows", format!("{} ({}), and {} that have ended", stats.rows, size(stats.bytes), stats.expired));
+    for (id, rows) in &stats.rows_by_key_id {
+        let id = if id.is_empty() { "none" } else { id };
+        fact("key", format!("{id} ({}): {rows} rows", standing(setup, id)));
+    }
+    match examined {
+        Some(found) => fact("opened", format!("{} rows open, {} do not", found.read, found.unreadable)),
+        None => fact("opened", "not checked: it takes the memory key".to_owned()),
+    }
+    let mut text = columns(&rows);
+    if !clear.namespaces.is_empty() {
+        let mut rows = vec![["NAMESPACE", "KIND", "ROWS", "SIZE"].map(str::to_owned).to_vec()];
+        rows.extend(
+            clear.namespaces.iter().take(SHOWN).map(|held| {
+                vec![name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]
+            }),
+        );
+        text.push_str(&format!("\n{}", columns(&rows)));
+        if clear.namespaces.len() > SHOWN {
+            text.push_str(&format!("and {} more; --json lists them all\n", clear.namespaces.len() - SHOWN));
+        }
+    }
+    if let Some(found) = examined.filter(|found| found.unreadable > 0) {
+        text.push('\n');
+        text.extend(found.named.iter().map(|row| format!("does not open: {}\n", line(row))));
+        text.extend(found.reasons.iter().map(|(reason, count)| format!("{count} rows: {reason}\n")));
+    }
+    if !hints.is_empty() {
+        text.push('\n');
+        text.extend(hints.iter().map(|hint| format!("{hint}\n")));
+    }
+    text
+}
+
+fn line(row: &helmdeck_memory::doctor::Unreadable) -> String {
+    format!("{} {} {}: {}", name(&row.namespace), row.kind, row.key, row.reason)
 }

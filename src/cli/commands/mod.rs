@@ -1,10 +1,13 @@
 //! The commands, a file each. This one only picks: which command, with which setup and on which runtime.
 
+mod archive;
 mod cache;
 mod check;
 mod completions;
 mod config;
 mod doctor;
+mod forget;
+mod import;
 mod key;
 mod memory;
 mod memory_defaults;
@@ -13,6 +16,7 @@ mod pack;
 mod pack_check;
 mod pack_new;
 mod purge;
+mod rotate;
 mod run;
 mod serve;
 
@@ -68,6 +72,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),
+                MemoryCommand::Rotate => block_on(rotate::run(&setup)),
+                MemoryCommand::Export(arguments) => block_on(archive::run(&setup, &arguments)),
+                MemoryCommand::Import(arguments) => block_on(import::run(&setup, &arguments)),
+                MemoryCommand::Forget(arguments) => block_on(forget::run(&setup, &arguments)),
             }
         }
         Command::Cache(command) => {

@@ -5,6 +5,7 @@ mod crash;
 mod flips;
 mod janitor;
 mod replaced;
+mod rotate;
 mod tampering;
 mod trouble;
 mod upgrade;

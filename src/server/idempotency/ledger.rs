@@ -13,7 +13,7 @@ use helmdeck_memory::{KeyRing, Namespace, StoreError};
 use super::kept::State;
 use super::{Answer, Digest32, KEPT_FOR};
 
-const SCOPE: &str = "rest";
+const OPERATION: &str = "rest";
 const PURPOSE: &str = "idempotency";
 /// The largest answer that is written.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -46,7 +46,7 @@ impl Ledger {
     ) -> Result<Option<(State, bool)>, Error> {
         self.sweep(now).await;
         // The lease is as long as a key is kept: what a process that died in the middle had done is not known.
-        let begun = self.system.begin(SCOPE, &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
+        let begun = self.system.begin(&scope(identity), &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
         Ok(match begun {
             Begun::New => None,
             Begun::InFlight { digest } => Some((State::Running, digest == request)),
@@ -62,9 +62,9 @@ impl Ledger {
         let written = match answer {
             Some(answer) => {
                 let sealed = self.seal(identity, id, answer);
-                self.system.finish(SCOPE, &hex(id), sealed, now, KEPT_FOR).await
+                self.system.finish(&scope(identity), &hex(id), sealed, now, KEPT_FOR).await
             }
-            None => self.system.abandon(SCOPE, &hex(id)).await,
+            None => self.system.abandon(&scope(identity), &hex(id)).await,
         };
         if let Err(error) = written {
             // The key stays taken, which is the safe side.
@@ -97,6 +97,11 @@ impl Ledger {
         let plain = self.keyring.as_ref()?.open_blob(&Namespace::of_caller(identity), PURPOSE, id, sealed).ok()?;
         decode(plain)
     }
+}
+
+/// The caller's own scope, so that forgetting a caller finds it.
+fn scope(identity: &Identity) -> String {
+    System::scope(identity.tenant(), identity.user(), OPERATION)
 }
 
 fn unavailable(error: StoreError) -> Error {

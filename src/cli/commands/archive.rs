@@ -1,0 +1,150 @@
+//! `helmdeck memory export`: the store, or a part of it, as one sealed archive. Never leaves half a file under the name asked
+//! for, and never takes the place of another file unless told to.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use helmdeck_core::SystemClock;
+use helmdeck_memory::archive::{ArchiveError, Exported, Filter, export};
+use helmdeck_memory::{KeyRing, Store};
+use serde_json::json;
+
+use crate::args::ExportArgs;
+use crate::exit::{Exit, Failure, Result};
+use crate::progress::Steps;
+use crate::signals::Stop;
+use crate::wire::Setup;
+
+/// Exports.
+///
+/// # Errors
+/// Exit 3 without a key or a store; 2 if the file is there; 8 if rows do not open, after everything else was written.
+pub(crate) async fn run(setup: &Setup, arguments: &ExportArgs) -> Result<()> {
+    let Some(ring) = &setup.ring else {
+        return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened"));
+    };
+    let to_stdout = arguments.file == Path::new("-");
+    if !to_stdout && !arguments.force && arguments.file.symlink_metadata().is_ok() {
+        return Err(taken(&arguments.file));
+    }
+    let Some(store) = setup.sealed_store().await? else {
+        return Err(Failure::new(Exit::Absent, "there is no store yet; it is made by the first write"));
+    };
+    let answer = if to_stdout {
+        write(setup, &*store, ring, arguments, io::stdout()).await.map(|(exported, _)| exported)
+    } else {
+        to_file(setup, &*store, ring, arguments).await
+    };
+    store.close().await?;
+    report(setup, arguments, &answer?, to_stdout)
+}
+
+async fn to_file(setup: &Setup, store: &dyn Store, ring: &KeyRing, arguments: &ExportArgs) -> Result<Exported> {
+    let (draft, file) = Draft::beside(&arguments.file)?;
+    let (exported, file) = write(setup, store, ring, arguments, file).await?;
+    let (path, force) = (arguments.file.clone(), arguments.force);
+    let keeping = tokio::task::spawn_blocking(move || draft.keep(&file, &path, force)).await;
+    keeping.map_err(crate::app::internal)??;
+    Ok(exported)
+}
+
+async fn write<W: Write + Send + 'static>(
+    setup: &Setup,
+    store: &dyn Store,
+    ring: &KeyRing,
+    arguments: &ExportArgs,
+    out: W,
+) -> Result<(Exported, W)> {
+    let filter = Filter { namespace: arguments.namespace.clone(), kind: arguments.kind };
+    let (clock, mut signals) = (SystemClock::default(), Stop::catch()?);
+    let mut steps = Steps::new(setup.output, "exported");
+    let mut show = |count| steps.at(count, None);
+    tokio::select! {
+        answer = export(store, ring.clone(), &filter, out, &clock, &mut show) => answer.map_err(failure),
+        () = signals.wait() => Err(Failure::new(Exit::Failed, "stopped; nothing was written")),
+    }
+}
+
+fn report(setup: &Setup, arguments: &ExportArgs, exported: &Exported, to_stdout: bool) -> Result<()> {
+    let text = || {
+        let mut text = format!("exported {} entries", exported.exported);
+        if !to_stdout {
+            text.push_str(&format!(" to {}", arguments.file.display()));
+        }
+        if exported.expired > 0 {
+            text.push_str(&format!("; {} have ended and were left out", exported.expired));
+        }
+        if exported.unreadable > 0 {
+            text.push_str(&format!("; {} do not open and were left out", exported.unreadable));
+        }
+        text
+    };
+    if !to_stdout {
+        setup.output.either(&json!(exported), text)?;
+    } else if !setup.output.json {
+        // The archive itself went to stdout.
+        setup.output.note(&text());
+    }
+    if exported.unreadable == 0 { Ok(()) } else { Err(Failure::silent(Exit::Corrupt)) }
+}
+
+/// Turns an archive's error into a failure.
+pub(crate) fn failure(error: ArchiveError) -> Failure {
+    match error {
+        ArchiveError::Store(error) => error.into(),
+        ArchiveError::WrongKey { .. } => Failure::config(error.to_string())
+            .with_hint("set HELMDECK_MEMORY_KEY to that key, or name it in HELMDECK_MEMORY_KEY_PREVIOUS"),
+        ArchiveError::NotAnArchive
+        | ArchiveError::OtherFormat(_)
+        | ArchiveError::Damaged(_)
+        | ArchiveError::Incomplete { .. } => Failure::new(Exit::Corrupt, error.to_string()),
+        other => Failure::new(Exit::Failed, other.to_string()),
+    }
+}
+
+fn taken(path: &Path) -> Failure {
+    Failure::usage(format!("{} is there already", path.display())).with_hint("say --force to replace it")
+}
+
+/// A file beside the one asked for, removed unless it is kept.
+struct Draft(Option<PathBuf>);
+
+impl Draft {
+    fn beside(path: &Path) -> Result<(Self, File)> {
+        let name = path.file_name().ok_or_else(|| Failure::usage(format!("{} names no file", path.display())))?;
+        let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+        let file = file.map_err(|error| about(&draft, &error))?;
+        Ok((Self(Some(draft)), file))
+    }
+
+    fn keep(mut self, file: &File, path: &Path, force: bool) -> Result<()> {
+        let Some(draft) = &self.0 else { return Ok(()) };
+        file.sync_all().map_err(|error| about(draft, &error))?;
+        if force {
+            fs::rename(draft, path).map_err(|error| about(path, &error))?;
+            self.0 = None;
+            return Ok(());
+        }
+        // A second name for the file, which is not given if somebody has it; the first goes when this value does.
+        fs::hard_link(draft, path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(path),
+            _ => about(path, &error),
+        })
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // It holds nothing that opens without the key.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn about(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,135 @@
+//! `helmdeck memory forget`: removes everything of one person and prints a receipt. It never needs the key.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use helmdeck_core::{Clock, SystemClock};
+use helmdeck_memory::forget::{Receipt, Removed, forget, preview};
+use helmdeck_memory::open::Location;
+use serde_json::{Value, json};
+
+use crate::args::ForgetArgs;
+use crate::exit::{Exit, Failure, Result};
+use crate::output::columns;
+use crate::wire::Setup;
+
+/// How often the log of the store is emptied, if somebody is in the way.
+const TRIES: u32 = 50;
+
+/// Forgets.
+///
+/// # Errors
+/// A usage failure if nobody says yes, or for an empty subject; exit 1 if rows kept coming, or the store cannot be reached.
+pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
+    let (tenant, subject) = (arguments.tenant.as_str(), arguments.subject.as_str());
+    if subject.is_empty() {
+        return Err(Failure::usage("an empty subject stands for what a tenant shares; `memory purge` removes that"));
+    }
+    if let Some(path) = &arguments.receipt
+        && path.symlink_metadata().is_ok()
+    {
+        return Err(Failure::usage(format!("{} is there already; name another file", path.display())));
+    }
+    let store = setup.clear_store().await?;
+    let answer = async {
+        let held = match &store {
+            Some(store) => preview(&**store, tenant, subject).await?,
+            None => Vec::new(),
+        };
+        setup.output.confirm(&question(tenant, subject, &held), arguments.yes)?;
+        let system = setup.system()?;
+        let now = SystemClock::default().now();
+        Ok::<_, Failure>(forget(store.as_deref(), Some(&system), tenant, subject, now).await?)
+    };
+    let answer = answer.await;
+    if let Some(store) = store {
+        store.close().await?;
+    }
+    let receipt = answer?;
+    let log_emptied = empty_log(setup).await?;
+    let mut value = serde_json::to_value(&receipt).unwrap_or_default();
+    value["log_emptied"] = log_emptied.into();
+    if let Some(path) = &arguments.receipt {
+        keep(path, &value)?;
+    }
+    setup.output.either(&value, || text(&receipt, log_emptied))?;
+    if receipt.verified && log_emptied {
+        return Ok(());
+    }
+    let why = if receipt.verified { "the log of the store could not be emptied" } else { "rows kept being written" };
+    Err(Failure::new(Exit::Failed, why).with_hint("run it again; what went is gone"))
+}
+
+fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
+    let rows: u64 = held.iter().map(|part| part.rows).sum();
+    let mut kinds: Vec<String> = Vec::new();
+    for kind in helmdeck_memory::Kind::ALL {
+        let of_kind: u64 = held.iter().filter(|part| part.kind == kind).map(|part| part.rows).sum();
+        if of_kind > 0 {
+            kinds.push(format!("{of_kind} {kind}"));
+        }
+    }
+    let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
+    format!("remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions and idempotency keys")
+}
+
+/// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a reader at
+/// the same moment prevents.
+async fn empty_log(setup: &Setup) -> Result<bool> {
+    let Location::Sqlite(path) = Location::parse(&setup.settings.memory_url()?)? else { return Ok(true) };
+    let mut log = path.into_os_string();
+    log.push("-wal");
+    for _ in 0..TRIES {
+        if !std::fs::metadata(&log).is_ok_and(|file| file.len() > 0) {
+            return Ok(true);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if let Some(store) = setup.clear_store().await? {
+            store.close().await?;
+        }
+    }
+    Ok(!std::fs::metadata(&log).is_ok_and(|file| file.len() > 0))
+}
+
+fn keep(path: &Path, value: &Value) -> Result<()> {
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| writeln!(file, "{value:#}").and_then(|()| file.sync_all()));
+    written.map_err(|error| {
+        Failure::new(
+            Exit::Failed,
+            format!("everything was removed, but the receipt was not written: {}: {error}", path.display()),
+        )
+    })
+}
+
+fn text(receipt: &Receipt, log_emptied: bool) -> String {
+    let at = json!(receipt)["at"].as_str().unwrap_or_default().to_owned();
+    let mut text = format!("{at}: forgot {}/{}\n", receipt.tenant, receipt.subject);
+    let mut rows: Vec<Vec<String>> = vec![["SESSION", "KIND", "ROWS"].map(str::to_owned).to_vec()];
+    rows.extend(receipt.removed.iter().map(|part| {
+        vec![part.session.clone().unwrap_or_else(|| "-".to_owned()), part.kind.to_string(), part.rows.to_string()]
+    }));
+    if !receipt.removed.is_empty() {
+        text.push_str(&columns(&rows));
+    }
+    let driver = receipt.driver.as_deref().unwrap_or("none");
+    text.push_str(&format!(
+        "{} rows and {} idempotency keys removed; store: {driver}; looked {} times\n",
+        receipt.rows, receipt.idempotency_keys, receipt.looks
+    ));
+    text.push_str(match (receipt.verified, log_emptied) {
+        (true, true) => "verified: the last two looks found nothing\n",
+        (true, false) => "verified, but bytes may stand in the log of the store\n",
+        (false, _) => "not verified: rows kept being written\n",
+    });
+    text.push_str("not covered:\n");
+    text.extend(receipt.not_covered.iter().map(|what| format!("  {what}\n")));
+    text
+}

@@ -1,0 +1,96 @@
+//! From a store into an archive. The store is walked over while others write: each entry is as it was when the walk came by.
+
+use std::io::{BufWriter, Write};
+
+use helmdeck_core::Clock;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::format::Writer;
+use super::{ArchiveError, Filter};
+use crate::entry::Entry;
+use crate::error::StoreError;
+use crate::keyring::KeyRing;
+use crate::store::ReadStore;
+
+/// Rows that one part of the walk asks for.
+const PART: usize = 500;
+/// Parts that may wait for the file; the walk bounds each at about 8 MiB.
+const WAITING: usize = 2;
+
+/// What an export did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// Entries written.
+    pub exported: u64,
+    /// Rows left out because they have ended.
+    pub expired: u64,
+    /// Rows left out because they do not open.
+    pub unreadable: u64,
+}
+
+/// Writes the live entries that are wanted to `out`, on a thread of its own, and gives `out` back, flushed. `progress` is
+/// told how many were written.
+///
+/// # Errors
+/// What is in `out` then is no whole archive. See [`ArchiveError`].
+pub async fn export<W: Write + Send + 'static>(
+    store: &dyn ReadStore,
+    ring: KeyRing,
+    filter: &Filter,
+    out: W,
+    clock: &dyn Clock,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<(Exported, W), ArchiveError> {
+    let (parts, mut waiting) = mpsc::channel::<Vec<Entry>>(WAITING);
+    let writing = tokio::task::spawn_blocking(move || {
+        let mut writer = Writer::new(BufWriter::with_capacity(1 << 16, out), ring)?;
+        while let Some(part) = waiting.blocking_recv() {
+            for entry in &part {
+                writer.entry(entry)?;
+            }
+        }
+        Ok::<_, ArchiveError>(writer)
+    });
+    let walked = walk(store, filter, clock, &parts, progress).await;
+    drop(parts);
+    let writer = writing.await.map_err(StoreError::unavailable)??;
+    let exported = walked?;
+    // Only a walk that came to its end gets an end.
+    let finish = move || writer.finish()?.into_inner().map_err(|error| ArchiveError::Io(error.to_string()));
+    let out = tokio::task::spawn_blocking(finish).await.map_err(StoreError::unavailable)??;
+    Ok((exported, out))
+}
+
+async fn walk(
+    store: &dyn ReadStore,
+    filter: &Filter,
+    clock: &dyn Clock,
+    parts: &mpsc::Sender<Vec<Entry>>,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Exported, ArchiveError> {
+    let mut done = Exported::default();
+    let mut after = None;
+    loop {
+        let part = store.walk(after, PART).await?;
+        let now = clock.now();
+        let mut entries: Vec<Entry> = Vec::with_capacity(part.rows.len());
+        for row in part.rows.into_iter().filter(|row| filter.takes(&row.meta.namespace, row.meta.kind)) {
+            match row.value {
+                _ if row.meta.is_expired(now) => done.expired += 1,
+                Ok(value) => entries.push(Entry { meta: row.meta, value }),
+                Err(_) => done.unreadable += 1,
+            }
+        }
+        done.exported += entries.len() as u64;
+        if parts.send(entries).await.is_err() {
+            // The file failed; its thread tells how.
+            return Ok(done);
+        }
+        progress(done.exported);
+        match part.next {
+            Some(next) => after = Some(next),
+            None => return Ok(done),
+        }
+    }
+}

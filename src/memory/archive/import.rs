@@ -1,0 +1,125 @@
+//! From an archive into a store. What was verified is written while the rest is still read; doing it twice changes nothing.
+
+use std::io::{BufReader, Read};
+
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::format::{Found, Reader};
+use super::{ArchiveError, Filter};
+use crate::error::StoreError;
+use crate::keyring::KeyRing;
+use crate::restore::{Restored, Restorer, Target};
+use crate::store::Put;
+
+/// Entries that may wait for the store, in parts of [`PART_BYTES`].
+const WAITING: usize = 4;
+/// A part is handed over from this size on.
+const PART_BYTES: usize = 1 << 20;
+/// A part is handed over from this many entries on.
+const PART: usize = 256;
+
+/// What an import did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// The archive's id.
+    pub archive: String,
+    /// Records read.
+    pub read: u64,
+    /// Entries left out because they were not asked for.
+    pub filtered: u64,
+    /// Records that do not open.
+    pub unreadable: u64,
+    /// What became of the others.
+    #[serde(flatten)]
+    pub restored: Restored,
+}
+
+/// A part of what was read.
+#[derive(Default)]
+struct Part {
+    archive: String,
+    puts: Vec<Put>,
+    bytes: usize,
+    unreadable: u64,
+}
+
+impl Part {
+    const fn is_full(&self) -> bool {
+        self.puts.len() >= PART || self.bytes >= PART_BYTES
+    }
+}
+
+/// Reads an archive on a thread of its own and writes the entries that are wanted with their former times and versions.
+/// `progress` is told how many records were read.
+///
+/// The report is true also if the archive turns out to be damaged or incomplete, or the store fails on the way.
+pub async fn import<R: Read + Send + 'static>(
+    target: Target,
+    ring: KeyRing,
+    filter: &Filter,
+    input: R,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> (Imported, Result<(), ArchiveError>) {
+    let (parts, mut waiting) = mpsc::channel(WAITING);
+    let reading = tokio::task::spawn_blocking(move || read(input, ring, &parts));
+    let mut restorer = Restorer::new(target);
+    let mut done = Imported::default();
+    let mut end = Ok(());
+    'parts: while let Some(part) = waiting.recv().await {
+        let Part { archive, puts, unreadable, .. } = part;
+        done.archive = archive;
+        done.unreadable += unreadable;
+        done.read += unreadable + puts.len() as u64;
+        for put in puts {
+            if !filter.takes(&put.namespace, put.kind) {
+                done.filtered += 1;
+            } else if let Err(error) = restorer.take(put).await {
+                end = Err(error.into());
+                break 'parts;
+            }
+        }
+        progress(done.read);
+    }
+    // The reader stops when nobody waits for its parts.
+    drop(waiting);
+    let read = reading.await.map_err(StoreError::unavailable);
+    let (restored, written) = restorer.finish().await;
+    done.restored = restored;
+    let end = end.and(written.map_err(ArchiveError::from)).and(read.map_err(ArchiveError::from).flatten());
+    let damaged = || ArchiveError::Damaged(format!("{} of its records do not open", done.unreadable));
+    let end = if end.is_ok() && done.unreadable > 0 { Err(damaged()) } else { end };
+    (done, end)
+}
+
+fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<Part>) -> Result<(), ArchiveError> {
+    let mut reader = Reader::new(BufReader::with_capacity(1 << 16, input), ring)?;
+    let archive = reader.id();
+    let mut part = Part { archive: archive.clone(), ..Part::default() };
+    loop {
+        let found = reader.next();
+        let ended = !matches!(found, Ok(Found::Entry(_) | Found::Unreadable));
+        let end = match found {
+            Ok(Found::Entry(put)) => {
+                part.bytes += put.value.len() + put.key.len();
+                part.puts.push(*put);
+                Ok(())
+            }
+            Ok(Found::Unreadable) => {
+                part.unreadable += 1;
+                Ok(())
+            }
+            Ok(Found::End) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if ended || part.is_full() {
+            let full = std::mem::replace(&mut part, Part { archive: archive.clone(), ..Part::default() });
+            if parts.blocking_send(full).is_err() {
+                return Ok(());
+            }
+        }
+        if ended {
+            return end;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Archives: a store, or a part of one, as one sealed file that another store takes in, whatever its driver.
+//!
+//! ```text
+//! "HELMDECK" | format (4) | key id (16 hex digits) | archive id (16)
+//! length (4) | sealed record 0
+//! length (4) | sealed record 1 ...
+//! length (4) | sealed end with the number of records
+//! ```
+//!
+//! A record is sealed under a key of the archive's own (derived from the memory key) and bound to the whole header and to its
+//! number. So a record that was altered, moved, left out, doubled or taken from another archive does not open, and one that
+//! was cut off is missed. Names, times and values are all inside the seal; the clear part tells only how many records there
+//! are and how long each is.
+
+mod export;
+mod format;
+mod import;
+
+use crate::entry::{Kind, Namespace};
+use crate::error::StoreError;
+
+pub use export::{Exported, export};
+pub use import::{Imported, import};
+
+/// Which entries are wanted. By default all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only of this namespace; without a dialogue, of all dialogues of the caller.
+    pub namespace: Option<Namespace>,
+    /// Only of this kind.
+    pub kind: Option<Kind>,
+}
+
+impl Filter {
+    /// Says whether an entry is wanted.
+    #[must_use]
+    pub fn takes(&self, namespace: &Namespace, kind: Kind) -> bool {
+        let ours = |wanted: &Namespace| {
+            wanted.tenant == namespace.tenant
+                && wanted.subject == namespace.subject
+                && (wanted.session.is_none() || wanted.session == namespace.session)
+        };
+        self.kind.is_none_or(|wanted| wanted == kind) && self.namespace.as_ref().is_none_or(ours)
+    }
+}
+
+/// What can go wrong with an archive.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// It does not begin like one.
+    #[error("this is not an archive of helmdeck")]
+    NotAnArchive,
+    /// It has another format.
+    #[error("the archive has format {0}; this version reads format 1")]
+    OtherFormat(u32),
+    /// It was sealed with another key.
+    #[error("the archive was sealed with key {archive}; the key given is {given}")]
+    WrongKey {
+        /// The id of the key that sealed it.
+        archive: String,
+        /// The ids of the keys given, current first.
+        given: String,
+    },
+    /// Something in it was altered, moved or left out.
+    #[error("the archive is damaged: {0}")]
+    Damaged(String),
+    /// Its end is missing.
+    #[error("the archive is incomplete: it ends after {read} records")]
+    Incomplete {
+        /// The records that there are.
+        read: u64,
+    },
+    /// An entry is too large to be a record.
+    #[error("an entry is too large for an archive")]
+    TooLarge,
+    /// The file could not be read or written.
+    #[error("{0}")]
+    Io(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<std::io::Error> for ArchiveError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The doctor: walks over every row, opens it, and tells which do not open and why. Changes nothing and keeps no value.
+
+use std::collections::BTreeMap;
+
+use crate::entry::{Kind, Namespace};
+use crate::error::Result;
+use crate::store::ReadStore;
+
+/// Rows that one part of the walk asks for.
+const PART: usize = 500;
+
+/// What an examination found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// Rows that open.
+    pub read: u64,
+    /// Rows that do not.
+    pub unreadable: u64,
+    /// How many do not, for each reason.
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// How many do not, for each key that they name; the empty id stands for rows that are not sealed.
+    pub unreadable_by_key: BTreeMap<String, u64>,
+    /// Some of those that do not, as many as were asked for.
+    pub named: Vec<Unreadable>,
+}
+
+/// A row that does not open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Whose it says it is.
+    pub namespace: Namespace,
+    /// Of which kind it says it is.
+    pub kind: Kind,
+    /// Its key, as it says.
+    pub key: String,
+    /// Why it does not open.
+    pub reason: &'static str,
+}
+
+/// Opens every row, also those that have ended, and names at most `named` of those that do not open. `progress` is told how
+/// many rows were looked at.
+///
+/// # Errors
+/// `Unavailable`, `Closed`.
+pub async fn examine(store: &dyn ReadStore, named: usize, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Examined> {
+    let mut found = Examined::default();
+    let mut after = None;
+    loop {
+        let part = store.walk(after, PART).await?;
+        for row in part.rows {
+            let Err(reason) = row.value else {
+                found.read += 1;
+                continue;
+            };
+            found.unreadable += 1;
+            *found.reasons.entry(reason).or_default() += 1;
+            *found.unreadable_by_key.entry(row.key_id).or_default() += 1;
+            if found.named.len() < named {
+                let meta = row.meta;
+                found.named.push(Unreadable { namespace: meta.namespace, kind: meta.kind, key: meta.key, reason });
+            }
+        }
+        progress(found.read + found.unreadable);
+        match part.next {
+            Some(next) => after = Some(next),
+            None => return Ok(found),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Forgetting a person: every row of every kind and dialogue, and the idempotency keys of the system database.
+//!
+//! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use helmdeck_core::{Timestamp, clock::rfc3339};
+use serde::Serialize;
+
+use crate::entry::{Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::store::{Delete, Op, Page, Store, Written};
+use crate::system::System;
+
+/// The most looks for rows that a running server wrote meanwhile.
+const LOOKS: u32 = 20;
+/// The time between two looks: longer than a server lets a finished call's rows wait.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Rows that one transaction deletes.
+const STEP: usize = 500;
+
+/// What forgetting does not reach; it stands in every receipt.
+pub const NOT_COVERED: [&str; 4] = [
+    "entries that the whole tenant shares, which belong to nobody alone",
+    "backups and snapshots of the store, and exported archives",
+    "artifacts that calls made",
+    "what other systems were told, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
+];
+
+/// What was removed of one namespace and kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// The dialogue, if the rows belonged to one.
+    pub session: Option<String>,
+    /// Of which kind.
+    pub kind: Kind,
+    /// How many rows.
+    pub rows: u64,
+}
+
+/// Says what was removed, and that nothing was left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// When it was done.
+    #[serde(with = "rfc3339")]
+    pub at: Timestamp,
+    /// The tenant of the person.
+    pub tenant: String,
+    /// The person.
+    pub subject: String,
+    /// The driver of the store; `None` if there is no store.
+    pub driver: Option<String>,
+    /// What was removed, by dialogue and kind.
+    pub removed: Vec<Removed>,
+    /// Rows removed, all together.
+    pub rows: u64,
+    /// Idempotency keys removed, with their answers.
+    pub idempotency_keys: u64,
+    /// How often the store was looked through.
+    pub looks: u32,
+    /// Whether the last two looks found nothing.
+    pub verified: bool,
+    /// What this does not reach.
+    pub not_covered: Vec<&'static str>,
+}
+
+/// Returns the live rows that a person has, by dialogue and kind: what [`forget`] would remove.
+///
+/// # Errors
+/// `Unavailable`, `Closed`.
+pub async fn preview(store: &dyn Store, tenant: &str, subject: &str) -> Result<Vec<Removed>> {
+    let of_person = |held: &Namespace| *held.tenant == *tenant && *held.subject == *subject;
+    let held = store.namespaces().await?.into_iter().filter(|held| of_person(&held.namespace));
+    Ok(held
+        .map(|held| Removed {
+            session: held.namespace.session.as_deref().map(str::to_owned),
+            kind: held.kind,
+            rows: held.rows,
+        })
+        .collect())
+}
+
+/// Removes everything of a person, and looks again until two looks in a row find nothing.
+///
+/// Rows that have ended are swept, whoever they belong to: they are invisible, and could be the person's.
+///
+/// # Errors
+/// `Invalid` for the empty subject, which stands for what a tenant shares; `Unavailable`, `Closed`: what went is gone, and it
+/// can be done again.
+pub async fn forget(
+    store: Option<&dyn Store>,
+    system: Option<&System>,
+    tenant: &str,
+    subject: &str,
+    at: Timestamp,
+) -> Result<Receipt> {
+    if subject.is_empty() {
+        return Err(StoreError::Invalid("without a subject it would be everybody's; `memory purge` removes that"));
+    }
+    let mut removed = BTreeMap::new();
+    let (mut looks, mut nothing) = (0, 0);
+    let mut driver = None;
+    let mut idempotency_keys = 0;
+    while nothing < 2 && looks < LOOKS {
+        if looks > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        looks += 1;
+        let mut found = 0;
+        if let Some(store) = store {
+            found += remove(store, tenant, subject, &mut removed).await?;
+            driver = Some(store.stats().await?.driver.to_owned());
+        }
+        if let Some(system) = system {
+            let keys = system.forget(tenant, subject).await?;
+            idempotency_keys += keys;
+            found += keys;
+        }
+        nothing = if found == 0 { nothing + 1 } else { 0 };
+    }
+    let removed: Vec<Removed> =
+        removed.into_iter().map(|((session, kind), rows)| Removed { session, kind, rows }).collect();
+    Ok(Receipt {
+        at,
+        tenant: tenant.to_owned(),
+        subject: subject.to_owned(),
+        driver,
+        rows: removed.iter().map(|part| part.rows).sum(),
+        removed,
+        idempotency_keys,
+        looks,
+        verified: nothing >= 2,
+        not_covered: NOT_COVERED.to_vec(),
+    })
+}
+
+/// Looks once and removes what is there.
+async fn remove(
+    store: &dyn Store,
+    tenant: &str,
+    subject: &str,
+    removed: &mut BTreeMap<(Option<String>, Kind), u64>,
+) -> Result<u64> {
+    let mut spaces: Vec<(Option<String>, Kind)> =
+        preview(store, tenant, subject).await?.into_iter().map(|held| (held.session, held.kind)).collect();
+    // Without a dialogue the names are known, also when all rows have ended and none is listed.
+    spaces.extend(Kind::ALL.map(|kind| (None, kind)));
+    spaces.sort();
+    spaces.dedup();
+    let mut found = 0;
+    for (session, kind) in spaces {
+        let namespace = Namespace::new(tenant, subject, session.as_deref());
+        let rows = thin(store, &namespace, kind).await?;
+        let rest = Delete::Prefix { namespace: Some(namespace), kind: Some(kind), prefix: String::new() };
+        let rows = rows + store.delete(rest).await?;
+        found += rows;
+        if rows > 0 {
+            *removed.entry((session, kind)).or_default() += rows;
+        }
+    }
+    // A dialogue whose rows have all ended is not listed.
+    while store.sweep_expired(STEP).await? >= STEP as u64 {}
+    Ok(found)
+}
+
+/// Removes live rows in small transactions until few are left: a person may have a million, and no writer should wait for all
+/// of them to go.
+async fn thin(store: &dyn Store, namespace: &Namespace, kind: Kind) -> Result<u64> {
+    let mut removed = 0;
+    loop {
+        let page = store.list(namespace, kind, "", Page { limit: STEP, after: None }).await?;
+        if page.entries.len() < STEP {
+            return Ok(removed);
+        }
+        let delete = |key| Op::Delete(Delete::Key { namespace: namespace.clone(), kind, key });
+        let batch = page.entries.into_iter().map(|meta| delete(meta.key)).collect();
+        let written = store.write(batch).await?;
+        let gone: u64 = written.iter().map(|done| if let Written::Deleted(rows) = done { *rows } else { 0 }).sum();
+        if gone == 0 {
+            // Rows that are listed and cannot be named: the rest goes at once.
+            return Ok(removed);
+        }
+        removed += gone;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helmdeck_core::SystemClock;
+
+    use super::*;
+    use crate::drivers::memory::Memory;
+    use crate::{Config, Put, Stored};
+
+    fn store() -> Arc<dyn Store> {
+        Arc::new(Stored::plain(Memory::new(), &Config::default(), Arc::new(SystemClock::default())))
+    }
+
+    fn put(subject: &str, session: Option<&str>, kind: Kind, key: String) -> Put {
+        Put::new(Namespace::new("t", subject, session), kind, key, "v")
+    }
+
+    #[tokio::test]
+    async fn all_rows_of_a_person_go_and_those_of_others_stay() {
+        let store = store();
+        for n in 0..2500 {
+            store.put(put("alice", Some("s"), Kind::Note, format!("k{n}"))).await.unwrap();
+        }
+        for subject in ["alice", "alice2", "", "s"] {
+            store.put(put(subject, None, Kind::Cache, "k".to_owned())).await.unwrap();
+        }
+        store.put(Put::new(Namespace::new("u", "alice", None), Kind::Cache, "k", "v")).await.unwrap();
+        let mut ended = put("alice", Some("ended"), Kind::Fact, "k".to_owned());
+        ended.ttl = Some(Duration::from_micros(1));
+        store.put(ended).await.unwrap();
+
+        let receipt = forget(Some(&*store), None, "t", "alice", Timestamp(5)).await.unwrap();
+        let part = |session: Option<&str>, kind, rows| Removed { session: session.map(str::to_owned), kind, rows };
+        assert_eq!(receipt.removed, [part(None, Kind::Cache, 1), part(Some("s"), Kind::Note, 2500)]);
+        assert_eq!((receipt.rows, receipt.looks, receipt.verified), (2501, 3, true));
+        let stats = store.stats().await.unwrap();
+        assert_eq!((stats.rows, stats.expired), (4, 0));
+        assert_eq!(serde_json::to_value(&receipt).unwrap()["at"], "1970-01-01T00:00:00.000005Z");
+    }
+
+    #[tokio::test]
+    async fn it_looks_again_while_somebody_writes() {
+        let store = store();
+        let writer = Arc::clone(&store);
+        let writing = tokio::spawn(async move {
+            for n in 0..8 {
+                writer.put(put("alice", None, Kind::Audit, format!("k{n}"))).await.unwrap();
+                tokio::time::sleep(PAUSE / 3).await;
+            }
+        });
+        tokio::task::yield_now().await;
+        let receipt = forget(Some(&*store), None, "t", "alice", Timestamp(5)).await.unwrap();
+        writing.await.unwrap();
+        assert_eq!((receipt.rows, receipt.verified), (8, true), "{receipt:?}");
+        assert_eq!(store.stats().await.unwrap().rows, 0);
+    }
+
+    #[tokio::test]
+    async fn the_empty_subject_is_refused() {
+        let refused = forget(Some(&*store()), None, "t", "", Timestamp(5)).await;
+        assert!(matches!(refused, Err(StoreError::Invalid(_))));
+    }
+}

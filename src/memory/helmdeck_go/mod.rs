@@ -1,0 +1,202 @@
+//! Imports a database of the Go original of helmdeck. The file is never changed.
+//!
+//! It was written with the same memory key, but values were sealed without associated data, times are text, and caches, facts,
+//! notes and audit rows share one key space (table `memory_entries`). What each row becomes:
+//!
+//! | row of the original | becomes |
+//! |---|---|
+//! | category `pack_history`, key `pack_history/...` | audit: a page of one row |
+//! | category `pipeline_history` or `plan_history`, with such a key | nothing (counted): there is no such audit here |
+//! | category `cache`, key `<pack>/<64 hex digits>`; key `cg:claim:<64 hex digits>` | nothing (counted): the cache here has other keys, so it would never be found |
+//! | of a session; category `solve` or none | note |
+//! | of a caller, text of 1 byte or more, with a life of 1 hour to 365 days (as the facts API writes them) | fact |
+//! | everything else | note |
+//!
+//! The original joins caller and session with a colon, and a caller's name may hold colons too: see [`Sessions`].
+
+mod file;
+mod map;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::error::StoreError;
+use crate::keyring::KeyRing;
+use crate::restore::{Restored, Restorer, Target};
+use crate::store::Put;
+use file::GoFile;
+use map::{Mapped, Namespaces};
+
+/// Parts that may wait for the store, each of at most [`PART_BYTES`] and a value.
+const WAITING: usize = 4;
+const PART_BYTES: usize = 1 << 20;
+const PART: usize = 256;
+/// How many bad rows are named; all are counted.
+const NAMED: usize = 20;
+
+/// How a namespace `a:b` is read, which may be caller `a` in session `b`, or caller `a:b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sessions {
+    /// It is split where the file proves it: the part before a colon is a namespace of the file that must be a caller, because
+    /// it has no colon, or has audit rows or facts (which the original always gives to the caller). The longest such part
+    /// wins. A namespace that has audit rows or facts itself is a caller, and is never split. What is not proven stays whole.
+    #[default]
+    Proven,
+    /// It is split at its last colon, unless it has audit rows or facts.
+    Always,
+    /// It is never split.
+    Never,
+}
+
+/// How a database is imported.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The tenant that everything goes to.
+    pub tenant: String,
+    /// How sessions are told from callers.
+    pub sessions: Sessions,
+}
+
+/// What was made of a namespace with a colon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NamespaceRead {
+    /// As the original writes it.
+    pub from: String,
+    /// The caller.
+    pub subject: String,
+    /// The session, if it was split.
+    pub session: Option<String>,
+    /// Why: `proven`, `assumed` (it was told to split) or `whole`.
+    pub why: &'static str,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Rows of the file.
+    pub rows: u64,
+    /// Rows that become nothing, by what they are.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// Rows that do not open or make no sense.
+    pub bad: u64,
+    /// Some of these, by id, and why.
+    pub bad_rows: Vec<String>,
+    /// What was made of every namespace with a colon.
+    pub namespaces: Vec<NamespaceRead>,
+    /// What became of the others.
+    #[serde(flatten)]
+    pub restored: Restored,
+}
+
+/// What can go wrong with an import as a whole.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum GoError {
+    /// It is not a database, or not one of the original.
+    #[error("{path}: {reason}")]
+    NotOurs {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It has rows, and none of them opens.
+    #[error("none of the {rows} rows opens with key {given}: it is not the memory key that the file was written with")]
+    WrongKey {
+        /// How many rows there are.
+        rows: u64,
+        /// The ids of the keys given, current first.
+        given: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A part of what was read.
+#[derive(Default)]
+struct Part {
+    rows: u64,
+    puts: Vec<Put>,
+    bytes: usize,
+    skipped: Vec<&'static str>,
+    bad: Vec<String>,
+}
+
+/// Imports a file. Rows keep their times, and start at version 1. Doing it twice is the same as doing it once; doing it again
+/// after the original wrote more takes what is new.
+///
+/// If the file has a log (`-wal`) that no process has open, both are copied into `scratch` and read there. `progress` is told
+/// how many rows were read, and how many there are.
+///
+/// # Errors
+/// `NotOurs` and `WrongKey` before anything is written; `Store` on the way: what was written stays, and it can be done again.
+pub async fn import(
+    path: &Path,
+    scratch: &Path,
+    target: Target,
+    ring: KeyRing,
+    options: Options,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<Report, GoError> {
+    let (path, scratch): (PathBuf, PathBuf) = (path.to_owned(), scratch.to_owned());
+    let opening = move || {
+        let file = GoFile::open(&path, &scratch)?;
+        let rows = file.check_key(&ring)?;
+        let namespaces = Namespaces::decide(file.namespaces()?, &options);
+        Ok::<_, GoError>((file, rows, namespaces, ring))
+    };
+    let opened = tokio::task::spawn_blocking(opening).await.map_err(StoreError::unavailable)?;
+    let (file, total, namespaces, ring) = opened?;
+    let mut report = Report { namespaces: namespaces.with_colon(), ..Report::default() };
+
+    let (parts, mut waiting) = mpsc::channel(WAITING);
+    let reading = tokio::task::spawn_blocking(move || read(&file, &ring, &namespaces, &parts));
+    let mut restorer = Restorer::new(target);
+    let mut end: Result<(), GoError> = Ok(());
+    'parts: while let Some(Part { rows, puts, skipped, bad, .. }) = waiting.recv().await {
+        report.rows += rows;
+        report.bad += bad.len() as u64;
+        report.bad_rows.extend(bad.into_iter().take(NAMED - report.bad_rows.len().min(NAMED)));
+        for what in skipped {
+            *report.skipped.entry(what).or_default() += 1;
+        }
+        for put in puts {
+            if let Err(error) = restorer.take(put).await {
+                end = Err(error.into());
+                break 'parts;
+            }
+        }
+        progress(report.rows, total);
+    }
+    drop(waiting);
+    let read = reading.await.map_err(StoreError::unavailable);
+    let (restored, written) = restorer.finish().await;
+    report.restored = restored;
+    end.and(written.map_err(GoError::from)).and(read.map_err(GoError::from).flatten()).map(|()| report)
+}
+
+fn read(file: &GoFile, ring: &KeyRing, namespaces: &Namespaces, parts: &mpsc::Sender<Part>) -> Result<(), GoError> {
+    let mut part = Part::default();
+    file.each(|id, row| {
+        part.rows += 1;
+        match row.and_then(|row| map::row(row, ring, namespaces)) {
+            Ok(Mapped::Put(put)) => {
+                part.bytes += put.value.len();
+                part.puts.push(*put);
+            }
+            Ok(Mapped::Nothing(what)) => part.skipped.push(what),
+            Err(why) => part.bad.push(format!("{id}: {why}")),
+        }
+        if part.rows < PART as u64 && part.bytes < PART_BYTES {
+            return true;
+        }
+        parts.blocking_send(std::mem::take(&mut part)).is_ok()
+    })?;
+    // Nobody waits for it if the store failed, which is told elsewhere.
+    let _ = parts.blocking_send(part);
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Writes entries that lived elsewhere, many at a time, and counts what became of them. One that the store already has, as
+//! new or newer, stays: so doing it twice is the same as doing it once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use helmdeck_core::Clock;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::entry::Kind;
+use crate::error::{Result, StoreError};
+use crate::store::{Put, Store};
+
+/// Writes that are under way at once: a driver that commits in groups takes them in one.
+const IN_FLIGHT: usize = 64;
+/// How many refused entries are named; all are counted.
+const NAMED: usize = 20;
+
+/// What became of entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// Written.
+    pub imported: u64,
+    /// Left as they are in the store, which has them as new or newer.
+    pub kept: u64,
+    /// Left out, because they had ended.
+    pub expired: u64,
+    /// Left out, because the store takes nothing so large or so much.
+    pub refused: u64,
+    /// Some of those that were refused, and why.
+    pub named: Vec<String>,
+    /// Those that were written, by kind.
+    pub kinds: BTreeMap<Kind, u64>,
+}
+
+/// A store that is being opened.
+pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
+
+/// The store that entries go to.
+pub enum Destination {
+    /// One that is open, and stays so.
+    Store(Arc<dyn Store>),
+    /// One that is opened by the first entry and closed after the last: whoever has nothing to bring, or comes with a wrong
+    /// key, makes no store.
+    Later(Opening),
+    /// None; only for a dry run.
+    Nothing,
+}
+
+/// Where entries go, and how.
+pub struct Target {
+    /// The store.
+    pub store: Destination,
+    /// Whether it is only looked at.
+    pub dry_run: bool,
+    /// Tells what has ended.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("dry_run", &self.dry_run).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Store(_) => "Store",
+            Self::Later(_) => "Later",
+            Self::Nothing => "Nothing",
+        })
+    }
+}
+
+/// Entries on their way into a store.
+pub(crate) struct Restorer {
+    target: Target,
+    /// Whether the store was opened here.
+    opened: bool,
+    running: JoinSet<Result<Outcome>>,
+    done: Restored,
+}
+
+enum Outcome {
+    Imported(Kind),
+    Kept,
+    Refused(String),
+}
+
+impl Restorer {
+    pub(crate) fn new(target: Target) -> Self {
+        Self { target, opened: false, running: JoinSet::new(), done: Restored::default() }
+    }
+
+    /// Takes an entry; waits while many are under way.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Closed`, `Corrupt` of this entry or an earlier one.
+    pub(crate) async fn take(&mut self, put: Put) -> Result<()> {
+        let now = self.target.clock.now();
+        if put.restore.is_some_and(|life| life.expires_at.is_some_and(|end| now >= end)) {
+            self.done.expired += 1;
+            return Ok(());
+        }
+        while self.running.len() >= IN_FLIGHT {
+            self.settle_one().await?;
+        }
+        let store = self.store().await?;
+        let dry_run = self.target.dry_run;
+        self.running.spawn(async move { if dry_run { look(store, put).await } else { write(store, put).await } });
+        Ok(())
+    }
+
+    async fn store(&mut self) -> Result<Option<Arc<dyn Store>>> {
+        if let Destination::Later(opening) = &mut self.target.store {
+            let opened = opening.await;
+            // It must not be asked again, whatever it answered.
+            self.target.store =
+                opened.as_ref().map_or(Destination::Nothing, |store| Destination::Store(Arc::clone(store)));
+            self.opened = opened.is_ok();
+            return opened.map(Some);
+        }
+        match &self.target.store {
+            Destination::Store(store) => Ok(Some(Arc::clone(store))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits for everything that is under way; returns the first failure beside what was counted.
+    pub(crate) async fn finish(mut self) -> (Restored, Result<()>) {
+        let mut end = Ok(());
+        while !self.running.is_empty() {
+            end = end.and(self.settle_one().await);
+        }
+        if let (Destination::Store(store), true) = (&self.target.store, self.opened) {
+            end = end.and(store.close().await);
+        }
+        (self.done, end)
+    }
+
+    async fn settle_one(&mut self) -> Result<()> {
+        let Some(joined) = self.running.join_next().await else { return Ok(()) };
+        match joined.map_err(StoreError::unavailable)?? {
+            Outcome::Imported(kind) => {
+                self.done.imported += 1;
+                *self.done.kinds.entry(kind).or_default() += 1;
+            }
+            Outcome::Kept => self.done.kept += 1,
+            Outcome::Refused(why) => {
+                self.done.refused += 1;
+                if self.done.named.len() < NAMED {
+                    self.done.named.push(why);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn write(store: Option<Arc<dyn Store>>, put: Put) -> Result<Outcome> {
+    let store = store.ok_or(StoreError::Closed)?;
+    let (kind, name) = (put.kind, name(&put));
+    match store.put(put).await {
+        Ok(_) => Ok(Outcome::Imported(kind)),
+        Err(StoreError::NotNewer) => Ok(Outcome::Kept),
+        Err(error @ (StoreError::TooLarge { .. } | StoreError::Invalid(_) | StoreError::QuotaExceeded { .. })) => {
+            Ok(Outcome::Refused(format!("{name}: {error}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn look(store: Option<Arc<dyn Store>>, put: Put) -> Result<Outcome> {
+    let imported = Ok(Outcome::Imported(put.kind));
+    let Some(store) = store else { return imported };
+    match store.get(&put.namespace, put.kind, &put.key).await {
+        Ok(Some(there)) if put.restore.is_some_and(|life| there.meta.updated_at >= life.updated_at) => {
+            Ok(Outcome::Kept)
+        }
+        // Whether it is in the way cannot be seen before it is written.
+        Ok(_) | Err(StoreError::Unreadable { .. }) => imported,
+        Err(error) => Err(error),
+    }
+}
+
+fn name(put: &Put) -> String {
+    let session = put.namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
+    format!("{}/{}{session} {} {}", put.namespace.tenant, put.namespace.subject, put.kind, put.key)
+}

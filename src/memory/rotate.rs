@@ -1,0 +1,211 @@
+//! Rotation: seals every row anew with the current key, while others read and write.
+//!
+//! It keeps no state of its own: each step is one transaction, and what is left to do is what names another key. So it may be
+//! stopped or killed anywhere and begun again. It never deletes a row.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::StoreError;
+use crate::keyring::KeyRing;
+use crate::lock::Lock;
+use crate::store::{Mark, Resealed, Store};
+
+/// The lock that a rotation holds.
+const LOCK: &str = "rotate";
+/// How long the lock outlives a rotation that was killed.
+const HOLD: Duration = Duration::from_secs(5);
+/// How often it is renewed.
+const RENEW: Duration = Duration::from_secs(1);
+/// Rows that one step looks at: a few milliseconds of writing, so that no writer waits long.
+const STEP: usize = 256;
+/// After so many passes that found new rows of other keys, somebody keeps writing them.
+const PASSES: u32 = 10;
+/// How often a step is tried while the store is busy.
+const TRIES: u32 = 5;
+
+/// How a rotation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Every row that opens is sealed with the current key, which the store now proves.
+    Done,
+    /// It was told to stop; the next one goes on.
+    Stopped,
+    /// Somebody keeps writing rows with another key.
+    StillWritten,
+}
+
+/// What a rotation did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rotated {
+    /// The key that seals now.
+    pub key_id: String,
+    /// Rows that were sealed anew.
+    pub resealed: u64,
+    /// Rows that no key of the ring opens; they stay as they are.
+    pub unreadable: u64,
+    /// Rows that another key of the ring sealed and that are still so.
+    pub remaining: u64,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How far a rotation has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows sealed anew.
+    pub resealed: u64,
+    /// Rows of other keys that there were at the start.
+    pub total: u64,
+}
+
+/// Why a rotation did not begin, or could not go on.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotateError {
+    /// Another one runs on this store.
+    #[error("another rotation runs on this store")]
+    Busy,
+    /// There is one key only, and others sealed rows.
+    #[error("only key {given} is given, and the store has rows of {}", .others.join(", "))]
+    KeysMissing {
+        /// The id of the key given.
+        given: String,
+        /// The ids of the others.
+        others: Vec<String>,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Seals every row that another key of the ring sealed with the current one, then lets the store prove the current key.
+///
+/// `stop` ends it between two steps. `progress` is called after each step.
+///
+/// # Errors
+/// See [`RotateError`]. Whatever was resealed so far stays so.
+pub async fn rotate(
+    store: &dyn Store,
+    ring: &KeyRing,
+    stop: &CancellationToken,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Rotated, RotateError> {
+    let lock = take_lock(store).await?;
+    let answer = Rotation { store, ring, lock: &lock, renewed: Instant::now() }.run(stop, progress).await;
+    let released = lock.release().await;
+    let rotated = answer?;
+    // It would be free after its time; who waits for it may as well be told that the store fails.
+    released?;
+    Ok(rotated)
+}
+
+/// Takes the lock. That of a rotation that was killed is waited for; one that is renewed meanwhile has an owner.
+async fn take_lock(store: &dyn Store) -> Result<Lock, RotateError> {
+    let end = Instant::now() + HOLD + RENEW;
+    loop {
+        if let Some(lock) = store.try_lock(LOCK, HOLD).await? {
+            return Ok(lock);
+        }
+        if Instant::now() >= end {
+            return Err(RotateError::Busy);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+struct Rotation<'a> {
+    store: &'a dyn Store,
+    ring: &'a KeyRing,
+    lock: &'a Lock,
+    renewed: Instant,
+}
+
+impl Rotation<'_> {
+    async fn run(
+        mut self,
+        stop: &CancellationToken,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Rotated, RotateError> {
+        let others = self.others().await?;
+        let total = others.iter().map(|(_, rows)| rows).sum();
+        if self.ring.ids().count() == 1 {
+            let others: Vec<String> = others.into_iter().map(|(id, _)| id).filter(|id| !id.is_empty()).collect();
+            if !others.is_empty() {
+                return Err(RotateError::KeysMissing { given: self.ring.current_id().to_owned(), others });
+            }
+        }
+        let mut done = Rotated {
+            key_id: self.ring.current_id().to_owned(),
+            resealed: 0,
+            unreadable: 0,
+            remaining: total,
+            end: End::StillWritten,
+        };
+        for _ in 0..PASSES {
+            done.unreadable = 0;
+            let mut after = None;
+            loop {
+                if stop.is_cancelled() {
+                    return Ok(Rotated { remaining: self.count_others().await?, end: End::Stopped, ..done });
+                }
+                self.renew().await?;
+                let step = self.step(after).await?;
+                done.resealed += step.rows;
+                done.unreadable += step.unreadable;
+                progress(Progress { resealed: done.resealed, total });
+                match step.next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+            // What was written behind the pass by a process whose current key is another one is for the next pass.
+            done.remaining = self.count_others().await?.saturating_sub(done.unreadable);
+            if done.remaining == 0 {
+                self.store.adopt_key().await?;
+                return Ok(Rotated { end: End::Done, ..done });
+            }
+        }
+        Ok(done)
+    }
+
+    /// Returns the keys besides the current one that sealed rows, and how many.
+    async fn others(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        let current = self.ring.current_id();
+        let all = self.store.stats().await?.rows_by_key_id;
+        Ok(all.into_iter().filter(|(id, rows)| id != current && *rows > 0).collect())
+    }
+
+    async fn count_others(&self) -> Result<u64, StoreError> {
+        Ok(self.others().await?.iter().map(|(_, rows)| rows).sum())
+    }
+
+    async fn step(&self, after: Option<Mark>) -> Result<Resealed, StoreError> {
+        let mut tries = 1;
+        loop {
+            match self.store.reseal(after.clone(), STEP).await {
+                Err(error) if error.is_temporary() && tries < TRIES => {
+                    tracing::debug!(%error, "a step of the rotation is tried again");
+                    tokio::time::sleep(tries * Duration::from_millis(100)).await;
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn renew(&mut self) -> Result<(), RotateError> {
+        if self.renewed.elapsed() < RENEW {
+            return Ok(());
+        }
+        if !self.lock.renew(HOLD).await? {
+            return Err(RotateError::Busy);
+        }
+        self.renewed = Instant::now();
+        Ok(())
+    }
+}
