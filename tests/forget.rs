@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
-use helmdeck_memory::{Kind, Namespace, Put, System};
+use helmdeck_memory::{Kind, Namespace, Put, Store, System};
 use serde_json::{Value, json};
 
 use crate::support::program::{Home, Server};
@@ -13,8 +13,7 @@ const SUBJECT: &str = "SUBJECT-alice-7f3a";
 const MARKS: [&str; 5] = [SUBJECT, "KEY-mark-1b2c", "TAG-mark-3d4e", "ATTRIBUTE-mark-5f60", "CATEGORY-mark-7182"];
 
 /// Writes entries of every kind, in and out of a session, many of them, some ended.
-async fn fill(home: &Home, subject: &str) {
-    let store = store(&home.store(), &[KEY]).await;
+async fn fill(store: &dyn Store, subject: &str) {
     for session in [None, Some("SESSION-mark-9304"), Some("ended")] {
         for kind in Kind::ALL {
             for n in 0..30 {
@@ -29,7 +28,6 @@ async fn fill(home: &Home, subject: &str) {
             }
         }
     }
-    store.close().await.unwrap();
 }
 
 /// Returns which of these texts stand in any file of the data folder.
@@ -50,9 +48,8 @@ fn found(home: &Home, texts: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn nothing_of_a_person_is_left_in_any_file_and_others_keep_everything() {
     let home = Home::new();
-    fill(&home, SUBJECT).await;
-    // The other has the same marks, so only the subject tells them apart: look for what is the person's alone.
     let other = store(&home.store(), &[KEY]).await;
+    fill(&*other, SUBJECT).await;
     other.put(Put::new(Namespace::new("local", "bob", None), Kind::Fact, "bobs", "value")).await.unwrap();
     other.put(Put::new(Namespace::new("else", SUBJECT, None), Kind::Fact, "elsewhere", "value")).await.unwrap();
     other.close().await.unwrap();

@@ -37,11 +37,14 @@ pub(crate) fn integrity(path: &std::path::Path) -> String {
 
 /// Opens the store of a home as the program does, with the first key as the current one.
 pub(crate) async fn store(path: &std::path::Path, keys: &[&str]) -> std::sync::Arc<dyn helmdeck_memory::Store> {
+    store_at(&format!("sqlite:{}", path.display()), keys).await
+}
+
+/// Opens a store by its URL, with the first key as the current one.
+pub(crate) async fn store_at(url: &str, keys: &[&str]) -> std::sync::Arc<dyn helmdeck_memory::Store> {
     let previous = keys[1..].join(",");
     let previous = (!previous.is_empty()).then_some(("P", previous.as_str()));
     let ring = helmdeck_memory::KeyRing::parse(("K", keys[0]), previous).unwrap();
     let clock = std::sync::Arc::new(helmdeck_core::SystemClock::default());
-    helmdeck_memory::open(&format!("sqlite:{}", path.display()), ring, helmdeck_memory::Config::default(), clock)
-        .await
-        .unwrap()
+    helmdeck_memory::open(url, ring, helmdeck_memory::Config::default(), clock).await.unwrap()
 }
