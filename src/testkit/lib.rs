@@ -3,9 +3,11 @@
 mod clock;
 mod faulty_store;
 mod packs;
+mod postgres;
 mod stores;
 
 pub use clock::TestClock;
 pub use faulty_store::{Fault, FaultyStore};
 pub use packs::{Counted, call, function, manifest};
+pub use postgres::{Postgres, PostgresOptions, SERVER_VARIABLE};
 pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmdeck_core::duration::{parse_size, size, text};
 use helmdeck_egress::Allowed;
-use helmdeck_memory::config::{Config, Fingerprint, Limits};
+use helmdeck_memory::config::{Config, Fingerprint, Limits, PostgresConfig};
 use serde::{Deserialize, Deserializer};
 
 /// `[log]`.
@@ -48,6 +48,9 @@ pub(crate) struct Memory {
     readers: usize,
     #[serde(with = "text")]
     busy_timeout: Duration,
+    pool_size: usize,
+    #[serde(with = "text")]
+    connect_timeout: Duration,
     #[serde(deserialize_with = "length")]
     max_key_bytes: usize,
     #[serde(deserialize_with = "length")]
@@ -69,6 +72,12 @@ impl Memory {
         if self.readers == 0 {
             return Err("memory.readers is 0; give at least 1".to_owned());
         }
+        if self.pool_size == 0 {
+            return Err("memory.pool_size is 0; give at least 1".to_owned());
+        }
+        if self.connect_timeout.is_zero() {
+            return Err("memory.connect_timeout is 0; no server answers that fast".to_owned());
+        }
         if self.sweep_interval < Duration::from_secs(1) {
             return Err("memory.sweep_interval is under 1s; sweeping would never stop".to_owned());
         }
@@ -88,6 +97,7 @@ impl Memory {
             fingerprint: self.fingerprint,
             readers: self.readers,
             busy_timeout: self.busy_timeout,
+            postgres: PostgresConfig { pool_size: self.pool_size, connect_timeout: self.connect_timeout },
         }
     }
 }
