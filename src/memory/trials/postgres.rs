@@ -68,6 +68,21 @@ async fn postgres_sealed_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn postgres_changes_its_key() {
+    let server = Server::shared();
+    let urls: Vec<String> = (0..4).map(|_| server.database()).collect();
+    conformance::rotation::run(|number, ring, clock| {
+        let url = urls[number as usize].clone();
+        Box::pin(async move {
+            let config = Config::default();
+            let driver = Postgres::open(&url, &config).await?;
+            Ok(Arc::new(Stored::sealed(driver, ring, &config, clock).await?) as Arc<dyn Store>)
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replicas_may_start_at_once_on_an_empty_database() {
     let server = Server::shared();
     let url = server.database();

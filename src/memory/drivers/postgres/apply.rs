@@ -175,9 +175,10 @@ async fn step(
                 Ok(settled) => settled,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            if let Err(full) = work.check(&settled, quota)
-                && !make_room(db, work, batch, draft.put.kind, &settled).await?
-            {
+            if work.check(&settled, quota).is_err() {
+                make_room(db, work, batch, draft.put.kind, &settled).await?;
+            }
+            if let Err(full) = work.check(&settled, quota) {
                 return Ok(Err(full));
             }
             put(work, batch, index, settled).await?
@@ -194,19 +195,19 @@ async fn step(
     }))
 }
 
-/// Drops what has ended, then, if the kind allows it, the oldest, until a put fits; `false` if it never does.
-async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<bool> {
+/// Drops what has ended, then, if the kind allows it, the oldest, until a put fits or nothing is left to drop.
+async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
     write_rows(db, work).await?;
     let ((space, key), quota) = (&settled.place, batch.quotas.of(kind));
     wide::drop_ended(db, work, *space, key, batch.now).await?;
     locked::look(db, work, &settled.place).await?;
-    while work.check(settled, quota).is_err() {
+    while kind.makes_room() && work.check(settled, quota).is_err() {
         let excess = work.excess(settled, quota);
-        if !kind.makes_room() || wide::drop_oldest(db, work, *space, key, excess).await? == 0 {
-            return Ok(false);
+        if wide::drop_oldest(db, work, *space, key, excess).await? == 0 {
+            break;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Writes what was worked out, because the database itself is asked next.
