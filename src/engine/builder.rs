@@ -7,7 +7,7 @@ use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
 use helmdeck_events::Bus;
 use helmdeck_memory::system::System;
-use helmdeck_memory::{KeyRing, Store};
+use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::ArtifactStore;
@@ -48,6 +48,7 @@ pub struct Builder {
     packs_dir: Option<PathBuf>,
     watch: bool,
     memory: Option<Memory>,
+    changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
     clock: Arc<dyn Clock>,
@@ -72,6 +73,7 @@ impl Engine {
             packs_dir: None,
             watch: false,
             memory: None,
+            changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
             clock: Arc::new(SystemClock::default()),
@@ -105,6 +107,17 @@ impl Builder {
     #[must_use]
     pub fn memory(mut self, memory: Memory) -> Self {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Says where news comes from of what other processes delete from the store: a message bus that carries it. Without
+    /// this, the store is listened to if it tells ([`helmdeck_memory::ReadStore::changes`]), else asked. Of no effect without
+    /// [`Builder::memory`].
+    ///
+    /// Each piece of news drops what it names from this process. When the source ends, the store is asked from then on.
+    #[must_use]
+    pub fn changes(mut self, changes: Changes) -> Self {
+        self.changes = Some(changes);
         self
     }
 
@@ -149,6 +162,7 @@ impl Builder {
                     config: self.config.cache.clone(),
                     metrics: Arc::clone(&metrics),
                     events: events.clone(),
+                    changes: self.changes,
                 };
                 let hub = Hub::start(parts, &stop);
                 let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone(), pack: None });

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use helmdeck_core::{Clock, Identity};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::system::System;
-use helmdeck_memory::{KeyRing, Kind, Put, Store, StoreError};
+use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
 use moka::sync::Cache;
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,9 @@ use super::breaker::Breaker;
 use super::counters::AllCounters;
 use super::flight::Flights;
 use super::key::Key;
+use super::others::{self, Others};
 use super::purge::{PendingPurges, Purged, Selector};
-use super::writer::{self, Purge, Queue};
+use super::writer::{self, Purge, Queue, Write};
 use crate::config::CacheConfig;
 use crate::metrics::Metrics;
 
@@ -52,6 +53,7 @@ pub(crate) struct Hub {
     pub(crate) queue: Queue,
     /// Deletes of this process that the store's generation will show, or has shown, and that are no news.
     pub(crate) own_deletes: AtomicI64,
+    pub(crate) others: Others,
     /// Grows with every purge, before it looks through the hot tier.
     epoch: AtomicU64,
     hot: Cache<Key, Arc<Answer>>,
@@ -72,12 +74,16 @@ pub(crate) struct Parts {
     pub(crate) config: CacheConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Bus,
+    /// News of what other processes delete; `None` = what the store itself tells, if it does.
+    pub(crate) changes: Option<Changes>,
 }
 
 impl Hub {
     /// Makes the hub and starts its tasks, which end when `stop` is cancelled.
     pub(crate) fn start(parts: Parts, stop: &CancellationToken) -> Arc<Self> {
         let config = parts.config;
+        // Before anything is read, so that no news falls between.
+        let changes = parts.changes.or_else(|| parts.store.changes());
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
         // Aliases take a tenth of the tier on top of it.
@@ -91,6 +97,7 @@ impl Hub {
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
             own_deletes: AtomicI64::new(0),
+            others: Others::default(),
             epoch: AtomicU64::new(0),
             store: parts.store,
             keyring: parts.keyring,
@@ -102,7 +109,7 @@ impl Hub {
             queue,
         });
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(watch_others(Arc::clone(&hub))));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(others::watch(Arc::clone(&hub), changes)));
         tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
         hub
     }
@@ -166,7 +173,9 @@ impl Hub {
             Ok(Ok(entry)) => {
                 self.store_works(&self.reading);
                 let entry = entry.filter(|entry| !self.pending.covers(place, entry.meta.updated_at))?;
-                Answer::decode(Arc::clone(place), contract, &entry.value)
+                let answer = Answer::decode(Arc::clone(place), contract, &entry.value)?;
+                let doubtful = self.others.doubt(&answer, entry.meta.updated_at, self.clock.monotonic());
+                (!doubtful).then_some(answer)
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
                 self.store_works(&self.reading);
@@ -186,8 +195,8 @@ impl Hub {
     }
 
     /// Queues an answer for the store; never waits.
-    pub(crate) fn write(&self, put: Put) {
-        if !self.queue.put(put) {
+    pub(crate) fn write(&self, write: Write) {
+        if !self.queue.write(write) {
             self.metrics.writes_dropped.inc();
         }
     }
@@ -199,7 +208,7 @@ impl Hub {
             other => other,
         };
         let id = self.pending.add(selector.clone(), self.clock.now());
-        self.forget(|place| selector.covers(place));
+        self.forget(|place| selector.covers(place), |_| ());
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
         let carried_out = async {
@@ -211,16 +220,18 @@ impl Hub {
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead.
-    fn forget(&self, covers: impl Fn(&Place) -> bool) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+    /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead. `note` gets the new
+    /// epoch, once nothing that is covered can land in it any more, unless it was asked for after this began.
+    pub(crate) fn forget<T>(&self, covers: impl Fn(&Place) -> bool, note: impl FnOnce(u64) -> T) -> T {
         self.flights.poison(&covers);
+        let noted = note(self.epoch.fetch_add(1, Ordering::AcqRel) + 1);
         for (key, answer) in &self.hot {
             if covers(&answer.place) {
                 answer.kill();
                 self.hot.invalidate(key.as_ref());
             }
         }
+        noted
     }
 
     /// Drops what has ended from the hot tier, so that plaintext does not outlive its entry.
@@ -273,23 +284,6 @@ impl Hub {
         {
             tracing::debug!(%error, "counters were lost");
         }
-    }
-}
-
-/// Notices when another process deletes: everything in this process may then be outdated, so all of it goes.
-async fn watch_others(hub: Arc<Hub>) {
-    let mut seen: Option<u64> = None;
-    loop {
-        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
-            let news = i64::try_from(generation.wrapping_sub(seen.unwrap_or(generation))).unwrap_or(i64::MAX);
-            seen = Some(generation);
-            let own = hub.own_deletes.load(Ordering::Acquire).clamp(0, news.max(0));
-            hub.own_deletes.fetch_sub(own, Ordering::AcqRel);
-            if news != own {
-                hub.forget(|_| true);
-            }
-        }
-        tokio::time::sleep(hub.config.watch_interval).await;
     }
 }
 
