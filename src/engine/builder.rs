@@ -186,6 +186,7 @@ impl Builder {
             builtins: self.builtins,
             packs_dir: self.packs_dir,
             watch: Mutex::new(None),
+            janitor: Mutex::new(None),
             stop,
         }));
         let snapshot = Inner::load(&engine.0, &Snapshot::default());
@@ -214,20 +215,5 @@ fn start_watching(engine: &Engine) {
         Err(error) => {
             tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed")
         }
-    }
-}
-
-impl Engine {
-    /// Starts the sweep of files that have ended; it ends with [`Engine::shutdown`]. For servers; one-shot commands need none.
-    pub fn start_sweeping(&self) {
-        let Some(store) = self.0.artifacts.clone() else { return };
-        let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
-        let sweep = async move {
-            loop {
-                metrics.swept.inc_by(store.sweep().await);
-                tokio::time::sleep(interval).await;
-            }
-        };
-        tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(sweep));
     }
 }

@@ -100,9 +100,14 @@ impl Metrics {
         );
         registry.register("breaker_opened", "How often the store was left alone", metrics.breaker_opened.clone());
         registry.register_with_unit("hot_tier", "Size of the hot tier", Unit::Bytes, metrics.hot_bytes.clone());
-        registry.register("swept", "Entries and files that had ended and were deleted", metrics.swept.clone());
+        registry.register("swept", "Files that had ended and were deleted", metrics.swept.clone());
         drop(registry);
         metrics
+    }
+
+    /// Adds metrics of a part that not every engine has.
+    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Returns everything in the `OpenMetrics` text format.

@@ -12,7 +12,7 @@ use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
 use moka::sync::Cache;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, Place};
+use super::answer::{Answer, Place, SLOT_BYTES, block};
 use super::breaker::Breaker;
 use super::counters::AllCounters;
 use super::flight::Flights;
@@ -37,6 +37,17 @@ pub(crate) struct Alias {
     pub(crate) secrets: u64,
     pub(crate) identity: Arc<Identity>,
     pub(crate) input: Bytes,
+}
+
+impl Alias {
+    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and the
+    /// shell of an answer, which stays as long as anything points to it.
+    fn weight(&self) -> usize {
+        let session = self.identity.session().map_or(0, |session| block(session.len()));
+        let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;
+        let identity = block(size_of::<Identity>()) + names;
+        block(size_of::<Self>()) + block(self.input.len()) + identity + block(size_of::<Answer>()) + SLOT_BYTES
+    }
 }
 
 /// What all cached packs share.
@@ -86,11 +97,11 @@ impl Hub {
         let changes = parts.changes.or_else(|| parts.store.changes());
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
-        // Aliases take a tenth of the tier on top of it.
-        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.input.len() + 256).unwrap_or(u32::MAX);
+        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.weight()).unwrap_or(u32::MAX);
+        let for_aliases = config.hot_bytes / 10;
         let hub = Arc::new(Self {
-            hot: Cache::builder().max_capacity(config.hot_bytes).weigher(weigh).build(),
-            aliases: Cache::builder().max_capacity(config.hot_bytes / 10).weigher(weigh_alias).build(),
+            hot: Cache::builder().max_capacity(config.hot_bytes - for_aliases).weigher(weigh).build(),
+            aliases: Cache::builder().max_capacity(for_aliases).weigher(weigh_alias).build(),
             reading: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             writing: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             flights: Arc::default(),
@@ -244,7 +255,8 @@ impl Hub {
             }
         }
         self.hot.run_pending_tasks();
-        self.metrics.hot_bytes.set(self.hot.weighted_size() as f64);
+        self.aliases.run_pending_tasks();
+        self.metrics.hot_bytes.set((self.hot.weighted_size() + self.aliases.weighted_size()) as f64);
     }
 
     /// Says whether the store may be asked.
@@ -294,3 +306,6 @@ async fn keep_counters(hub: Arc<Hub>) {
         hub.drop_ended();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -219,12 +219,8 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
 /// Notes a written row, or takes it back if others deleted it while it was being written. Gives it back if that failed.
 async fn settle(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     let Written::Put(meta) = written else { return None };
-    let row = Row {
-        place: Arc::clone(&write.place),
-        epoch: write.epoch,
-        version: meta.version,
-        written_at: hub.clock.now(),
-    };
+    let row =
+        Row { place: Arc::clone(&write.place), epoch: write.epoch, version: meta.version, written_at: hub.clock.now() };
     take_back(hub, hub.others.wrote(row)?).await
 }
 

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::Either;
 use helmdeck_core::context::Stale;
 use helmdeck_core::manifest::SingleFlight;
-use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Outcome, Result};
+use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Json, Outcome, Result};
 use helmdeck_memory::Lock;
 use tower::{Layer, Service, ServiceExt};
 
@@ -265,8 +266,7 @@ async fn look<S>(journey: &mut Journey<S>) -> Option<(Arc<Answer>, How)> {
 /// Waits while other processes run for this key. Returns the answer that one of them stored, or else the lock, if there is
 /// one to be had: then it is this process that runs.
 async fn line_up<S>(journey: &mut Journey<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
-    let mut line =
-        Line::join(&journey.cache.hub, &journey.located.place.key, journey.cache.manifest.timeout);
+    let mut line = Line::join(&journey.cache.hub, &journey.located.place.key, journey.cache.manifest.timeout);
     loop {
         let turn = line.wait().await;
         if matches!(turn, Turn::Alone) {
@@ -364,7 +364,9 @@ where
             let now = cache.hub.clock.now();
             cache.hub.flights.land(&flight, result, |landed| match landed.how {
                 How::Stored | How::Stale => cache.hub.warm(&landed.answer),
-                How::Ran | How::Confirmed if landing.keep => cache.keep(&located, &landed.answer, now, landing.lock.take()),
+                How::Ran | How::Confirmed if landing.keep => {
+                    cache.keep(&located, &landed.answer, now, landing.lock.take())
+                }
                 How::Ran | How::Confirmed => {}
             });
         })
@@ -426,10 +428,14 @@ where
             let answer = known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?);
             Ok(Landed { answer: Arc::new(answer), how: How::Confirmed })
         }
-        (Ok(outcome), _) => {
+        (Ok(mut outcome), _) => {
             match cache.refusal(&outcome) {
                 Some(reason) => cache.hub.metrics.refused(reason),
-                None => landing.keep = true,
+                None => {
+                    landing.keep = true;
+                    // Copied, because a handler's buffer may be much larger than what it wrote, and the hot tier counts this.
+                    outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes()));
+                }
             }
             let times = cache.times(now, &outcome.artifacts)?;
             let upstream_calls = outcome.remark.upstream_calls;
