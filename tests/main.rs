@@ -9,6 +9,7 @@ mod flights;
 mod gates;
 mod github;
 mod layering;
+mod replicas;
 mod secrets;
 mod store_trouble;
 mod support;

@@ -47,7 +47,8 @@ impl Home {
         self.data().join("memory.db")
     }
 
-    fn install(&self, name: &str, script: &str, memory: &str) {
+    /// Adds a pack that is a shell script; `memory` is added to `[memory]`.
+    pub(crate) fn install(&self, name: &str, script: &str, memory: &str) {
         let program = self.packs().join(format!("{name}.sh"));
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -147,7 +148,13 @@ impl Drop for Server {
 impl Server {
     /// Starts a server and waits until it listens.
     pub(crate) fn start(home: &Home, key: &str) -> Self {
+        Self::start_with(home, key, &[])
+    }
+
+    /// Starts a server with more in its environment, and waits until it listens.
+    pub(crate) fn start_with(home: &Home, key: &str, environment: &[(&str, &str)]) -> Self {
         let mut command = home.command(key, &["serve", "--listen", "127.0.0.1:0"]);
+        command.envs(environment.iter().copied());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (stderr, lines) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
