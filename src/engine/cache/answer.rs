@@ -16,7 +16,7 @@ const FORMAT: u8 = 1;
 
 /// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its place in the queue and in the
 /// sketch. Measured: see the tests of `hub`.
-pub(crate) const SLOT_BYTES: usize = 320;
+pub(crate) const SLOT_BYTES: usize = 384;
 /// About what a reference to a file takes.
 const ARTIFACT_BYTES: usize = 512;
 /// About what stands before the output in a row of the store.

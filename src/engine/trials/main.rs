@@ -17,3 +17,4 @@ mod notes;
 mod pipeline;
 mod replicas;
 mod support;
+mod sweeping;
