@@ -166,7 +166,7 @@ impl Builder {
                 };
                 let hub = Hub::start(parts, &stop);
                 let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone(), pack: None });
-                (Some(MemoryControl { hub, views }), Some(audit))
+                (Some(MemoryControl::new(hub, views)), Some(audit))
             }
             None => (None, None),
         };

@@ -10,6 +10,7 @@ use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::system::System;
 use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
 use moka::sync::Cache;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{Answer, Place, SLOT_BYTES, block};
@@ -64,6 +65,8 @@ pub(crate) struct Hub {
     pub(crate) queue: Queue,
     /// Deletes of this process that the store's generation will show, or has shown, and that are no news.
     pub(crate) own_deletes: AtomicI64,
+    /// One permit: deletes of this process go one at a time.
+    pub(crate) deleting: Semaphore,
     pub(crate) others: Others,
     /// Grows with every purge, before it looks through the hot tier.
     epoch: AtomicU64,
@@ -108,6 +111,7 @@ impl Hub {
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
             own_deletes: AtomicI64::new(0),
+            deleting: Semaphore::new(1),
             others: Others::default(),
             epoch: AtomicU64::new(0),
             store: parts.store,
@@ -218,12 +222,13 @@ impl Hub {
             Selector::Tag(tag) => Selector::Tag(tag.to_lowercase()),
             other => other,
         };
-        let id = self.pending.add(selector.clone(), self.clock.now());
+        let at = self.clock.now();
+        let id = self.pending.add(selector.clone(), at);
         self.forget(|place| selector.covers(place), |_| ());
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
         let carried_out = async {
-            self.queue.purge(Purge { id, selector, done: Some(done) }).await;
+            self.queue.purge(Purge { id, at, selector, done: Some(done) }).await;
             wait.await.ok()
         };
         let rows = tokio::time::timeout(PURGE_WAIT, carried_out).await.ok().flatten();

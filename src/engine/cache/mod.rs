@@ -11,6 +11,7 @@ pub(crate) mod flight;
 pub(crate) mod hub;
 pub(crate) mod key;
 mod others;
+pub(crate) mod own;
 pub(crate) mod pack;
 pub(crate) mod purge;
 pub(crate) mod writer;

@@ -18,7 +18,7 @@ use super::answer::{Answer, Place};
 use super::hub::Hub;
 
 /// How much news is remembered. An answer that waits longer than so much news counts as outdated.
-const MOST_NEWS: usize = 64;
+const MOST_NEWS: usize = 256;
 /// How many written rows are remembered until it is certain that no delete came before them.
 const MOST_ROWS: usize = 1024;
 /// How long rows that may have been taken back by now are not believed.
@@ -113,6 +113,16 @@ struct Heard {
     rows: VecDeque<Row>,
 }
 
+impl Heard {
+    fn push(&mut self, news: News) {
+        if self.news.len() == MOST_NEWS {
+            let oldest = self.news.pop_front().map_or(0, |oldest| oldest.epoch);
+            self.forgotten = self.forgotten.max(oldest);
+        }
+        self.news.push_back(news);
+    }
+}
+
 impl Others {
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -129,11 +139,15 @@ impl Others {
         let rows = std::mem::take(&mut heard.rows);
         let (outdated, rest): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| news.outdates(row));
         heard.rows = rest.into();
-        if heard.news.len() == MOST_NEWS {
-            heard.forgotten = heard.news.pop_front().map_or(0, |oldest| oldest.epoch);
-        }
-        heard.news.push_back(news);
+        heard.push(news);
         outdated
+    }
+
+    /// Notes a purge of this process that the store has carried out: others may still write what they began before it.
+    /// Its own writes need no notice, they were made in order with it.
+    pub(crate) fn purged(&self, covers: Covers, at: Timestamp, heard: Duration) {
+        let until = Timestamp(at.micros().saturating_sub(1));
+        self.heard().push(News { epoch: 0, covers, since: Timestamp(i64::MIN), until, heard });
     }
 
     /// Says whether an answer that landed in this epoch, and was not written yet, was deleted by others since.
@@ -171,6 +185,11 @@ impl Others {
             began <= news.until && written_at.saturating_add(COMMIT) >= news.since && news.covers.place(&answer.place)
         })
     }
+}
+
+/// Forgets what this process deleted past the cache, as if others had.
+pub(crate) async fn forget(hub: &Hub, covers: Covers) {
+    hear(hub, covers, before(hub.clock.now(), LATE)).await;
 }
 
 /// Forgets what others deleted, and has rows taken back that were written in ignorance of it.

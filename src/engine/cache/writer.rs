@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use helmdeck_core::Timestamp;
 use helmdeck_memory::{Delete, Kind, Lock, Op, Put, StoreError, Written};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answer::Place;
 use super::hub::Hub;
-use super::others::Row;
+use super::others::{Covers, Row};
 use super::purge::Selector;
 
 /// The most rows of one write.
@@ -36,6 +37,8 @@ pub(crate) struct Write {
 /// A purge on its way to the store.
 pub(crate) struct Purge {
     pub(crate) id: u64,
+    /// When it was decided on.
+    pub(crate) at: Timestamp,
     pub(crate) selector: Selector,
     pub(crate) done: Option<oneshot::Sender<u64>>,
 }
@@ -272,10 +275,11 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<Store
 
 /// Carries out a purge, or gives it back to be tried again.
 async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
-    hub.own_deletes.fetch_add(1, Ordering::AcqRel);
-    match tokio::time::timeout(hub.config.write_budget, hub.store.delete(purge.selector.delete())).await {
+    let delete = purge.selector.delete();
+    match tokio::time::timeout(hub.config.write_budget, hub.delete(hub.store.delete(delete.clone()))).await {
         Ok(Ok(rows)) => {
             hub.store_works(&hub.writing);
+            hub.others.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
             hub.pending.done(purge.id);
             if let Some(done) = purge.done.take() {
                 let _ = done.send(rows);
@@ -285,7 +289,6 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
         // A store that was closed on purpose has nothing left to serve.
         Ok(Err(StoreError::Closed)) => None,
         failed => {
-            hub.own_deletes.fetch_sub(1, Ordering::AcqRel);
             let why = match failed {
                 Ok(Err(error)) => error.to_string(),
                 _ => "it took too long".to_owned(),

@@ -264,6 +264,48 @@ async fn a_replica_that_knows_of_a_purge_does_not_believe_a_row_of_one_that_does
 }
 
 #[tokio::test]
+async fn what_this_process_deletes_past_the_cache_is_forgotten_and_what_is_not_of_the_cache_is_no_news() {
+    for told in [true, false] {
+        let (store, clock) = shared().await;
+        let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
+        let replica = Replica::new(way, &clock);
+        replica.run("a").await;
+        replica.run("b").await;
+        replica.settle().await;
+        let beside = Arc::clone(replica.engine.memory().unwrap().store());
+        for _ in 0..5 {
+            beside.delete(all(Kind::Note)).await.unwrap();
+            beside.delete(all(Kind::Fact)).await.unwrap();
+            // Time for several looks at the generation.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert_eq!((replica.run("a").await, replica.run("b").await), (CacheStatus::Hit, CacheStatus::Hit));
+        }
+        assert_eq!(replica.store.reads(), 2, "from the hot tier, which forgot nothing");
+        beside.delete(tagged("repo:a")).await.unwrap();
+        assert!(!replica.has("a").await && replica.has("b").await, "told: {told}");
+        // Whatever namespaces a person has: all kinds at once.
+        beside.delete(Delete::Prefix { namespace: None, kind: None, prefix: String::new() }).await.unwrap();
+        assert!(!replica.has("b").await);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_purged_does_not_believe_a_row_of_one_that_has_not_heard_of_it() {
+    let (store, clock) = shared().await;
+    let slow = Replica::new(ReplicaStore::telling(&store), &clock);
+    let quick = Replica::new(ReplicaStore::telling(&store), &clock);
+    slow.store.before_write.shut();
+    slow.run("a").await;
+    slow.store.before_write.reached().await;
+    clock.advance(Duration::from_secs(1));
+    quick.engine.memory().unwrap().purge(Selector::Tag("repo:a".to_owned())).await;
+    slow.store.before_write.open();
+    slow.settle().await;
+    assert_eq!(live(&store).await, 1, "the outdated row is there");
+    assert_eq!((quick.run("a").await, quick.counted.runs()), (CacheStatus::Miss, 1));
+}
+
+#[tokio::test]
 async fn a_purge_on_one_engine_is_seen_by_another_that_asks_the_store() {
     let (store, clock) = shared().await;
     let [here, there] = [(); 2].map(|()| Replica::new(ReplicaStore::silent(&store), &clock));
