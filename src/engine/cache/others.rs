@@ -110,7 +110,9 @@ struct Heard {
     news: VecDeque<News>,
     /// The epoch of the latest news that is no longer remembered.
     forgotten: u64,
-    rows: VecDeque<Row>,
+    /// Rows in the order in which they were written, each with its number in it.
+    rows: VecDeque<(u64, Row)>,
+    written: u64,
 }
 
 impl Heard {
@@ -137,10 +139,10 @@ impl Others {
     fn note(&self, news: News) -> Vec<Row> {
         let mut heard = self.heard();
         let rows = std::mem::take(&mut heard.rows);
-        let (outdated, rest): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| news.outdates(row));
+        let (outdated, rest): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, row)| news.outdates(row));
         heard.rows = rest.into();
         heard.push(news);
-        outdated
+        outdated.into_iter().map(|(_, row)| row).collect()
     }
 
     /// Notes a purge of this process that the store has carried out: others may still write what they began before it.
@@ -163,17 +165,25 @@ impl Others {
             return Some(row);
         }
         let settled = before(row.written_at, LOST);
-        while heard.rows.len() >= MOST_ROWS || heard.rows.front().is_some_and(|oldest| oldest.written_at < settled) {
+        while heard.rows.len() >= MOST_ROWS || heard.rows.front().is_some_and(|(_, oldest)| oldest.written_at < settled)
+        {
             heard.rows.pop_front();
         }
-        heard.rows.push_back(row);
+        let number = heard.written;
+        heard.written += 1;
+        heard.rows.push_back((number, row));
         None
     }
 
-    /// Forgets rows that were written before this time: no delete that is still to be heard of came before them.
-    fn settle(&self, before: Timestamp) {
+    /// Returns how many rows were written so far.
+    fn written(&self) -> u64 {
+        self.heard().written
+    }
+
+    /// Forgets the first so many rows: no delete that is still to be heard of came before them.
+    fn settle(&self, written: u64) {
         let mut heard = self.heard();
-        while heard.rows.front().is_some_and(|row| row.written_at < before) {
+        while heard.rows.front().is_some_and(|(number, _)| *number < written) {
             heard.rows.pop_front();
         }
     }
@@ -236,13 +246,13 @@ async fn ask(hub: &Hub) {
     // When it was last certain that others had deleted nothing more.
     let mut certain = hub.clock.now();
     loop {
-        let asked = hub.clock.now();
+        let (asked, written) = (hub.clock.now(), hub.others.written());
         if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
             if is_news(&hub.own_deletes, seen.replace(generation), generation) {
                 hear(hub, Covers::Everything, certain).await;
             }
             certain = asked;
-            hub.others.settle(certain);
+            hub.others.settle(written);
         }
         tokio::time::sleep(hub.config.watch_interval).await;
     }
