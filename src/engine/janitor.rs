@@ -25,7 +25,9 @@ struct Shown {
     runs: Counter,
     failures: Counter,
     swept: Counter,
+    trimmed: Counter,
     last_run: Gauge<f64, AtomicU64>,
+    last_duration: Gauge<f64, AtomicU64>,
     rows: PerKind,
     bytes: PerKind,
     expired: Gauge,
@@ -37,6 +39,17 @@ impl Shown {
         registry.register("janitor_runs", "Sweeps of the store", self.runs.clone());
         registry.register("janitor_failures", "Sweeps of the store that failed", self.failures.clone());
         registry.register("janitor_swept_rows", "Rows that had ended and were deleted", self.swept.clone());
+        registry.register(
+            "janitor_trimmed_rows",
+            "Cached answers deleted because all of them together took too much",
+            self.trimmed.clone(),
+        );
+        registry.register_with_unit(
+            "janitor_last_run_duration",
+            "How long the last sweep of the store took",
+            Unit::Seconds,
+            self.last_duration.clone(),
+        );
         registry.register_with_unit(
             "janitor_last_run_timestamp",
             "When the store was last swept, since 1970",
@@ -58,9 +71,12 @@ impl Shown {
         let catch_up = |counter: &Counter, total: u64| {
             counter.inc_by(total.saturating_sub(counter.get()));
         };
-        catch_up(&self.runs, work.runs());
-        catch_up(&self.failures, work.failures());
-        catch_up(&self.swept, work.rows());
+        let work = work.snapshot();
+        catch_up(&self.runs, work.runs);
+        catch_up(&self.failures, work.failures);
+        catch_up(&self.swept, work.swept);
+        catch_up(&self.trimmed, work.trimmed);
+        self.last_duration.set(work.last_duration.as_secs_f64());
         self.last_run.set(clock.now().micros() as f64 / 1e6);
     }
 
