@@ -6,10 +6,9 @@ use std::sync::Arc;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory};
-use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
-use helmdeck_memory::{KeyRing, Store, Stored};
+use helmdeck_memory::{KeyRing, Store};
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
@@ -130,6 +129,8 @@ impl Setup {
         Ok(match Location::parse(&self.settings.memory_url()?)? {
             Location::Memory => false,
             Location::Sqlite(path) => path.exists(),
+            // Whoever names a server means it to be there; only connecting shows.
+            Location::Postgres(_) => true,
         })
     }
 
@@ -162,16 +163,20 @@ impl Setup {
     /// # Errors
     /// A failure if the store is damaged or cannot be reached.
     pub(crate) async fn clear_store(&self) -> Result<Option<Arc<dyn Store>>> {
-        let Location::Sqlite(path) = Location::parse(&self.settings.memory_url()?)? else { return Ok(None) };
-        if !path.exists() {
-            return Ok(None);
-        }
-        let config = self.settings.memory.store();
-        let options = config.clone();
-        let driver = tokio::task::spawn_blocking(move || Sqlite::open(path, &options))
-            .await
-            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))??;
-        Ok(Some(Arc::new(Stored::plain(driver, &config, Arc::new(SystemClock::default())))))
+        let (url, config) = (self.settings.memory_url()?, self.settings.memory.store());
+        Ok(helmdeck_memory::open::open_clear(&url, &config, Arc::new(SystemClock::default())).await?)
+    }
+
+    /// Returns where memory is kept, without what is secret in it.
+    ///
+    /// # Errors
+    /// A configuration failure if the URL makes no sense.
+    pub(crate) fn shown_url(&self) -> Result<String> {
+        let url = self.settings.memory_url()?;
+        Ok(match Location::parse(&url)? {
+            Location::Postgres(url) => url.shown()?,
+            Location::Memory | Location::Sqlite(_) => url,
+        })
     }
 
     /// Returns the system database, which need not exist.

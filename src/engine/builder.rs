@@ -7,7 +7,7 @@ use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
 use helmdeck_events::Bus;
 use helmdeck_memory::system::System;
-use helmdeck_memory::{KeyRing, Store};
+use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::ArtifactStore;
@@ -48,6 +48,7 @@ pub struct Builder {
     packs_dir: Option<PathBuf>,
     watch: bool,
     memory: Option<Memory>,
+    changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
     clock: Arc<dyn Clock>,
@@ -72,6 +73,7 @@ impl Engine {
             packs_dir: None,
             watch: false,
             memory: None,
+            changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
             clock: Arc::new(SystemClock::default()),
@@ -105,6 +107,17 @@ impl Builder {
     #[must_use]
     pub fn memory(mut self, memory: Memory) -> Self {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Says where news comes from of what other processes delete from the store: a message bus that carries it. Without
+    /// this, the store is listened to if it tells ([`helmdeck_memory::ReadStore::changes`]), else asked. Of no effect without
+    /// [`Builder::memory`].
+    ///
+    /// Each piece of news drops what it names from this process. When the source ends, the store is asked from then on.
+    #[must_use]
+    pub fn changes(mut self, changes: Changes) -> Self {
+        self.changes = Some(changes);
         self
     }
 
@@ -149,10 +162,11 @@ impl Builder {
                     config: self.config.cache.clone(),
                     metrics: Arc::clone(&metrics),
                     events: events.clone(),
+                    changes: self.changes,
                 };
                 let hub = Hub::start(parts, &stop);
                 let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone(), pack: None });
-                (Some(MemoryControl { hub, views }), Some(audit))
+                (Some(MemoryControl::new(hub, views)), Some(audit))
             }
             None => (None, None),
         };
@@ -172,6 +186,7 @@ impl Builder {
             builtins: self.builtins,
             packs_dir: self.packs_dir,
             watch: Mutex::new(None),
+            janitor: Mutex::new(None),
             stop,
         }));
         let snapshot = Inner::load(&engine.0, &Snapshot::default());
@@ -200,20 +215,5 @@ fn start_watching(engine: &Engine) {
         Err(error) => {
             tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed")
         }
-    }
-}
-
-impl Engine {
-    /// Starts the sweep of files that have ended; it ends with [`Engine::shutdown`]. For servers; one-shot commands need none.
-    pub fn start_sweeping(&self) {
-        let Some(store) = self.0.artifacts.clone() else { return };
-        let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
-        let sweep = async move {
-            loop {
-                metrics.swept.inc_by(store.sweep().await);
-                tokio::time::sleep(interval).await;
-            }
-        };
-        tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(sweep));
     }
 }

@@ -15,6 +15,7 @@ use helmdeck_core::{
     Result, Version,
 };
 use helmdeck_events::{Bus, EventKind};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) builtins: Vec<Builtin>,
     pub(crate) packs_dir: Option<PathBuf>,
     pub(crate) watch: Mutex<Option<Watch>>,
+    pub(crate) janitor: Mutex<Option<JoinHandle<()>>>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -201,6 +203,11 @@ impl Engine {
                 tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
             }
             self.0.stop.cancel();
+            let janitor = self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(janitor) = janitor {
+                // What it is in the middle of it may finish; it ends by itself.
+                let _ = tokio::time::timeout(limit, janitor).await;
+            }
             if let Ok(Err(error)) = tokio::time::timeout(limit, memory.hub.store.close()).await {
                 tracing::warn!(%error, "the store could not be closed cleanly");
             }

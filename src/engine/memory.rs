@@ -8,6 +8,7 @@ use helmdeck_memory::{Namespace, Store};
 
 use crate::cache::explain::{self, Explanation};
 use crate::cache::hub::Hub;
+use crate::cache::own::OwnStore;
 use crate::cache::purge::{Purged, Selector};
 use crate::engine::Engine;
 use crate::layers::{credentials, validate_input};
@@ -18,6 +19,7 @@ use crate::views::{Defaults, EngineViews};
 pub struct MemoryControl {
     pub(crate) hub: Arc<Hub>,
     pub(crate) views: Arc<EngineViews>,
+    store: Arc<dyn Store>,
 }
 
 impl std::fmt::Debug for MemoryControl {
@@ -27,14 +29,19 @@ impl std::fmt::Debug for MemoryControl {
 }
 
 impl MemoryControl {
-    /// Returns the store itself.
+    pub(crate) fn new(hub: Arc<Hub>, views: Arc<EngineViews>) -> Self {
+        let store = Arc::new(OwnStore(Arc::clone(&hub)));
+        Self { hub, views, store }
+    }
+
+    /// Returns the store. What is deleted through it is forgotten by this process's cache, before the delete returns.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.hub.store
+        &self.store
     }
 
     /// Drops cached answers. When it returns, nothing purged is served by this process any more; other processes on the same
-    /// store follow within 250 ms of the rows' going.
+    /// store follow within 250 ms of the rows' going, or as soon as the store tells them.
     pub async fn purge(&self, selector: Selector) -> Purged {
         self.hub.purge(selector).await
     }

@@ -22,6 +22,7 @@ pub(crate) struct Metrics {
     durations: Family<Labels<1>, Histogram>,
     cache: Family<Labels<2>, Counter>,
     refused: Family<Labels<1>, Counter>,
+    cluster_waits: Family<Labels<1>, Counter>,
     store_errors: Family<Labels<1>, Counter>,
     store_durations: Family<Labels<1>, Histogram>,
     pub(crate) unreadable: Counter,
@@ -47,6 +48,7 @@ impl Metrics {
             durations: Family::new_with_constructor(call_buckets),
             cache: Family::default(),
             refused: Family::default(),
+            cluster_waits: Family::default(),
             store_errors: Family::default(),
             store_durations: Family::new_with_constructor(call_buckets),
             unreadable: Counter::default(),
@@ -63,6 +65,11 @@ impl Metrics {
         registry.register_with_unit("call_duration", "How long calls took", Unit::Seconds, metrics.durations.clone());
         registry.register("cache_answers", "Answers of cached packs by cache status", metrics.cache.clone());
         registry.register("cache_refused", "Answers that were not stored, by reason", metrics.refused.clone());
+        registry.register(
+            "cluster_waits",
+            "Runs that waited for one of another process: found its answer, ran after it, late (ran beside it), failed (ran without a lock)",
+            metrics.cluster_waits.clone(),
+        );
         registry.register("store_errors", "Failures of the store by operation", metrics.store_errors.clone());
         registry.register_with_unit(
             "store_duration",
@@ -93,9 +100,14 @@ impl Metrics {
         );
         registry.register("breaker_opened", "How often the store was left alone", metrics.breaker_opened.clone());
         registry.register_with_unit("hot_tier", "Size of the hot tier", Unit::Bytes, metrics.hot_bytes.clone());
-        registry.register("swept", "Entries and files that had ended and were deleted", metrics.swept.clone());
+        registry.register("swept", "Files that had ended and were deleted", metrics.swept.clone());
         drop(registry);
         metrics
+    }
+
+    /// Adds metrics of a part that not every engine has.
+    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Returns everything in the `OpenMetrics` text format.
@@ -109,6 +121,10 @@ impl Metrics {
 
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refused.get_or_create(&[("reason", reason.to_owned())]).inc();
+    }
+
+    pub(crate) fn cluster_wait(&self, outcome: &'static str) {
+        self.cluster_waits.get_or_create(&[("outcome", outcome.to_owned())]).inc();
     }
 
     pub(crate) fn store_error(&self, operation: &'static str) {

@@ -19,6 +19,23 @@ pub struct Config {
     pub readers: usize,
     /// How long a driver waits for a lock that another process holds before it answers `Unavailable`. Default 5 s.
     pub busy_timeout: Duration,
+    /// How a PostgreSQL server is reached.
+    pub postgres: PostgresConfig,
+}
+
+/// How a PostgreSQL server is reached, besides what the URL says.
+#[derive(Debug, Clone, Copy)]
+pub struct PostgresConfig {
+    /// Connections that read. Two more write and listen. Default 8, at least 1.
+    pub pool_size: usize,
+    /// How long a caller waits for a connection, new or free, before it is answered `Unavailable`. Default 5 s.
+    pub connect_timeout: Duration,
+}
+
+impl Default for PostgresConfig {
+    fn default() -> Self {
+        Self { pool_size: 8, connect_timeout: Duration::from_secs(5) }
+    }
 }
 
 impl Default for Config {
@@ -28,6 +45,7 @@ impl Default for Config {
             fingerprint: Fingerprint::default(),
             readers: 2,
             busy_timeout: Duration::from_secs(5),
+            postgres: PostgresConfig::default(),
         }
     }
 }

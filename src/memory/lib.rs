@@ -25,7 +25,7 @@ pub mod system;
 #[cfg(test)]
 mod trials;
 
-pub use config::{Config, Fingerprint, KindLimits, Limits};
+pub use config::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
 pub use entry::{Entry, EntryMeta, Kind, Namespace};
 pub use error::{Result, StoreError};
 pub use janitor::{Janitor, JanitorConfig};

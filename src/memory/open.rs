@@ -1,5 +1,6 @@
 //! Opens a store by its URL. The only place that knows which drivers there are.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +15,12 @@ use crate::store::Store;
 use crate::stored::Stored;
 
 /// The URL schemes that [`open`] knows.
-pub const SCHEMES: [&str; 2] = ["memory:", "sqlite:<path>"];
+pub const SCHEMES: &[&str] = &[
+    "memory:",
+    "sqlite:<path>",
+    #[cfg(feature = "postgres")]
+    "postgres://<user>@<host>/<database>",
+];
 
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +29,45 @@ pub enum Location {
     Memory,
     /// `sqlite:<path>`; `sqlite://<path>` means the same.
     Sqlite(PathBuf),
+    /// `postgres://<user>:<password>@<host>/<database>`; `postgresql:` means the same.
+    Postgres(PostgresUrl),
+}
+
+/// The URL of a PostgreSQL store. It may hold a password, so `Debug` shows nothing of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl(String);
+
+impl PostgresUrl {
+    /// Returns hosts and database: what may be shown.
+    ///
+    /// # Errors
+    /// `BadUrl`, which repeats no secret.
+    pub fn shown(&self) -> Result<String> {
+        #[cfg(feature = "postgres")]
+        return crate::drivers::postgres::shown(&self.0);
+        #[cfg(not(feature = "postgres"))]
+        Err(no_postgres())
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// `BadUrl`, also if this program was built without the driver; `Corrupt`; `Unavailable`.
+    #[cfg(feature = "postgres")]
+    pub async fn connect(&self, config: &Config) -> Result<crate::drivers::postgres::Postgres> {
+        crate::drivers::postgres::Postgres::open(&self.0, config).await
+    }
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresUrl").finish_non_exhaustive()
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+fn no_postgres() -> StoreError {
+    StoreError::BadUrl("this program was built without the PostgreSQL driver (feature \"postgres\")".to_owned())
 }
 
 impl Location {
@@ -47,14 +92,40 @@ impl Location {
                 }
                 path => Ok(Self::Sqlite(path.into())),
             },
+            ("postgres" | "postgresql", _) => Ok(Self::Postgres(PostgresUrl(url.to_owned()))),
             (other, _) => Err(StoreError::BadUrl(format!("no store has the scheme \"{other}:\"; there are {known}"))),
         }
     }
 }
 
+/// Opens a store without a key, for what is in the clear and for forgetting; nothing is made of what is not there yet but the
+/// tables of a PostgreSQL database. `None` for what ends with its process, and for a file that is not there.
+///
+/// # Errors
+/// As [`open`], but for `WrongKey`.
+pub async fn open_clear(url: &str, config: &Config, clock: Arc<dyn Clock>) -> Result<Option<Arc<dyn Store>>> {
+    match Location::parse(url)? {
+        Location::Memory => Ok(None),
+        Location::Sqlite(path) if !path.exists() => Ok(None),
+        Location::Sqlite(path) => Ok(Some(Arc::new(Stored::plain(sqlite(path, config).await?, config, clock)))),
+        #[cfg(feature = "postgres")]
+        Location::Postgres(url) => Ok(Some(Arc::new(Stored::plain(url.connect(config).await?, config, clock)))),
+        #[cfg(not(feature = "postgres"))]
+        Location::Postgres(_) => Err(no_postgres()),
+    }
+}
+
+async fn sqlite(path: PathBuf, config: &Config) -> Result<Sqlite> {
+    if path.is_dir() {
+        return Err(StoreError::BadUrl(format!("{} is a folder; \"sqlite:\" needs a file", path.display())));
+    }
+    let config = config.clone();
+    tokio::task::spawn_blocking(move || Sqlite::open(path, &config)).await.map_err(StoreError::unavailable)?
+}
+
 /// Opens a sealed store.
 ///
-/// `sqlite:` makes the file and its folder if they are not there: whoever opens a store has set a key. Every URL gives the same
+/// `sqlite:` makes the file and its folder, `postgres:` the tables if they are not there: whoever opens a store has set a key. Every URL gives the same
 /// behaviour; only what survives differs.
 ///
 /// # Errors
@@ -63,14 +134,14 @@ pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock
     match Location::parse(url)? {
         Location::Memory => Ok(Arc::new(Stored::sealed(Memory::new(), ring, &config, clock).await?)),
         Location::Sqlite(path) => {
-            if path.is_dir() {
-                return Err(StoreError::BadUrl(format!("{} is a folder; \"sqlite:\" needs a file", path.display())));
-            }
-            let options = config.clone();
-            let opened = tokio::task::spawn_blocking(move || Sqlite::open(path, &options)).await;
-            let driver = opened.map_err(StoreError::unavailable)??;
-            Ok(Arc::new(Stored::sealed(driver, ring, &config, clock).await?))
+            Ok(Arc::new(Stored::sealed(sqlite(path, &config).await?, ring, &config, clock).await?))
         }
+        #[cfg(feature = "postgres")]
+        Location::Postgres(url) => {
+            Ok(Arc::new(Stored::sealed(url.connect(&config).await?, ring, &config, clock).await?))
+        }
+        #[cfg(not(feature = "postgres"))]
+        Location::Postgres(_) => Err(no_postgres()),
     }
 }
 
@@ -87,9 +158,26 @@ mod tests {
     }
 
     #[test]
+    fn the_url_of_a_postgresql_store_is_not_shown() {
+        for url in ["postgres://u:hunter2@h/d", "postgresql://u:hunter2@h/d?sslmode=disable"] {
+            let location = Location::parse(url).unwrap();
+            assert!(!format!("{location:?}").contains("hunter2"));
+            let Location::Postgres(url) = location else { panic!("another driver") };
+            #[cfg(feature = "postgres")]
+            assert_eq!(url.shown().unwrap(), "postgres://h:5432/d");
+            #[cfg(not(feature = "postgres"))]
+            assert!(url.shown().unwrap_err().to_string().contains("without"));
+        }
+    }
+
+    #[test]
     fn an_unknown_scheme_lists_those_there_are_and_shows_no_password() {
         let message = Location::parse("redis://user:hunter2@host").unwrap_err().to_string();
-        assert_eq!(message, "no store has the scheme \"redis:\"; there are memory:, sqlite:<path>");
+        assert!(
+            message.starts_with("no store has the scheme \"redis:\"; there are memory:, sqlite:<path>"),
+            "{message}"
+        );
+        assert!(!message.contains("hunter2"), "{message}");
         for url in ["", "memory", "memory:x", "sqlite:", "sqlite://", "sqlite::memory:"] {
             assert!(matches!(Location::parse(url), Err(StoreError::BadUrl(_))), "{url}");
         }

@@ -3,9 +3,13 @@
 mod clock;
 mod faulty_store;
 mod packs;
+mod postgres;
+mod replica_store;
 mod stores;
 
 pub use clock::TestClock;
 pub use faulty_store::{Fault, FaultyStore};
 pub use packs::{Counted, call, function, manifest};
+pub use postgres::{Postgres, PostgresOptions, SERVER_VARIABLE};
+pub use replica_store::{Gate, ReplicaStore};
 pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};

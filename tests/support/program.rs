@@ -50,7 +50,8 @@ impl Home {
         self.data().join("memory.db")
     }
 
-    fn install(&self, name: &str, script: &str, memory: &str) {
+    /// Adds a pack that is a shell script; `memory` is added to `[memory]`.
+    pub(crate) fn install(&self, name: &str, script: &str, memory: &str) {
         let program = self.packs().join(format!("{name}.sh"));
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -158,7 +159,14 @@ impl Drop for Server {
 impl Server {
     /// Starts a server and waits until it listens.
     pub(crate) fn start(home: &Home, key: &str) -> Self {
-        Self::launch(home.command(key, SERVE))
+        Self::start_with(home, key, &[])
+    }
+
+    /// Starts a server with more in its environment, and waits until it listens.
+    pub(crate) fn start_with(home: &Home, key: &str, environment: &[(&str, &str)]) -> Self {
+        let mut command = home.command(key, SERVE);
+        command.envs(environment.iter().copied());
+        Self::launch(command)
     }
 
     /// Starts a server by a command with [`SERVE`] and waits until it listens.

@@ -16,8 +16,7 @@ const PAGE: usize = 500;
 /// # Errors
 /// With a key: a failure if the store was written with another one. Without: only if the store cannot be read.
 pub(crate) async fn status(setup: &Setup) -> Result<()> {
-    let url = setup.settings.memory_url()?;
-    let shown = if url.contains('@') { "(set)" } else { url.as_str() };
+    let shown = setup.shown_url()?;
     let store = match setup.sealed_store().await? {
         Some(store) => Some(store),
         None => setup.clear_store().await?,
@@ -52,7 +51,7 @@ pub(crate) async fn status(setup: &Setup) -> Result<()> {
             Some(ring) => fact("memory", format!("on, key {}", ring.current_id())),
             None => fact("memory", "off: no memory key is set".to_owned()),
         }
-        fact("store", shown.to_owned());
+        fact("store", shown.clone());
         match &stats {
             None => fact("holds", "nothing; it is made by the first write".to_owned()),
             Some(stats) => {

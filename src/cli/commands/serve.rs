@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use helmdeck_memory::{Janitor, JanitorConfig};
+use helmdeck_memory::JanitorConfig;
 use helmdeck_server::Server;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -46,11 +46,8 @@ async fn serve(setup: Setup) -> Result<()> {
     })?;
     let address = listener.local_addr()?;
     let engine = setup.engine(MemoryUse::Full, true).await?;
-    engine.start_sweeping();
     let interval = setup.settings.memory.sweep_interval;
-    let janitor = engine
-        .memory()
-        .map(|memory| Janitor::spawn(memory.store().clone(), JanitorConfig { interval, ..JanitorConfig::default() }));
+    engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
 
     let stop = CancellationToken::new();
     let mut server = Server::new(engine.clone(), setup.settings.server.clone());
@@ -73,9 +70,6 @@ async fn serve(setup: Setup) -> Result<()> {
             }
         }
     };
-    if let Some(janitor) = janitor {
-        janitor.stop().await;
-    }
     engine.shutdown().await;
     answer
 }

@@ -1,10 +1,12 @@
 //! The parts of the configuration that have no settings type of their own elsewhere.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use helmdeck_core::duration::{parse_size, size, text};
+use helmdeck_core::duration::{parse_duration, parse_size, size, text};
 use helmdeck_egress::Allowed;
-use helmdeck_memory::config::{Config, Fingerprint, Limits};
+use helmdeck_memory::Kind;
+use helmdeck_memory::config::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
 use serde::{Deserialize, Deserializer};
 
 /// `[log]`.
@@ -48,6 +50,9 @@ pub(crate) struct Memory {
     readers: usize,
     #[serde(with = "text")]
     busy_timeout: Duration,
+    pool_size: usize,
+    #[serde(with = "text")]
+    connect_timeout: Duration,
     #[serde(deserialize_with = "length")]
     max_key_bytes: usize,
     #[serde(deserialize_with = "length")]
@@ -55,9 +60,30 @@ pub(crate) struct Memory {
     max_rows: u64,
     #[serde(with = "size")]
     max_bytes: u64,
+    #[serde(with = "size")]
+    cache_bytes: u64,
+    kinds: BTreeMap<Kind, OfKind>,
     /// How often `serve` sweeps.
     #[serde(with = "text")]
     pub(crate) sweep_interval: Duration,
+}
+
+/// `[memory.kinds.<kind>]`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfKind {
+    rows: u64,
+    #[serde(with = "size")]
+    bytes: u64,
+    #[serde(deserialize_with = "life")]
+    retention: Option<Duration>,
+}
+
+impl OfKind {
+    fn limits(self) -> KindLimits {
+        let set = |number: u64| Some(number).filter(|number| *number > 0);
+        KindLimits { rows: set(self.rows), bytes: set(self.bytes), retention: self.retention }
+    }
 }
 
 impl Memory {
@@ -68,6 +94,18 @@ impl Memory {
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.readers == 0 {
             return Err("memory.readers is 0; give at least 1".to_owned());
+        }
+        if self.pool_size == 0 {
+            return Err("memory.pool_size is 0; give at least 1".to_owned());
+        }
+        if self.connect_timeout.is_zero() {
+            return Err("memory.connect_timeout is 0; no server answers that fast".to_owned());
+        }
+        if self.cache_bytes == 0 {
+            return Err("memory.cache_bytes is 0; to cache nothing, leave out the memory key".to_owned());
+        }
+        if let Some((kind, _)) = self.kinds.iter().find(|(_, of_kind)| of_kind.retention == Some(Duration::ZERO)) {
+            return Err(format!("memory.kinds.{kind}.retention is 0; leave it empty to keep what its writer says"));
         }
         if self.sweep_interval < Duration::from_secs(1) {
             return Err("memory.sweep_interval is under 1s; sweeping would never stop".to_owned());
@@ -83,11 +121,19 @@ impl Memory {
                 value_bytes: self.max_value_bytes,
                 rows: self.max_rows,
                 bytes: self.max_bytes,
+                cache_bytes: self.cache_bytes,
+                kinds: self
+                    .kinds
+                    .iter()
+                    .map(|(kind, of_kind)| (*kind, of_kind.limits()))
+                    .filter(|(_, limits)| *limits != KindLimits::default())
+                    .collect(),
                 ..Limits::default()
             },
             fingerprint: self.fingerprint,
             readers: self.readers,
             busy_timeout: self.busy_timeout,
+            postgres: PostgresConfig { pool_size: self.pool_size, connect_timeout: self.connect_timeout },
         }
     }
 }
@@ -97,6 +143,13 @@ fn fingerprint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fingerprint
         "plain" => Ok(Fingerprint::Plain),
         "keyed" => Ok(Fingerprint::Keyed),
         _ => Err(serde::de::Error::custom("fingerprint is \"plain\" or \"keyed\"")),
+    }
+}
+
+fn life<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "" => Ok(None),
+        text => parse_duration(text).map(Some).map_err(serde::de::Error::custom),
     }
 }
 

@@ -17,6 +17,12 @@ fn generate() -> Json {
             comment.push(text.trim());
         } else if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             at = name.split('.').map(str::to_owned).collect();
+            for depth in 1..at.len() {
+                let outer = place(&mut schema, &at[..depth]);
+                if outer.is_null() {
+                    *outer = object("");
+                }
+            }
             let table = place(&mut schema, &at);
             *table = match at.as_slice() {
                 [only] if only == "credentials" => {
@@ -101,5 +107,6 @@ fn the_defaults_and_the_example_fit_the_schema_and_a_slip_does_not() {
     assert_eq!(check(DEFAULTS), Ok(()));
     assert_eq!(check(include_str!("../../../config/example.toml")), Ok(()));
     assert!(check("[server]\nlisen = \"x\"").is_err());
+    assert!(check("[memory.kinds.notes]\nrows = 1").is_err());
     assert!(check("[credentials]\ngithub-token = \"ghp_secret\"").is_err());
 }

@@ -34,7 +34,8 @@ fn safe(key: &[String], setting: &Setting) -> Value {
     let text = setting.value.as_str().unwrap_or_default();
     let authority = text.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
     let misplaced = key[0] == "credentials" && !text.starts_with("env:");
-    if misplaced || authority.contains('@') {
+    // PostgreSQL's may hold one anywhere: after the user, and as a parameter.
+    if misplaced || authority.contains('@') || text.starts_with("postgres") {
         return Value::String("(set)".to_owned());
     }
     setting.value.clone()

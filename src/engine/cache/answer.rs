@@ -14,6 +14,19 @@ use super::key::Key;
 
 const FORMAT: u8 = 1;
 
+/// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its place in the queue and in the
+/// sketch. Measured: see the tests of `hub`.
+pub(crate) const SLOT_BYTES: usize = 384;
+/// About what a reference to a file takes.
+const ARTIFACT_BYTES: usize = 512;
+/// About what stands before the output in a row of the store.
+const HEAD_BYTES: usize = 224;
+
+/// Returns what a shared allocation of so many bytes takes: two counters, and the allocator's own header and rounding.
+pub(crate) const fn block(bytes: usize) -> usize {
+    (bytes + 16 + 8).next_multiple_of(16)
+}
+
 /// Where an answer belongs, for purging.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -104,10 +117,18 @@ impl Answer {
         self.dead.store(true, Ordering::Release);
     }
 
-    /// Returns how many bytes of memory the answer holds, roughly.
+    /// Returns how many bytes of memory the answer takes in the hot tier, with everything that the tier needs to keep it.
     pub(crate) fn weight(&self) -> u64 {
-        let tags: usize = self.place.tags.iter().map(|tag| tag.len() + 24).sum();
-        (self.output.bytes().len() + tags + self.artifacts.len() * 256 + 512) as u64
+        let Namespace { tenant, subject, session } = &self.place.namespace;
+        let names =
+            block(tenant.len()) + block(subject.len()) + session.as_ref().map_or(0, |session| block(session.len()));
+        let tags: usize = self.place.tags.iter().map(|tag| size_of::<String>() + block(tag.len())).sum();
+        let artifacts = self.artifacts.len() * ARTIFACT_BYTES;
+        let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
+        // The output's bytes have a counter of their own once they are shared, and those from the store their head before them.
+        let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
+        let own = block(size_of::<Self>()) + block(size_of::<Place>()) + block(size_of::<Key>());
+        (own + names + tags + artifacts + validator + output + SLOT_BYTES) as u64
     }
 
     /// Returns the plaintext that is sealed: format, length of the head, head, output.

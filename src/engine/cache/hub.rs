@@ -8,17 +8,19 @@ use bytes::Bytes;
 use helmdeck_core::{Clock, Identity};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::system::System;
-use helmdeck_memory::{KeyRing, Kind, Put, Store, StoreError};
+use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
 use moka::sync::Cache;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, Place};
+use super::answer::{Answer, Place, SLOT_BYTES, block};
 use super::breaker::Breaker;
 use super::counters::AllCounters;
 use super::flight::Flights;
 use super::key::Key;
+use super::others::{self, Others};
 use super::purge::{PendingPurges, Purged, Selector};
-use super::writer::{self, Purge, Queue};
+use super::writer::{self, Purge, Queue, Write};
 use crate::config::CacheConfig;
 use crate::metrics::Metrics;
 
@@ -38,6 +40,17 @@ pub(crate) struct Alias {
     pub(crate) input: Bytes,
 }
 
+impl Alias {
+    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and the
+    /// shell of an answer, which stays as long as anything points to it.
+    fn weight(&self) -> usize {
+        let session = self.identity.session().map_or(0, |session| block(session.len()));
+        let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;
+        let identity = block(size_of::<Identity>()) + names;
+        block(size_of::<Self>()) + block(self.input.len()) + identity + block(size_of::<Answer>()) + SLOT_BYTES
+    }
+}
+
 /// What all cached packs share.
 pub(crate) struct Hub {
     pub(crate) store: Arc<dyn Store>,
@@ -52,6 +65,9 @@ pub(crate) struct Hub {
     pub(crate) queue: Queue,
     /// Deletes of this process that the store's generation will show, or has shown, and that are no news.
     pub(crate) own_deletes: AtomicI64,
+    /// One permit: deletes of this process go one at a time.
+    pub(crate) deleting: Semaphore,
+    pub(crate) others: Others,
     /// Grows with every purge, before it looks through the hot tier.
     epoch: AtomicU64,
     hot: Cache<Key, Arc<Answer>>,
@@ -72,25 +88,31 @@ pub(crate) struct Parts {
     pub(crate) config: CacheConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Bus,
+    /// News of what other processes delete; `None` = what the store itself tells, if it does.
+    pub(crate) changes: Option<Changes>,
 }
 
 impl Hub {
     /// Makes the hub and starts its tasks, which end when `stop` is cancelled.
     pub(crate) fn start(parts: Parts, stop: &CancellationToken) -> Arc<Self> {
         let config = parts.config;
+        // Before anything is read, so that no news falls between.
+        let changes = parts.changes.or_else(|| parts.store.changes());
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
-        // Aliases take a tenth of the tier on top of it.
-        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.input.len() + 256).unwrap_or(u32::MAX);
+        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.weight()).unwrap_or(u32::MAX);
+        let for_aliases = config.hot_bytes / 10;
         let hub = Arc::new(Self {
-            hot: Cache::builder().max_capacity(config.hot_bytes).weigher(weigh).build(),
-            aliases: Cache::builder().max_capacity(config.hot_bytes / 10).weigher(weigh_alias).build(),
+            hot: Cache::builder().max_capacity(config.hot_bytes - for_aliases).weigher(weigh).build(),
+            aliases: Cache::builder().max_capacity(for_aliases).weigher(weigh_alias).build(),
             reading: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             writing: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             flights: Arc::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
             own_deletes: AtomicI64::new(0),
+            deleting: Semaphore::new(1),
+            others: Others::default(),
             epoch: AtomicU64::new(0),
             store: parts.store,
             keyring: parts.keyring,
@@ -102,7 +124,7 @@ impl Hub {
             queue,
         });
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(watch_others(Arc::clone(&hub))));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(others::watch(Arc::clone(&hub), changes)));
         tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
         hub
     }
@@ -166,7 +188,9 @@ impl Hub {
             Ok(Ok(entry)) => {
                 self.store_works(&self.reading);
                 let entry = entry.filter(|entry| !self.pending.covers(place, entry.meta.updated_at))?;
-                Answer::decode(Arc::clone(place), contract, &entry.value)
+                let answer = Answer::decode(Arc::clone(place), contract, &entry.value)?;
+                let doubtful = self.others.doubt(&answer, entry.meta.updated_at, self.clock.monotonic());
+                (!doubtful).then_some(answer)
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
                 self.store_works(&self.reading);
@@ -186,8 +210,8 @@ impl Hub {
     }
 
     /// Queues an answer for the store; never waits.
-    pub(crate) fn write(&self, put: Put) {
-        if !self.queue.put(put) {
+    pub(crate) fn write(&self, write: Write) {
+        if !self.queue.write(write) {
             self.metrics.writes_dropped.inc();
         }
     }
@@ -198,12 +222,13 @@ impl Hub {
             Selector::Tag(tag) => Selector::Tag(tag.to_lowercase()),
             other => other,
         };
-        let id = self.pending.add(selector.clone(), self.clock.now());
-        self.forget(|place| selector.covers(place));
+        let at = self.clock.now();
+        let id = self.pending.add(selector.clone(), at);
+        self.forget(|place| selector.covers(place), |_| ());
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
         let carried_out = async {
-            self.queue.purge(Purge { id, selector, done: Some(done) }).await;
+            self.queue.purge(Purge { id, at, selector, done: Some(done) }).await;
             wait.await.ok()
         };
         let rows = tokio::time::timeout(PURGE_WAIT, carried_out).await.ok().flatten();
@@ -211,16 +236,18 @@ impl Hub {
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead.
-    fn forget(&self, covers: impl Fn(&Place) -> bool) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+    /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead. `note` gets the new
+    /// epoch, once nothing that is covered can land in it any more, unless it was asked for after this began.
+    pub(crate) fn forget<T>(&self, covers: impl Fn(&Place) -> bool, note: impl FnOnce(u64) -> T) -> T {
         self.flights.poison(&covers);
+        let noted = note(self.epoch.fetch_add(1, Ordering::AcqRel) + 1);
         for (key, answer) in &self.hot {
             if covers(&answer.place) {
                 answer.kill();
                 self.hot.invalidate(key.as_ref());
             }
         }
+        noted
     }
 
     /// Drops what has ended from the hot tier, so that plaintext does not outlive its entry.
@@ -233,7 +260,8 @@ impl Hub {
             }
         }
         self.hot.run_pending_tasks();
-        self.metrics.hot_bytes.set(self.hot.weighted_size() as f64);
+        self.aliases.run_pending_tasks();
+        self.metrics.hot_bytes.set((self.hot.weighted_size() + self.aliases.weighted_size()) as f64);
     }
 
     /// Says whether the store may be asked.
@@ -276,23 +304,6 @@ impl Hub {
     }
 }
 
-/// Notices when another process deletes: everything in this process may then be outdated, so all of it goes.
-async fn watch_others(hub: Arc<Hub>) {
-    let mut seen: Option<u64> = None;
-    loop {
-        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
-            let news = i64::try_from(generation.wrapping_sub(seen.unwrap_or(generation))).unwrap_or(i64::MAX);
-            seen = Some(generation);
-            let own = hub.own_deletes.load(Ordering::Acquire).clamp(0, news.max(0));
-            hub.own_deletes.fetch_sub(own, Ordering::AcqRel);
-            if news != own {
-                hub.forget(|_| true);
-            }
-        }
-        tokio::time::sleep(hub.config.watch_interval).await;
-    }
-}
-
 async fn keep_counters(hub: Arc<Hub>) {
     loop {
         tokio::time::sleep(hub.config.counters_interval).await;
@@ -300,3 +311,6 @@ async fn keep_counters(hub: Arc<Hub>) {
         hub.drop_ended();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,14 @@
 
 pub(crate) mod answer;
 mod breaker;
+pub(crate) mod cluster;
 pub(crate) mod counters;
 pub(crate) mod explain;
 pub(crate) mod flight;
 pub(crate) mod hub;
 pub(crate) mod key;
+mod others;
+pub(crate) mod own;
 pub(crate) mod pack;
 pub(crate) mod purge;
-mod writer;
+pub(crate) mod writer;

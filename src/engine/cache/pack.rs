@@ -8,12 +8,13 @@ use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::CacheSpec;
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, Timestamp};
-use helmdeck_memory::{Kind, Namespace, Put};
+use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
 use super::answer::{Answer, Place, Times};
 use super::counters::Counters;
 use super::hub::{Alias, Hub};
 use super::key::{Digests, Parts, canonical_input, hex, namespace};
+use super::writer::Write;
 use crate::artifacts::{ArtifactStore, earliest_end};
 use crate::scrub;
 
@@ -171,8 +172,8 @@ impl PackCache {
         }
     }
 
-    /// Keeps an answer: in the hot tier at once, in the store behind the response.
-    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp) {
+    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
+    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return };
         let place = &located.place;
         self.hub.warm(answer);
@@ -198,6 +199,6 @@ impl PackCache {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-        self.hub.write(put);
+        self.hub.write(Write { put, place: Arc::clone(place), epoch: self.hub.epoch(), lock });
     }
 }

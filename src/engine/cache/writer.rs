@@ -8,32 +8,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use helmdeck_memory::{Op, Put, StoreError};
+use futures_util::future::join_all;
+use helmdeck_core::Timestamp;
+use helmdeck_memory::{Delete, Kind, Lock, Op, Put, StoreError, Written};
 use tokio::sync::{mpsc, oneshot};
 
+use super::answer::Place;
 use super::hub::Hub;
+use super::others::{Covers, Row};
 use super::purge::Selector;
 
 /// The most rows of one write.
 const BATCH: usize = 64;
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// How long the writer waits for locks to be free; after that they free themselves.
+const RELEASE: Duration = Duration::from_secs(1);
+
+/// An answer on its way to the store.
+pub(crate) struct Write {
+    pub(crate) put: Put,
+    pub(crate) place: Arc<Place>,
+    /// When it landed, counted in purges.
+    pub(crate) epoch: u64,
+    /// What keeps other processes from running for the same key; they may look once the answer is there.
+    pub(crate) lock: Option<Lock>,
+}
 
 /// A purge on its way to the store.
 pub(crate) struct Purge {
     pub(crate) id: u64,
+    /// When it was decided on.
+    pub(crate) at: Timestamp,
     pub(crate) selector: Selector,
     pub(crate) done: Option<oneshot::Sender<u64>>,
 }
 
 enum Message {
-    Put(Box<Put>),
+    Write(Box<Write>),
     Purge(Purge),
+    TakeBack(Vec<Row>),
     Flush(oneshot::Sender<()>),
 }
 
 /// The way to the writer.
 pub(crate) struct Queue {
-    puts: mpsc::Sender<Message>,
+    messages: mpsc::Sender<Message>,
     /// Purges share the order of the puts but not their bound.
     waiting_bytes: AtomicU64,
     max_bytes: u64,
@@ -44,15 +63,15 @@ pub(crate) struct Inbox(mpsc::Receiver<Message>);
 
 impl Queue {
     pub(crate) fn new(length: usize, max_bytes: u64) -> (Self, Inbox) {
-        let (puts, inbox) = mpsc::channel(length.max(1));
-        (Self { puts, waiting_bytes: AtomicU64::new(0), max_bytes }, Inbox(inbox))
+        let (messages, inbox) = mpsc::channel(length.max(1));
+        (Self { messages, waiting_bytes: AtomicU64::new(0), max_bytes }, Inbox(inbox))
     }
 
     /// Queues a write; `false` if the queue is full.
-    pub(crate) fn put(&self, put: Put) -> bool {
-        let bytes = put.value.len() as u64;
+    pub(crate) fn write(&self, write: Write) -> bool {
+        let bytes = write.put.value.len() as u64;
         if self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes > self.max_bytes
-            || self.puts.try_send(Message::Put(Box::new(put))).is_err()
+            || self.messages.try_send(Message::Write(Box::new(write))).is_err()
         {
             self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
             return false;
@@ -63,29 +82,58 @@ impl Queue {
     /// Queues a purge, waiting for room if need be.
     pub(crate) async fn purge(&self, purge: Purge) {
         // The writer lives as long as the engine; without it nothing is served either.
-        let _ = self.puts.send(Message::Purge(purge)).await;
+        let _ = self.messages.send(Message::Purge(purge)).await;
+    }
+
+    /// Queues rows to be taken back, waiting for room if need be.
+    pub(crate) async fn take_back(&self, rows: Vec<Row>) {
+        if !rows.is_empty() {
+            let _ = self.messages.send(Message::TakeBack(rows)).await;
+        }
     }
 
     /// Waits until everything queued so far is written or lost.
     pub(crate) async fn flush(&self) {
         let (done, wait) = oneshot::channel();
-        if self.puts.send(Message::Flush(done)).await.is_ok() {
+        if self.messages.send(Message::Flush(done)).await.is_ok() {
             let _ = wait.await;
+        }
+    }
+}
+
+/// What the store did not do yet, and must.
+#[derive(Default)]
+struct Unfinished {
+    purges: VecDeque<Purge>,
+    rows: VecDeque<Row>,
+}
+
+impl Unfinished {
+    fn is_empty(&self) -> bool {
+        self.purges.is_empty() && self.rows.is_empty()
+    }
+
+    async fn retry(&mut self, hub: &Hub) {
+        for purge in std::mem::take(&mut self.purges) {
+            self.purges.extend(carry_out(hub, purge).await);
+        }
+        for row in std::mem::take(&mut self.rows) {
+            self.rows.extend(take_back(hub, row).await);
         }
     }
 }
 
 /// Runs until the queue is closed.
 pub(crate) async fn run(hub: Arc<Hub>, mut inbox: Inbox) {
-    let mut again: VecDeque<Purge> = VecDeque::new();
+    let mut unfinished = Unfinished::default();
     loop {
-        let message = if again.is_empty() {
+        let message = if unfinished.is_empty() {
             inbox.0.recv().await
         } else {
             match tokio::time::timeout(RETRY_AFTER, inbox.0.recv()).await {
                 Ok(message) => message,
                 Err(_) => {
-                    retry(&hub, &mut again).await;
+                    unfinished.retry(&hub).await;
                     continue;
                 }
             }
@@ -94,11 +142,11 @@ pub(crate) async fn run(hub: Arc<Hub>, mut inbox: Inbox) {
         let mut next = Some(message);
         while let Some(message) = next.take() {
             match message {
-                Message::Put(first) => {
-                    let mut puts = vec![*first];
-                    while puts.len() < BATCH {
+                Message::Write(first) => {
+                    let mut writes = vec![*first];
+                    while writes.len() < BATCH {
                         match inbox.0.try_recv() {
-                            Ok(Message::Put(put)) => puts.push(*put),
+                            Ok(Message::Write(write)) => writes.push(*write),
                             Ok(other) => {
                                 next = Some(other);
                                 break;
@@ -106,11 +154,16 @@ pub(crate) async fn run(hub: Arc<Hub>, mut inbox: Inbox) {
                             Err(_) => break,
                         }
                     }
-                    write(&hub, puts).await;
+                    write(&hub, writes, &mut unfinished).await;
                 }
-                Message::Purge(purge) => again.extend(carry_out(&hub, purge).await),
+                Message::Purge(purge) => unfinished.purges.extend(carry_out(&hub, purge).await),
+                Message::TakeBack(rows) => {
+                    for row in rows {
+                        unfinished.rows.extend(take_back(&hub, row).await);
+                    }
+                }
                 Message::Flush(done) => {
-                    retry(&hub, &mut again).await;
+                    unfinished.retry(&hub).await;
                     let _ = done.send(());
                 }
             }
@@ -118,46 +171,91 @@ pub(crate) async fn run(hub: Arc<Hub>, mut inbox: Inbox) {
     }
 }
 
-async fn retry(hub: &Hub, again: &mut VecDeque<Purge>) {
-    for purge in std::mem::take(again) {
-        again.extend(carry_out(hub, purge).await);
-    }
-}
-
-async fn write(hub: &Hub, puts: Vec<Put>) {
-    let bytes: u64 = puts.iter().map(|put| put.value.len() as u64).sum();
-    let count = puts.len() as u64;
-    let result = if hub.allows(&hub.writing) {
-        Some(attempt(hub, puts.iter().cloned().map(Op::Put).collect()).await)
-    } else {
-        None
+async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
+    let bytes: u64 = writes.iter().map(|write| write.put.value.len() as u64).sum();
+    writes.retain(|write| {
+        let outdated = hub.others.outdated(&write.place, write.epoch);
+        if outdated {
+            hub.metrics.refused("purged");
+        }
+        !outdated
+    });
+    let count = writes.len() as u64;
+    let result = match count {
+        0 => Some(Ok(Vec::new())),
+        _ if hub.allows(&hub.writing) => {
+            Some(attempt(hub, writes.iter().map(|write| Op::Put(write.put.clone())).collect()).await)
+        }
+        _ => None,
     };
+    let mut locks = Vec::new();
     match result {
-        Some(Ok(())) => {}
+        Some(Ok(written)) => {
+            for (write, written) in writes.into_iter().zip(written) {
+                unfinished.rows.extend(settle(hub, &write, &written).await);
+                locks.extend(write.lock);
+            }
+        }
         // One row that the store will not take must not cost its neighbours.
         Some(Err(Some(error))) if !error.is_temporary() && count > 1 => {
-            for put in puts {
-                if attempt(hub, vec![Op::Put(put)]).await.is_err() {
-                    hub.metrics.writes_dropped.inc();
+            for write in writes {
+                match attempt(hub, vec![Op::Put(write.put.clone())]).await.as_deref() {
+                    Ok([written]) => unfinished.rows.extend(settle(hub, &write, written).await),
+                    _ => {
+                        hub.metrics.writes_dropped.inc();
+                    }
                 }
+                locks.extend(write.lock);
             }
         }
         Some(Err(_)) | None => {
             hub.metrics.writes_dropped.inc_by(count);
         }
     }
+    if !locks.is_empty() {
+        // A lock that could not be freed costs waiting, never more.
+        let _ = tokio::time::timeout(RELEASE, join_all(locks.into_iter().map(Lock::release))).await;
+    }
     hub.queue.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
 }
 
+/// Notes a written row, or takes it back if others deleted it while it was being written. Gives it back if that failed.
+async fn settle(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
+    let Written::Put(meta) = written else { return None };
+    let row =
+        Row { place: Arc::clone(&write.place), epoch: write.epoch, version: meta.version, written_at: hub.clock.now() };
+    take_back(hub, hub.others.wrote(row)?).await
+}
+
+/// Sees to it that a row is read by nobody, if it is still the one that was written. Gives it back if that failed.
+///
+/// It is replaced by nothing rather than deleted: deletes are news for all others, who would take back rows in their turn.
+/// Who is told what is deleted, and not merely that something was, is told of this one too.
+async fn take_back(hub: &Hub, row: Row) -> Option<Row> {
+    let key = row.place.key.stored(&row.place.pack, row.place.version);
+    let namespace = row.place.namespace.clone();
+    let mut nothing = Put::new(namespace.clone(), Kind::Cache, key.clone(), Vec::new());
+    nothing.ttl = Some(Duration::ZERO);
+    nothing.expect_version = Some(row.version);
+    let mut batch = vec![Op::Put(nothing)];
+    if hub.others.are_told() {
+        batch.push(Op::Delete(Delete::Key { namespace, kind: Kind::Cache, key }));
+    }
+    match attempt(hub, batch).await {
+        Ok(_) | Err(Some(StoreError::VersionMismatch { .. } | StoreError::Closed)) => None,
+        Err(_) => Some(row),
+    }
+}
+
 /// Writes one batch within the budget. `Err(None)` = out of time.
-async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<(), Option<StoreError>> {
+async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<StoreError>> {
     let started = hub.clock.monotonic();
     let result = tokio::time::timeout(hub.config.write_budget, hub.store.write(batch)).await;
     hub.metrics.store_took("write", hub.clock.monotonic().saturating_sub(started));
     match result {
-        Ok(Ok(_)) => {
+        Ok(Ok(written)) => {
             hub.store_works(&hub.writing);
-            Ok(())
+            Ok(written)
         }
         Ok(Err(error)) => {
             if error.is_temporary() {
@@ -177,10 +275,11 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<(), Option<StoreError>> {
 
 /// Carries out a purge, or gives it back to be tried again.
 async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
-    hub.own_deletes.fetch_add(1, Ordering::AcqRel);
-    match tokio::time::timeout(hub.config.write_budget, hub.store.delete(purge.selector.delete())).await {
+    let delete = purge.selector.delete();
+    match tokio::time::timeout(hub.config.write_budget, hub.delete(hub.store.delete(delete.clone()))).await {
         Ok(Ok(rows)) => {
             hub.store_works(&hub.writing);
+            hub.others.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
             hub.pending.done(purge.id);
             if let Some(done) = purge.done.take() {
                 let _ = done.send(rows);
@@ -190,7 +289,6 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
         // A store that was closed on purpose has nothing left to serve.
         Ok(Err(StoreError::Closed)) => None,
         failed => {
-            hub.own_deletes.fetch_sub(1, Ordering::AcqRel);
             let why = match failed {
                 Ok(Err(error)) => error.to_string(),
                 _ => "it took too long".to_owned(),

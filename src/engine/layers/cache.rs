@@ -11,14 +11,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::Either;
 use helmdeck_core::context::Stale;
-use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Outcome, Result};
+use helmdeck_core::manifest::SingleFlight;
+use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Json, Outcome, Result};
+use helmdeck_memory::Lock;
 use tower::{Layer, Service, ServiceExt};
 
 use super::{Answered, answer};
 use crate::cache::answer::Answer;
+use crate::cache::cluster::{Line, Turn};
 use crate::cache::counters::Saved;
 use crate::cache::flight::{Boarding, Flight, FlightKey, How, Landed, Purpose, Ticket};
 use crate::cache::pack::{Located, PackCache, Standing};
@@ -259,6 +263,28 @@ async fn look<S>(journey: &mut Journey<S>) -> Option<(Arc<Answer>, How)> {
     None
 }
 
+/// Waits while other processes run for this key. Returns the answer that one of them stored, or else the lock, if there is
+/// one to be had: then it is this process that runs.
+async fn line_up<S>(journey: &mut Journey<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
+    let mut line = Line::join(&journey.cache.hub, &journey.located.place.key, journey.cache.manifest.timeout);
+    loop {
+        let turn = line.wait().await;
+        if matches!(turn, Turn::Alone) {
+            return None;
+        }
+        // Also with the lock: whoever had it before may have left an answer.
+        if let Some((answer, How::Stored)) = look(journey).await {
+            line.leave("found");
+            return Some(answer);
+        }
+        if let Turn::Mine(taken) = turn {
+            *lock = Some(taken);
+            line.leave("ran");
+            return None;
+        }
+    }
+}
+
 /// Makes the outcome of an answer, remembers the call's bytes, and sees to it that a stale answer is renewed.
 fn served<S>(mut journey: Journey<S>, found: Arc<Answer>, how: How, first: bool) -> Outcome
 where
@@ -331,23 +357,38 @@ where
     flights.board(FlightKey { key: place.key, purpose }, &place, sink, recheck, move |flight| {
         Box::pin(async move {
             let (cache, located) = (Arc::clone(&journey.cache), Arc::clone(&journey.located));
-            let mut stored = false;
+            let mut landing = Landing::default();
             // A flight must land whatever happens: nobody who waits for it may wait for ever.
-            let result = AssertUnwindSafe(aloft(journey, purpose, &flight, &mut stored)).catch_unwind().await;
+            let result = AssertUnwindSafe(aloft(journey, purpose, &flight, &mut landing)).catch_unwind().await;
             let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
             let now = cache.hub.clock.now();
             cache.hub.flights.land(&flight, result, |landed| match landed.how {
                 How::Stored | How::Stale => cache.hub.warm(&landed.answer),
-                How::Ran | How::Confirmed if stored => cache.keep(&located, &landed.answer, now),
+                How::Ran | How::Confirmed if landing.keep => {
+                    cache.keep(&located, &landed.answer, now, landing.lock.take())
+                }
                 How::Ran | How::Confirmed => {}
             });
         })
     })
 }
 
-/// The flight itself: the store, unless it was asked already, else the inner service. `keep` says whether the answer may be
-/// stored.
-async fn aloft<S>(mut journey: Journey<S>, purpose: Purpose, flight: &Arc<Flight>, keep: &mut bool) -> Result<Landed>
+/// What a flight leaves behind when it lands.
+#[derive(Default)]
+struct Landing {
+    /// The answer may be stored.
+    keep: bool,
+    /// Other processes wait for it: until the answer is stored, or else until the flight is over, however it ends.
+    lock: Option<Lock>,
+}
+
+/// The flight itself: the store, unless it was asked already, else the inner service.
+async fn aloft<S>(
+    mut journey: Journey<S>,
+    purpose: Purpose,
+    flight: &Arc<Flight>,
+    landing: &mut Landing,
+) -> Result<Landed>
 where
     S: Service<Call, Response = Outcome, Error = Error>,
 {
@@ -356,6 +397,12 @@ where
         && let Some((answer, how)) = look(&mut journey).await
     {
         return Ok(Landed { answer, how });
+    }
+    if journey.cache.spec()?.single_flight == SingleFlight::Cluster
+        && purpose != Purpose::Refresh
+        && let Some(answer) = line_up(&mut journey, &mut landing.lock).await
+    {
+        return Ok(Landed { answer, how: How::Stored });
     }
     let Journey { cache, inner, mut call, located, known, .. } = journey;
     let known = match known {
@@ -377,14 +424,18 @@ where
     let (cost, now) = (clock.monotonic().saturating_sub(started), clock.now());
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
-            *keep = true;
+            landing.keep = true;
             let answer = known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?);
             Ok(Landed { answer: Arc::new(answer), how: How::Confirmed })
         }
-        (Ok(outcome), _) => {
+        (Ok(mut outcome), _) => {
             match cache.refusal(&outcome) {
                 Some(reason) => cache.hub.metrics.refused(reason),
-                None => *keep = true,
+                None => {
+                    landing.keep = true;
+                    // Copied, because a handler's buffer may be much larger than what it wrote, and the hot tier counts this.
+                    outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes()));
+                }
             }
             let times = cache.times(now, &outcome.artifacts)?;
             let upstream_calls = outcome.remark.upstream_calls;

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cache;
+mod cluster;
 mod commands;
 mod credentials;
 mod facts;
@@ -14,4 +15,6 @@ mod handles;
 mod key;
 mod notes;
 mod pipeline;
+mod replicas;
 mod support;
+mod sweeping;

@@ -1,4 +1,6 @@
 //! The drivers: places to keep rows. One conformance suite runs on each of them, plain and sealed.
 
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sqlite;

@@ -4,6 +4,10 @@ mod conformance;
 mod crash;
 mod flips;
 mod janitor;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_trouble;
 mod replaced;
 mod rotate;
 mod tampering;

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use helmdeck_memory::Kind;
+
 use super::*;
 use crate::config::load;
 
@@ -58,6 +60,19 @@ fn a_value_that_its_crate_refuses_is_named_with_its_origin() {
         ("HELMDECK_GITHUB_BASE_URL", "ftp://x", "github.base_url must be an http"),
         ("HELMDECK_GITHUB_BASE_URL", "api.github.com", "github.base_url"),
         ("HELMDECK_MEMORY__FINGERPRINT", "none", "\"plain\" or \"keyed\""),
+        ("HELMDECK_MEMORY__CACHE_BYTES", "0", "memory.cache_bytes is 0"),
+        ("HELMDECK_MEMORY__CACHE_BYTES", "much", "memory.cache_bytes"),
+        ("HELMDECK_MEMORY__KINDS__NOTE__RETENTION", "soon", "memory.kinds.note.retention"),
+        ("HELMDECK_MEMORY__KINDS__FACT__RETENTION", "0s", "memory.kinds.fact.retention is 0"),
+        ("HELMDECK_MEMORY__KINDS__AUDIT__ROWS", "many", "memory.kinds.audit.rows must be a whole number"),
+        ("HELMDECK_MEMORY__KINDS__AUDIT__ROWS", "-1", "memory.kinds.audit.rows"),
+        ("HELMDECK_MEMORY__KINDS__CACHE__BYTES", "1 elephant", "memory.kinds.cache.bytes"),
+        (
+            "HELMDECK_MEMORY__KINDS__NOTES__ROWS",
+            "1",
+            "unknown variable; did you mean \"HELMDECK_MEMORY__KINDS__NOTE__ROWS\"?",
+        ),
+        ("HELMDECK_CACHE__CLUSTER_WAIT", "long", "cache.cluster_wait"),
         ("HELMDECK_LOG", "a=b=c", "log.level"),
         ("HELMDECK_LOG__FORMAT", "xml", "log.format"),
     ] {
@@ -65,6 +80,24 @@ fn a_value_that_its_crate_refuses_is_named_with_its_origin() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].starts_with(name) && problems[0].contains(expected), "{}", problems[0]);
     }
+}
+
+#[test]
+fn limits_of_a_kind_are_those_above_unless_it_says_otherwise() {
+    let limits = |pairs| loaded(pairs).settings().unwrap().memory.store().limits;
+    assert!(limits(&[]).kinds.is_empty());
+    let of_kinds = limits(&[
+        ("HELMDECK_MEMORY__MAX_ROWS", "7"),
+        ("HELMDECK_MEMORY__CACHE_BYTES", "1GiB"),
+        ("HELMDECK_MEMORY__KINDS__NOTE__ROWS", "3"),
+        ("HELMDECK_MEMORY__KINDS__CACHE__BYTES", "2MiB"),
+        ("HELMDECK_MEMORY__KINDS__AUDIT__RETENTION", "7d"),
+    ]);
+    assert_eq!((of_kinds.cache_bytes, of_kinds.kinds.len()), (1 << 30, 3));
+    assert_eq!((of_kinds.quota(Kind::Note).rows, of_kinds.quota(Kind::Fact).rows), (3, 7));
+    assert_eq!((of_kinds.quota(Kind::Cache).bytes, of_kinds.quota(Kind::Note).bytes), (2 << 20, 4 << 30));
+    assert_eq!(of_kinds.retention(Kind::Audit), Some(Duration::from_secs(7 * 86_400)));
+    assert_eq!(of_kinds.retention(Kind::Note), None);
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! The hot tier stays under its cap, measured as the operator would: by what the process takes.
+
+use std::process::Command;
+
+use helmdeck_core::outcome::Remark;
+use helmdeck_core::{CacheStatus, Json, Outcome, PackName, SystemClock, Timestamp, Version};
+use helmdeck_memory::Namespace;
+
+use super::*;
+use crate::cache::answer::Times;
+
+/// Set in the process that is measured, so that nothing else runs in it.
+const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
+/// A million keys and the default cap; a sixteenth of both where an unoptimised moka would take minutes.
+const SCALE: u64 = if cfg!(debug_assertions) { 16 } else { 1 };
+const CAP: u64 = (64 << 20) / SCALE;
+const KEYS: u64 = 1_000_000 / SCALE;
+
+/// Returns the bytes that this process has in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+async fn hub() -> Arc<Hub> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let parts = Parts {
+        store: helmdeck_testkit::sealed_memory(Arc::clone(&clock)).await,
+        keyring: Arc::new(helmdeck_testkit::keyring()),
+        system: None,
+        events: Bus::new(1, Arc::clone(&clock)),
+        clock,
+        config: CacheConfig { hot_bytes: CAP, ..CacheConfig::default() },
+        metrics: Arc::new(Metrics::new()),
+        changes: None,
+    };
+    Hub::start(parts, &CancellationToken::new())
+}
+
+/// Does what a miss does: makes an answer of its own for a key of its own, and remembers the call.
+fn miss(hub: &Hub, n: u64, size: usize) {
+    let mut key = Key([0; 32]);
+    key.0[..8].copy_from_slice(&n.to_be_bytes());
+    let namespace = Namespace::new("tenant", "somebody", None);
+    let tags = [format!("repo:owner/{n}")].into();
+    let (pack, version) = (PackName::new("t.echo").unwrap(), Version::new(1).unwrap());
+    let place = Arc::new(Place { key, pack: pack.clone(), version, namespace, tags });
+    let mut output = format!("{{\"n\":{n}}}");
+    output.push_str(&" ".repeat(size.saturating_sub(output.len())));
+    let outcome = Outcome {
+        pack,
+        version,
+        output: Json::from_trusted(Bytes::copy_from_slice(output.as_bytes())),
+        artifacts: Arc::new([]),
+        duration: Duration::ZERO,
+        session_id: None,
+        cache: None,
+        remark: Remark::default(),
+    };
+    let times = Times { made_at: Timestamp(0), fresh_until: Timestamp::MAX, hard_until: Timestamp::MAX };
+    let answer = Arc::new(Answer::new(place, &outcome, times, Duration::ZERO, 0));
+    // Served, which shares its bytes.
+    drop(answer.outcome(CacheStatus::Miss, Timestamp(0)));
+    hub.warm(&answer);
+    let input = Bytes::from(format!("{{\"repo\":\"owner/{n}\"}}"));
+    let identity = Arc::new(Identity::new("tenant", "somebody").unwrap());
+    hub.remember(Alias { stack: 0, secrets: 0, identity, input }, &answer);
+}
+
+/// Runs this test alone in a process of its own.
+fn alone(name: &str) {
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("cache::hub::tests::{name}"), "--nocapture"])
+        .env(MEASURED, "1")
+        .output()
+        .unwrap();
+    println!("{}", String::from_utf8_lossy(&run.stdout));
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
+fn many_keys_take_no_more_memory_than_the_cap_and_a_tenth() {
+    if std::env::var_os(MEASURED).is_none() {
+        return alone("many_keys_take_no_more_memory_than_the_cap_and_a_tenth");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let hub = hub().await;
+        miss(&hub, 0, 100);
+        let before = resident();
+        let mut most = 0;
+        for n in 1..=KEYS {
+            // Small ones, where the tier's own needs weigh most, with a larger one now and then.
+            miss(&hub, n, if n % 50 == 0 { 8 << 10 } else { 100 });
+            if n % 1000 == 0 {
+                most = most.max(resident() - before);
+            }
+        }
+        hub.drop_ended();
+        let held = hub.hot.weighted_size() + hub.aliases.weighted_size();
+        println!(
+            "{KEYS} keys, cap {} MiB: {:.1} MiB more at most, {:.1} now; weighed {:.1}, {} answers, {} aliases",
+            CAP >> 20,
+            most as f64 / 1_048_576.0,
+            (resident() - before) as f64 / 1_048_576.0,
+            held as f64 / 1_048_576.0,
+            hub.hot.entry_count(),
+            hub.aliases.entry_count()
+        );
+        assert!(most <= CAP + CAP / 10, "{most} bytes");
+        assert!(held > CAP / 10 * 9 && held <= CAP, "the tier is full: {held} bytes");
+    });
+}

@@ -1,0 +1,322 @@
+//! Several engines on one store: what one deletes is gone for all, and nothing of it comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::{CacheStatus, Clock, Code, Directive, Identity};
+use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
+use helmdeck_memory::{Change, Delete, Kind, Namespace, Store};
+use helmdeck_testkit::{Counted, ReplicaStore, TestClock, call, keyring, sealed_memory};
+
+use crate::support::{echo, status};
+
+/// One engine on a store that others share.
+struct Replica {
+    engine: Engine,
+    store: Arc<ReplicaStore>,
+    counted: Counted,
+    clock: Arc<TestClock>,
+}
+
+impl Replica {
+    fn new(store: Arc<ReplicaStore>, clock: &Arc<TestClock>) -> Self {
+        let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
+        let cache = CacheConfig {
+            watch_interval: Duration::from_millis(1),
+            read_budget: Duration::from_secs(30),
+            ..CacheConfig::default()
+        };
+        let engine = Engine::builder(Config { cache, ..Config::default() })
+            .builtins(vec![pack])
+            .memory(Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None })
+            .clock(Arc::clone(clock) as _)
+            .build();
+        Self { engine, store, counted, clock: Arc::clone(clock) }
+    }
+
+    async fn run(&self, repo: &str) -> CacheStatus {
+        status(&self.engine.call(call("t.echo", &format!("{{\"repo\":\"{repo}\"}}"))).await.unwrap())
+    }
+
+    /// Says whether there is an answer.
+    async fn has(&self, repo: &str) -> bool {
+        let mut look = call("t.echo", &format!("{{\"repo\":\"{repo}\"}}"));
+        look.directive = Directive::OnlyIfCached;
+        match self.engine.call(look).await {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.code(), Code::CacheMiss);
+                false
+            }
+        }
+    }
+
+    async fn settle(&self) {
+        self.engine.memory().unwrap().flush().await;
+    }
+
+    fn counts(&self, line: &str) -> bool {
+        self.engine.metrics().lines().any(|of_metrics| of_metrics == line)
+    }
+}
+
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("waited for {what}"));
+}
+
+async fn shared() -> (Arc<dyn Store>, Arc<TestClock>) {
+    let clock = Arc::new(TestClock::default());
+    (sealed_memory(Arc::clone(&clock) as Arc<dyn Clock>).await, clock)
+}
+
+async fn live(store: &Arc<dyn Store>) -> u64 {
+    store.stats().await.unwrap().rows_by_kind.get("cache").copied().unwrap_or(0)
+}
+
+fn all(kind: Kind) -> Delete {
+    Delete::Prefix { namespace: None, kind: Some(kind), prefix: String::new() }
+}
+
+fn tagged(tag: &str) -> Delete {
+    Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.to_owned() }
+}
+
+#[tokio::test]
+async fn told_of_a_delete_a_replica_forgets_what_it_covers_and_nothing_else() {
+    let (store, clock) = shared().await;
+    let replica = Replica::new(ReplicaStore::telling(&store), &clock);
+    let mine = Namespace::of_caller(&Identity::local());
+    let page = || store.list(&mine, Kind::Cache, "", helmdeck_memory::Page::default());
+    for repo in ["a", "b", "other"] {
+        replica.run(repo).await;
+        replica.settle().await;
+        clock.advance(Duration::from_micros(1));
+    }
+    let oldest = page().await.unwrap().entries.pop().unwrap().key;
+    let prefix = |namespace: Option<&Namespace>, kind, prefix: &str| Delete::Prefix {
+        namespace: namespace.cloned(),
+        kind,
+        prefix: prefix.to_owned(),
+    };
+    let nobody = Namespace::new("local", "nobody", None);
+    let of_no_concern = [
+        all(Kind::Note),
+        all(Kind::Fact),
+        prefix(Some(&nobody), None, ""),
+        prefix(None, None, "t.ech/"),
+        prefix(None, None, "t.echo/v1/x"),
+        Delete::Key { namespace: nobody.clone(), kind: Kind::Cache, key: oldest.clone() },
+        Delete::Key { namespace: mine.clone(), kind: Kind::Fact, key: oldest.clone() },
+        Delete::Tagged { namespace: Some(nobody), kind: Kind::Cache, tag: "repo:a".to_owned() },
+        Delete::Tagged { namespace: None, kind: Kind::Note, tag: "repo:a".to_owned() },
+    ];
+    let concern = [
+        Delete::Key { namespace: mine.clone(), kind: Kind::Cache, key: oldest },
+        tagged("repo:a"),
+        prefix(Some(&mine), Some(Kind::Cache), "t.echo/"),
+        prefix(None, None, ""),
+        prefix(None, Some(Kind::Cache), "t.echo/v1/"),
+    ];
+    for (n, delete) in concern.into_iter().enumerate() {
+        for nothing in &of_no_concern {
+            replica.store.tell(Change::Deleted(nothing.clone()));
+        }
+        // Seen last, so that everything before it was heard.
+        replica.store.tell(Change::Deleted(tagged("repo:other")));
+        until("the news", async || !replica.has("other").await).await;
+        assert!(replica.has("a").await && replica.has("b").await, "{n}");
+        let whole = matches!(delete, Delete::Prefix { .. });
+        replica.store.tell(Change::Deleted(delete));
+        until("the delete", async || !replica.has("a").await).await;
+        assert_eq!(replica.has("b").await, !whole, "{n}");
+        clock.advance(Duration::from_secs(11));
+        for repo in ["a", "b", "other"] {
+            let mut fresh = call("t.echo", &format!("{{\"repo\":\"{repo}\"}}"));
+            fresh.directive = Directive::Refresh;
+            replica.engine.call(fresh).await.unwrap();
+        }
+        replica.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn when_news_was_lost_everything_is_forgotten_and_when_it_ends_the_store_is_asked() {
+    let (store, clock) = shared().await;
+    let replica = Replica::new(ReplicaStore::telling(&store), &clock);
+    replica.run("a").await;
+    replica.settle().await;
+    replica.store.tell(Change::Anything);
+    until("the loss", async || !replica.has("a").await).await;
+    clock.advance(Duration::from_secs(61));
+
+    assert_eq!(replica.run("a").await, CacheStatus::Miss);
+    // More at once than the channel holds: whoever lags does not know what it missed.
+    for _ in 0..40 {
+        replica.store.tell(Change::Deleted(all(Kind::Note)));
+    }
+    until("the lag", async || !replica.has("a").await).await;
+    clock.advance(Duration::from_secs(61));
+
+    assert_eq!(replica.run("a").await, CacheStatus::Miss);
+    replica.store.fall_silent();
+    until("the end of news", async || !replica.has("a").await).await;
+    clock.advance(Duration::from_secs(61));
+    assert_eq!((replica.run("a").await, replica.run("a").await), (CacheStatus::Miss, CacheStatus::Hit));
+    replica.settle().await;
+    // The first reading after the end cannot know what was before it: deletes until one is noticed.
+    until("a delete to be noticed", async || {
+        store.delete(all(Kind::Cache)).await.unwrap();
+        !replica.has("a").await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_from_before_a_purge_of_another_replica_does_not_come_back_from_the_queue() {
+    for told in [true, false] {
+        let (store, clock) = shared().await;
+        let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
+        let replica = Replica::new(way, &clock);
+        // Known to the hot tier, so that it shows when the news was heard.
+        replica.run("known").await;
+        replica.settle().await;
+        clock.advance(Duration::from_secs(1));
+        until("a reading of the generation", async || told || replica.store.reads() > 0).await;
+        replica.store.before_write.shut();
+        replica.run("being written").await;
+        replica.store.before_write.reached().await;
+        replica.run("queued").await;
+        tokio::time::sleep(Duration::from_millis(if told { 0 } else { 20 })).await;
+
+        store.delete(all(Kind::Cache)).await.unwrap();
+        replica.store.tell(Change::Deleted(all(Kind::Cache)));
+        until("the news", async || !replica.has("known").await).await;
+        replica.store.before_write.open();
+        replica.settle().await;
+        assert_eq!(live(&store).await, 0, "told: {told}");
+        assert!(replica.counts("helmdeck_cache_refused_total{reason=\"purged\"} 1"), "the queued one: {told}");
+        assert!(!replica.has("being written").await && !replica.has("queued").await);
+        // Taking rows back is no news for those who only see that something was deleted.
+        assert_eq!(store.generation().await.unwrap(), if told { 2 } else { 1 });
+        assert_eq!(replica.run("queued").await, CacheStatus::Miss);
+        assert_eq!(replica.run("queued").await, CacheStatus::Hit);
+        replica.settle().await;
+        assert_eq!(live(&store).await, 1, "what ran after the purge is kept");
+    }
+}
+
+#[tokio::test]
+async fn a_row_written_between_a_purge_and_the_news_of_it_is_taken_back() {
+    let (store, clock) = shared().await;
+    let replica = Replica::new(ReplicaStore::telling(&store), &clock);
+    replica.store.before_write.shut();
+    replica.run("a").await;
+    replica.store.before_write.reached().await;
+    store.delete(all(Kind::Cache)).await.unwrap();
+    replica.store.before_write.open();
+    replica.settle().await;
+    assert_eq!(live(&store).await, 1, "nobody knew better");
+    replica.store.tell(Change::Deleted(all(Kind::Cache)));
+    until("the news", async || !replica.has("a").await).await;
+    until("the row to go", async || live(&store).await == 0).await;
+
+    // A row that another replica wrote meanwhile is its own affair.
+    clock.advance(Duration::from_secs(61));
+    replica.run("b").await;
+    replica.settle().await;
+    let newer = Replica::new(ReplicaStore::silent(&store), &clock);
+    let mut refresh = call("t.echo", "{\"repo\":\"b\"}");
+    refresh.directive = Directive::Refresh;
+    newer.engine.call(refresh).await.unwrap();
+    newer.settle().await;
+    replica.store.tell(Change::Deleted(tagged("repo:b")));
+    until("the news", async || replica.run("b").await == CacheStatus::Miss).await;
+    replica.settle().await;
+    assert_eq!(live(&store).await, 1);
+}
+
+#[tokio::test]
+async fn a_replica_that_knows_of_a_purge_does_not_believe_a_row_of_one_that_does_not_yet() {
+    let (store, clock) = shared().await;
+    let slow = Replica::new(ReplicaStore::telling(&store), &clock);
+    let quick = Replica::new(ReplicaStore::telling(&store), &clock);
+    slow.store.before_write.shut();
+    slow.run("a").await;
+    slow.store.before_write.reached().await;
+    store.delete(all(Kind::Cache)).await.unwrap();
+    quick.run("known").await;
+    quick.settle().await;
+    quick.store.tell(Change::Deleted(all(Kind::Cache)));
+    until("the news", async || !quick.has("known").await).await;
+    slow.store.before_write.open();
+    slow.settle().await;
+    quick.settle().await;
+    assert_eq!(live(&store).await, 1, "the outdated row is there");
+    assert_eq!((quick.run("a").await, quick.counted.runs()), (CacheStatus::Miss, 2));
+    quick.settle().await;
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(quick.run("a").await, CacheStatus::Hit);
+}
+
+#[tokio::test]
+async fn what_this_process_deletes_past_the_cache_is_forgotten_and_what_is_not_of_the_cache_is_no_news() {
+    for told in [true, false] {
+        let (store, clock) = shared().await;
+        let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
+        let replica = Replica::new(way, &clock);
+        replica.run("a").await;
+        replica.run("b").await;
+        replica.settle().await;
+        let beside = Arc::clone(replica.engine.memory().unwrap().store());
+        for _ in 0..5 {
+            beside.delete(all(Kind::Note)).await.unwrap();
+            beside.delete(all(Kind::Fact)).await.unwrap();
+            // Time for several looks at the generation.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert_eq!((replica.run("a").await, replica.run("b").await), (CacheStatus::Hit, CacheStatus::Hit));
+        }
+        assert_eq!(replica.store.reads(), 2, "from the hot tier, which forgot nothing");
+        beside.delete(tagged("repo:a")).await.unwrap();
+        assert!(!replica.has("a").await && replica.has("b").await, "told: {told}");
+        // Whatever namespaces a person has: all kinds at once.
+        beside.delete(Delete::Prefix { namespace: None, kind: None, prefix: String::new() }).await.unwrap();
+        assert!(!replica.has("b").await);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_purged_does_not_believe_a_row_of_one_that_has_not_heard_of_it() {
+    let (store, clock) = shared().await;
+    let slow = Replica::new(ReplicaStore::telling(&store), &clock);
+    let quick = Replica::new(ReplicaStore::telling(&store), &clock);
+    slow.store.before_write.shut();
+    slow.run("a").await;
+    slow.store.before_write.reached().await;
+    clock.advance(Duration::from_secs(1));
+    quick.engine.memory().unwrap().purge(Selector::Tag("repo:a".to_owned())).await;
+    slow.store.before_write.open();
+    slow.settle().await;
+    assert_eq!(live(&store).await, 1, "the outdated row is there");
+    assert_eq!((quick.run("a").await, quick.counted.runs()), (CacheStatus::Miss, 1));
+}
+
+#[tokio::test]
+async fn a_purge_on_one_engine_is_seen_by_another_that_asks_the_store() {
+    let (store, clock) = shared().await;
+    let [here, there] = [(); 2].map(|()| Replica::new(ReplicaStore::silent(&store), &clock));
+    here.run("a").await;
+    here.settle().await;
+    assert_eq!(there.run("a").await, CacheStatus::Hit);
+    until("the purge to be noticed", async || {
+        here.engine.memory().unwrap().purge(Selector::All).await;
+        !there.has("a").await
+    })
+    .await;
+    assert_eq!((there.run("a").await, there.counted.runs()), (CacheStatus::Miss, 1));
+    assert_eq!(there.clock.now(), here.clock.now());
+}

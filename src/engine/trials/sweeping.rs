@@ -1,0 +1,64 @@
+//! The janitor of a server, and what the metrics say of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Clock;
+use helmdeck_engine::{Config, Engine, Memory};
+use helmdeck_memory::{JanitorConfig, Kind, Namespace, Put, Store};
+use helmdeck_testkit::{Fault, FaultyStore, TestClock, call, keyring, sealed_memory};
+
+use crate::support::echo;
+
+async fn until(engine: &Engine, line: &str) {
+    let shown = async {
+        while !engine.metrics().lines().any(|of_metrics| of_metrics == line) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), shown).await;
+    assert!(waited.is_ok(), "no \"{line}\" in\n{}", engine.metrics());
+}
+
+#[tokio::test]
+async fn the_janitor_shows_what_it_did_and_what_it_found() {
+    let clock = Arc::new(TestClock::default());
+    let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
+    let (pack, _) = echo("");
+    let engine = Engine::builder(Config::default())
+        .builtins(vec![pack])
+        .memory(Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None })
+        .clock(Arc::clone(&clock) as _)
+        .build();
+    let mine = Namespace::new("local", "me", None);
+    store.put(Put::new(mine, Kind::Note, "k", "a note")).await.unwrap();
+    for n in 0..3 {
+        engine.call(call("t.echo", &format!("{{\"n\":{n}}}"))).await.unwrap();
+    }
+    engine.memory().unwrap().flush().await;
+    clock.advance(Duration::from_secs(61));
+    assert!(!engine.metrics().contains("janitor"), "nothing is swept unless somebody asks for it");
+
+    engine.start_sweeping(JanitorConfig { interval: Duration::from_millis(1), ..JanitorConfig::default() });
+    until(&engine, "helmdeck_janitor_swept_rows_total 3").await;
+    until(&engine, "helmdeck_memory_rows{kind=\"cache\"} 0").await;
+    until(&engine, "helmdeck_memory_rows{kind=\"note\"} 1").await;
+    until(&engine, "helmdeck_memory_ended_rows 0").await;
+    let now = clock.now().micros() / 1_000_000;
+    until(&engine, &format!("helmdeck_janitor_last_run_timestamp_seconds {now}.0")).await;
+    let bytes = engine.metrics();
+    let bytes = bytes.lines().find_map(|line| line.strip_prefix("helmdeck_memory_bytes{kind=\"note\"} ")).unwrap();
+    assert!(bytes.parse::<u64>().unwrap() > "a note".len() as u64, "{bytes}");
+
+    store.set(Fault::Writes);
+    until(&engine, "helmdeck_janitor_failures_total 2").await;
+    store.set(Fault::None);
+    engine.shutdown().await;
+    let runs = |engine: &Engine| {
+        let metrics = engine.metrics();
+        metrics.lines().find_map(|line| line.strip_prefix("helmdeck_janitor_runs_total ")).unwrap().to_owned()
+    };
+    let before = runs(&engine);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(runs(&engine), before, "it has stopped");
+}

@@ -1,0 +1,236 @@
+//! Transactions that write: a group of batches that name their rows, in two round trips; or one batch of any kind, step by step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use deadpool_postgres::Object;
+
+use super::error::Outcome;
+use super::flush::{self, Notice};
+use super::listen::Origin;
+use super::locked::{self, Name, RowName};
+use super::rows;
+use super::wide::{self, Excess};
+use super::work::{Place, Settled, Work};
+use crate::driver::{Batch, DraftOp};
+use crate::entry::{Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::sealed::SealedValue;
+use crate::store::{Delete, Written};
+
+/// What became of a group: the answers to its first batches, or to all of them.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// The answers, in order.
+    pub(super) answers: Vec<Result<Vec<Written>>>,
+    /// The first batch without an answer needs a transaction of its own, in which room can be made for it.
+    pub(super) next_alone: bool,
+}
+
+/// Says whether all operations of a batch name their rows.
+pub(super) fn is_named(batch: &Batch) -> bool {
+    batch.ops.iter().all(|op| row_of(op).is_some())
+}
+
+fn row_of(op: &DraftOp) -> Option<RowName<'_>> {
+    match op {
+        DraftOp::Put(draft) => Some((&draft.put.namespace, draft.put.kind, &draft.put.key)),
+        DraftOp::Delete(Delete::Key { namespace, kind, key }) => Some((namespace, *kind, key)),
+        _ => None,
+    }
+}
+
+/// Returns the spaces that operations name (puts need them to be there), and the rows.
+fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>, Vec<RowName<'b>>) {
+    let (mut names, mut rows) = (BTreeMap::new(), BTreeSet::new());
+    for op in batches.flat_map(|batch| &batch.ops) {
+        if let Some((namespace, kind, key)) = row_of(op) {
+            *names.entry((namespace.clone(), kind)).or_default() |= matches!(op, DraftOp::Put(_));
+            rows.insert((namespace, kind, key));
+        }
+    }
+    (names, rows.into_iter().collect())
+}
+
+/// Does batches that name their rows, all in one transaction. A batch that fails changes nothing and harms no neighbour.
+pub(super) async fn group(db: &Object, batches: &[Arc<Batch>], origin: &Origin) -> Outcome<Done> {
+    let (names, rows) = named(batches.iter().map(|batch| &**batch));
+    let mut work = locked::begin(db, &names, &rows, false).await?;
+    let mut done = Done { answers: Vec::with_capacity(batches.len()), next_alone: false };
+    for batch in batches {
+        work.begin();
+        let answer = named_batch(&mut work, batch).await;
+        if answer.is_err() {
+            work.take_back();
+        }
+        if matches!(answer, Err(StoreError::QuotaExceeded { .. })) {
+            done.next_alone = true;
+            break;
+        }
+        done.answers.push(answer);
+    }
+    commit(db, &work, origin).await?;
+    Ok(done)
+}
+
+async fn named_batch(work: &mut Work, batch: &Arc<Batch>) -> Result<Vec<Written>> {
+    let mut written = Vec::with_capacity(batch.ops.len());
+    for (index, op) in batch.ops.iter().enumerate() {
+        match op {
+            DraftOp::Put(draft) => {
+                let settled = work.settle(draft, batch)?;
+                work.check(&settled, batch.quotas.of(draft.put.kind))?;
+                written.push(put(work, batch, index, settled).await?);
+            }
+            DraftOp::Delete(delete) => written.push(delete_row(work, delete)),
+            DraftOp::Sweep(_) | DraftOp::Evict { .. } => {}
+        }
+    }
+    Ok(written)
+}
+
+async fn put(work: &mut Work, batch: &Arc<Batch>, index: usize, settled: Settled) -> Result<Written> {
+    let sealed = seal(batch, index, &settled).await?;
+    let meta = settled.meta.clone();
+    work.put(settled, sealed);
+    Ok(Written::Put(Box::new(meta)))
+}
+
+fn delete_row(work: &mut Work, delete: &Delete) -> Written {
+    work.deletes.push(delete.clone());
+    let place = match delete {
+        Delete::Key { namespace, kind, key } => work.place(namespace, *kind, key),
+        _ => None,
+    };
+    Written::Deleted(u64::from(place.is_some_and(|place| work.delete(place))))
+}
+
+/// Seals what was settled, off the runtime if it is large and not sealed yet.
+async fn seal(batch: &Arc<Batch>, index: usize, settled: &Settled) -> Result<SealedValue> {
+    let (meta, is_new) = (settled.meta.clone(), settled.is_new);
+    let size = batch.ops.get(index).map_or(0, |op| match op {
+        DraftOp::Put(draft) if draft.fresh.is_none() || !is_new => draft.put.value.len(),
+        _ => 0,
+    });
+    let batch = Arc::clone(batch);
+    let work = move || match batch.ops.get(index) {
+        Some(DraftOp::Put(draft)) => Ok(draft.seal(&meta, is_new, &*batch.seal)?.into_owned()),
+        _ => Err(StoreError::Corrupt("a put is no put".to_owned())),
+    };
+    rows::open(size, work).await.map_err(|failure| failure.error)?
+}
+
+/// Does one batch of any operations in a transaction of its own.
+pub(super) async fn alone(db: &Object, batch: &Arc<Batch>, origin: &Origin) -> Outcome<Result<Vec<Written>>> {
+    // A delete of everything takes its time.
+    db.batch_execute("BEGIN; SET LOCAL statement_timeout = '10min'").await?;
+    let (names, rows) = named(std::iter::once(&**batch));
+    let mut held = Work::default();
+    let mut ids: BTreeSet<i64> = locked::ids(db, names.keys()).await?.into_iter().collect();
+    for op in &batch.ops {
+        ids.extend(match op {
+            DraftOp::Delete(delete @ (Delete::Prefix { .. } | Delete::Tagged { .. })) => {
+                wide::spaces_of(db, delete).await?
+            }
+            DraftOp::Evict { kind, bytes, limit } => {
+                wide::too_large(db, &held, Excess { kind: *kind, bytes: *bytes, limit: *limit }).await?.0
+            }
+            _ => Vec::new(),
+        });
+    }
+    locked::lock(db, &mut held, &ids.into_iter().collect::<Vec<_>>(), false).await?;
+    let mut work = locked::begin(db, &names, &rows, true).await?;
+    for (id, space) in held.spaces {
+        work.spaces.entry(id).or_insert(space);
+    }
+    let mut written = Vec::with_capacity(batch.ops.len());
+    for (index, op) in batch.ops.iter().enumerate() {
+        match step(db, &mut work, batch, (index, op)).await? {
+            Ok(done) => written.push(done),
+            Err(refusal) => {
+                db.batch_execute("ROLLBACK").await?;
+                return Ok(Err(refusal));
+            }
+        }
+    }
+    commit(db, &work, origin).await?;
+    Ok(Ok(written))
+}
+
+async fn step(
+    db: &Object,
+    work: &mut Work,
+    batch: &Arc<Batch>,
+    (index, op): (usize, &DraftOp),
+) -> Outcome<Result<Written>> {
+    if let Some((namespace, kind, key)) = row_of(op) {
+        look_again(db, work, namespace, kind, key).await?;
+    } else {
+        write_rows(db, work).await?;
+    }
+    Ok(Ok(match op {
+        DraftOp::Put(draft) => {
+            let quota = batch.quotas.of(draft.put.kind);
+            let settled = match work.settle(draft, batch) {
+                Ok(settled) => settled,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            if work.check(&settled, quota).is_err() {
+                make_room(db, work, batch, draft.put.kind, &settled).await?;
+            }
+            if let Err(full) = work.check(&settled, quota) {
+                return Ok(Err(full));
+            }
+            put(work, batch, index, settled).await?
+        }
+        DraftOp::Delete(delete @ Delete::Key { .. }) => delete_row(work, delete),
+        DraftOp::Delete(delete) => {
+            work.deletes.push(delete.clone());
+            Written::Deleted(wide::delete(db, work, delete).await?)
+        }
+        DraftOp::Sweep(limit) => Written::Deleted(wide::sweep(db, work, batch.now, *limit).await?),
+        DraftOp::Evict { kind, bytes, limit } => {
+            Written::Deleted(wide::evict(db, work, Excess { kind: *kind, bytes: *bytes, limit: *limit }).await?)
+        }
+    }))
+}
+
+/// Drops what has ended, then, if the kind allows it, the oldest, until a put fits or nothing is left to drop.
+async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
+    write_rows(db, work).await?;
+    let ((space, key), quota) = (&settled.place, batch.quotas.of(kind));
+    wide::drop_ended(db, work, *space, key, batch.now).await?;
+    locked::look(db, work, &settled.place).await?;
+    while kind.makes_room() && work.check(settled, quota).is_err() {
+        let excess = work.excess(settled, quota);
+        if wide::drop_oldest(db, work, *space, key, excess).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what was worked out, because the database itself is asked next.
+async fn write_rows(db: &Object, work: &mut Work) -> Outcome<()> {
+    flush::rows(db, work).await?;
+    work.written();
+    Ok(())
+}
+
+async fn look_again(db: &Object, work: &mut Work, namespace: &Namespace, kind: Kind, key: &str) -> Outcome<()> {
+    let place: Option<Place> = work.place(namespace, kind, key);
+    match place.filter(|place| !work.slots.contains_key(place)) {
+        Some(place) => locked::look(db, work, &place).await,
+        None => Ok(()),
+    }
+}
+
+/// Commits, or gives up a transaction that would change nothing.
+async fn commit(db: &Object, work: &Work, origin: &Origin) -> Outcome<()> {
+    if work.deletes.is_empty() && work.gone.is_empty() && work.spaces.values().all(|space| !space.changed) {
+        db.batch_execute("ROLLBACK").await?;
+        return Ok(());
+    }
+    let notice: Option<Notice> = (!work.deletes.is_empty()).then(|| origin.notice(&work.deletes));
+    flush::commit(db, work, notice.as_ref()).await
+}

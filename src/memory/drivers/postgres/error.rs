@@ -1,0 +1,103 @@
+//! What PostgreSQL's errors mean to a caller, and whether the same transaction may be tried again. Messages are the server's first
+//! line and its code: details, which can hold values, are left out.
+
+use std::error::Error as _;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::error::StoreError;
+
+/// A failure inside the driver.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// What the caller is told.
+    pub(super) error: StoreError,
+    /// What may be done about it.
+    pub(super) remedy: Remedy,
+}
+
+/// What may be done about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// Nothing.
+    None,
+    /// Roll back and do the same again: others were in the way.
+    Again,
+    /// Do the same again over a new connection: this one is lost or of no use.
+    Reconnect,
+    /// Nothing, and the connection is of no use any more.
+    Discard,
+    /// Nothing, until somebody changes the URL or the rights of its user.
+    Operator,
+}
+
+/// A result inside the driver.
+pub(super) type Outcome<T> = Result<T, Failure>;
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self { error, remedy: Remedy::None }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error.as_db_error() {
+            Some(db) => Self::of_server(db),
+            None => Self { error: unavailable(with_causes(&error)), remedy: Remedy::Reconnect },
+        }
+    }
+}
+
+impl Failure {
+    /// Makes the failure of something that took too long; its connection is of no use any more.
+    pub(super) fn timeout(what: &str) -> Self {
+        Self { error: unavailable(format!("{what} took too long")), remedy: Remedy::Discard }
+    }
+
+    /// Says whether the connection must not be used again.
+    pub(super) const fn is_of_connection(&self) -> bool {
+        matches!(self.remedy, Remedy::Reconnect | Remedy::Discard)
+    }
+
+    fn of_server(error: &DbError) -> Self {
+        let code = error.code();
+        let message = format!("{} ({})", error.message(), code.code());
+        let remedy = match code.code().get(..2).unwrap_or_default() {
+            _ if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => Remedy::Again,
+            // Shut down or starting; a server that became read-only after a failover; a statement prepared before a change.
+            "08" => Remedy::Reconnect,
+            "57" if *code != SqlState::QUERY_CANCELED => Remedy::Reconnect,
+            _ if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) => {
+                Remedy::Reconnect
+            }
+            "28" | "3D" => Remedy::Operator,
+            _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Remedy::Operator,
+            _ => Remedy::None,
+        };
+        let error = match code.code().get(..2).unwrap_or_default() {
+            _ if remedy != Remedy::None => unavailable(message),
+            // A missing table, a wrong type or a broken rule: the tables are not those that this driver makes.
+            "22" | "23" | "42" | "XX" => StoreError::Corrupt(message),
+            _ => unavailable(message),
+        };
+        Self { error, remedy }
+    }
+}
+
+/// Makes an [`StoreError::Unavailable`] of a text that holds no secret.
+pub(super) const fn unavailable(message: String) -> StoreError {
+    StoreError::Unavailable { message, source: None }
+}
+
+/// An error of the connection says little by itself: `error connecting to server`.
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,275 @@
+//! Writes what a transaction worked out: a few statements for any number of rows, sent together, answered together.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::Object;
+use futures_util::future::join_all;
+use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
+
+use super::connect::within;
+use super::error::{Failure, Outcome, Remedy, unavailable};
+use super::rows::{json, signed};
+use super::work::{Fresh, Next, Work};
+use crate::key::hex;
+
+const DELETE: &str = "
+WITH gone AS (DELETE FROM memory_entries WHERE id = ANY($1) RETURNING id, space_id, tags)
+DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
+ WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id";
+/// Tags come as texts of lists: PostgreSQL has no lists of lists of different lengths.
+const UPDATE: &str = "
+WITH updated AS (
+    UPDATE memory_entries e
+       SET version = n.version, created_at = n.created_at, updated_at = n.updated_at, expires_at = n.expires_at,
+           key_id = n.key_id, fingerprint = n.fingerprint, category = n.category, tags = n.tags::bytea[],
+           attributes = n.attributes, cost = n.cost, value_nonce = n.value_nonce, value_ciphertext = n.value_ciphertext
+      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                  $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::text[])
+        AS n(id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes, cost,
+             value_nonce, value_ciphertext, old_tags)
+     WHERE e.id = n.id
+    RETURNING e.id, e.space_id, e.tags, n.old_tags::bytea[] AS old_tags),
+untagged AS (
+    DELETE FROM memory_tags t USING updated u, unnest(u.old_tags) AS o(tag)
+     WHERE o.tag <> ALL (u.tags) AND t.space_id = u.space_id AND t.tag = o.tag AND t.entry_id = u.id)
+INSERT INTO memory_tags (space_id, tag, entry_id)
+SELECT DISTINCT u.space_id, n.tag, u.id FROM updated u, unnest(u.tags) AS n(tag) WHERE n.tag <> ALL (u.old_tags)
+ON CONFLICT DO NOTHING";
+const INSERT: &str = "
+WITH inserted AS (
+    INSERT INTO memory_entries (space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
+                                attributes, cost, value_nonce, value_ciphertext, key)
+    SELECT n.space_id, n.version, n.created_at, n.updated_at, n.expires_at, n.key_id, n.fingerprint, n.category,
+           n.tags::bytea[], n.attributes, n.cost, n.value_nonce, n.value_ciphertext, n.key
+      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                  $8::bytea[], $9::text[], $10::text[], $11::bigint[], $12::bytea[], $13::bytea[], $14::bytea[])
+        AS n(space_id, version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags, attributes, cost,
+             value_nonce, value_ciphertext, key)
+    RETURNING id, space_id, tags)
+INSERT INTO memory_tags (space_id, tag, entry_id)
+SELECT DISTINCT i.space_id, n.tag, i.id FROM inserted i, unnest(i.tags) AS n(tag) ON CONFLICT DO NOTHING";
+const COUNT: &str = "
+UPDATE memory_spaces s SET rows = n.rows, bytes = n.bytes
+  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS n(id, rows, bytes) WHERE s.id = n.id";
+const COUNT_KEYS: &str = "
+INSERT INTO memory_keys AS k (space_id, key_id, rows)
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[])
+ON CONFLICT (space_id, key_id) DO UPDATE SET rows = k.rows + excluded.rows";
+/// A space without rows goes, and what is said of it.
+const TIDY_SPACES: &str = "
+WITH gone AS (
+    DELETE FROM memory_spaces s
+     WHERE s.id = ANY($1) AND NOT EXISTS (SELECT 1 FROM memory_entries e WHERE e.space_id = s.id) RETURNING s.id),
+untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id)
+DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
+const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
+const RAISE: &str = "UPDATE memory_generation SET value = value + 1";
+const TELL: &str = "SELECT pg_notify($1, $2)";
+
+/// What comes with the commit besides the rows.
+#[derive(Debug)]
+pub(super) struct Notice {
+    /// Who has to be told.
+    pub(super) channel: String,
+    /// What.
+    pub(super) payload: String,
+}
+
+/// Statements to be sent together, with what they are given.
+#[derive(Default)]
+struct Script<'p> {
+    steps: Vec<(&'static str, Vec<&'p (dyn ToSql + Sync)>)>,
+}
+
+impl<'p> Script<'p> {
+    fn add<const N: usize>(&mut self, wanted: bool, sql: &'static str, params: [&'p (dyn ToSql + Sync); N]) {
+        if wanted {
+            self.steps.push((sql, params.to_vec()));
+        }
+    }
+
+    /// Sends all of it at once. The first failure is that of the whole: the server skips what follows it.
+    async fn run(self, db: &Object, commit: bool) -> Outcome<()> {
+        let mut prepared: Vec<(Statement, Vec<&(dyn ToSql + Sync)>)> = Vec::with_capacity(self.steps.len());
+        for (sql, params) in self.steps {
+            prepared.push((within(db.prepare_cached(sql)).await?, params));
+        }
+        // Futures send when they are first polled, and they are polled in this order.
+        let sent = join_all(prepared.iter().map(|(statement, params)| db.execute(statement, params)));
+        if !commit {
+            within(async { sent.await.into_iter().try_for_each(|done| done.map(drop)) }).await?;
+            return Ok(());
+        }
+        let done = within(async {
+            let (done, committed) = futures_util::future::join(sent, db.batch_execute("COMMIT")).await;
+            done.into_iter().try_for_each(|done| done.map(drop)).and(committed)
+        });
+        done.await.map_err(|failure: Failure| match failure.is_of_connection() {
+            // Nobody can say whether it was committed: trying again could do it twice.
+            true => Failure {
+                error: unavailable(format!("whether the write was done is not known: {}", failure.error)),
+                remedy: Remedy::Discard,
+            },
+            false => failure,
+        })
+    }
+}
+
+/// Columns of rows, one list each.
+#[derive(Default)]
+struct Columns<'w> {
+    /// The row that is there, or the space of a new one.
+    ids: Vec<i64>,
+    versions: Vec<i64>,
+    created: Vec<i64>,
+    updated: Vec<i64>,
+    ends: Vec<Option<i64>>,
+    key_ids: Vec<&'w str>,
+    fingerprints: Vec<&'w str>,
+    categories: Vec<&'w [u8]>,
+    tags: Vec<String>,
+    attributes: Vec<String>,
+    costs: Vec<i64>,
+    nonces: Vec<&'w [u8]>,
+    values: Vec<&'w [u8]>,
+    /// Of new rows.
+    keys: Vec<&'w [u8]>,
+    /// Of rows that are there.
+    old_tags: Vec<String>,
+}
+
+impl<'w> Columns<'w> {
+    fn push(&mut self, id: i64, fresh: &'w Fresh) -> Outcome<()> {
+        let Fresh { meta, sealed } = fresh;
+        self.ids.push(id);
+        self.versions.push(signed(meta.version));
+        self.created.push(meta.created_at.micros());
+        self.updated.push(meta.updated_at.micros());
+        self.ends.push(meta.expires_at.map(|end| end.micros()));
+        self.key_ids.push(&sealed.key_id);
+        self.fingerprints.push(&meta.fingerprint);
+        self.categories.push(meta.category.as_bytes());
+        self.tags.push(list(&meta.tags));
+        self.attributes.push(json(&meta.attributes)?);
+        self.costs.push(signed(meta.cost()));
+        self.nonces.push(&sealed.nonce);
+        self.values.push(&sealed.value);
+        Ok(())
+    }
+
+    fn params<'p>(&'p self, last: &'p (dyn ToSql + Sync)) -> [&'p (dyn ToSql + Sync); 14] {
+        [
+            &self.ids,
+            &self.versions,
+            &self.created,
+            &self.updated,
+            &self.ends,
+            &self.key_ids,
+            &self.fingerprints,
+            &self.categories,
+            &self.tags,
+            &self.attributes,
+            &self.costs,
+            &self.nonces,
+            &self.values,
+            last,
+        ]
+    }
+}
+
+/// Writes a list of texts as PostgreSQL reads a `bytea[]`: `{"\\x6162"}`.
+fn list(texts: &[String]) -> String {
+    let items: Vec<String> = texts.iter().map(|text| format!("\"\\\\x{}\"", hex(text.as_bytes()))).collect();
+    format!("{{{}}}", items.join(","))
+}
+
+/// The rows that change, sorted by what has to be done.
+#[derive(Default)]
+struct Changes<'w> {
+    deletes: Vec<i64>,
+    updates: Columns<'w>,
+    inserts: Columns<'w>,
+    keys: HashMap<(i64, &'w str), i64>,
+}
+
+impl<'w> Changes<'w> {
+    fn of(work: &'w Work) -> Outcome<Self> {
+        let mut changes = Self::default();
+        for ((space, key_id), rows) in &work.gone {
+            *changes.keys.entry((*space, key_id)).or_default() -= rows;
+        }
+        // In one order everywhere, so that transactions that meet wait for each other and not in a circle.
+        let mut places: Vec<_> = work.slots.iter().collect();
+        places.sort_unstable_by_key(|(place, _)| *place);
+        for ((space, key), slot) in places {
+            let stored = slot.stored.as_ref().filter(|_| !matches!(slot.next, Next::Same));
+            if let Some(stored) = stored {
+                *changes.keys.entry((*space, &stored.key_id)).or_default() -= 1;
+            }
+            match (stored, &slot.next) {
+                (Some(stored), Next::Nothing) => changes.deletes.push(stored.id),
+                (stored, Next::Fresh(fresh)) => {
+                    *changes.keys.entry((*space, &fresh.sealed.key_id)).or_default() += 1;
+                    if let Some(stored) = stored {
+                        changes.updates.push(stored.id, fresh)?;
+                        changes.updates.old_tags.push(list(&stored.tags));
+                    } else {
+                        changes.inserts.push(*space, fresh)?;
+                        changes.inserts.keys.push(key.as_bytes());
+                    }
+                }
+                _ => {}
+            }
+        }
+        changes.keys.retain(|_, rows| *rows != 0);
+        Ok(changes)
+    }
+
+    fn add_to<'p>(&'p self, script: &mut Script<'p>) {
+        let Self { deletes, updates, inserts, .. } = self;
+        script.add(!deletes.is_empty(), DELETE, [deletes]);
+        script.add(!updates.ids.is_empty(), UPDATE, updates.params(&updates.old_tags));
+        script.add(!inserts.ids.is_empty(), INSERT, inserts.params(&inserts.keys));
+    }
+}
+
+/// Writes the rows that change. After it, what was known of them is out of date.
+pub(super) async fn rows(db: &Object, work: &Work) -> Outcome<()> {
+    let changes = Changes::of(work)?;
+    let mut script = Script::default();
+    changes.add_to(&mut script);
+    script.run(db, false).await
+}
+
+/// Writes everything and commits.
+pub(super) async fn commit(db: &Object, work: &Work, notice: Option<&Notice>) -> Outcome<()> {
+    let changes = Changes::of(work)?;
+    let mut script = Script::default();
+    changes.add_to(&mut script);
+    let changed: Vec<_> = work.spaces.iter().filter(|(_, space)| space.changed).collect();
+    let (ids, counts, bytes): (Vec<i64>, Vec<i64>, Vec<i64>) = (
+        changed.iter().map(|(id, _)| **id).collect(),
+        changed.iter().map(|(_, space)| space.rows).collect(),
+        changed.iter().map(|(_, space)| space.bytes).collect(),
+    );
+    script.add(!ids.is_empty(), COUNT, [&ids, &counts, &bytes]);
+    let mut keys: Vec<_> = changes.keys.iter().collect();
+    keys.sort_unstable();
+    let (key_spaces, key_ids, key_rows): (Vec<i64>, Vec<&str>, Vec<i64>) = (
+        keys.iter().map(|((space, _), _)| *space).collect(),
+        keys.iter().map(|((_, key_id), _)| *key_id).collect(),
+        keys.iter().map(|(_, rows)| **rows).collect(),
+    );
+    script.add(!keys.is_empty(), COUNT_KEYS, [&key_spaces, &key_ids, &key_rows]);
+    let has_lost = keys.iter().any(|(_, rows)| **rows < 0);
+    script.add(has_lost, TIDY_KEYS, [&key_spaces]);
+    let empty: Vec<i64> = work.spaces.iter().filter(|(_, space)| space.rows == 0).map(|(id, _)| *id).collect();
+    script.add(!empty.is_empty(), TIDY_SPACES, [&empty]);
+    if let Some(notice) = notice {
+        // Last, because every transaction that deletes waits here for every other.
+        script.add(true, RAISE, []);
+        script.add(true, TELL, [&notice.channel, &notice.payload]);
+    }
+    script.run(db, true).await
+}

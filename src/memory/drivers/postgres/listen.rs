@@ -1,0 +1,236 @@
+//! News between replicas: who deletes says so within the same transaction, and everybody else hears it after the commit, over a
+//! connection that only listens. What may have been missed is said too.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aes_gcm::aead::Generate;
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use tokio_postgres::{AsyncMessage, Client};
+
+use super::connect::{Dialer, Line};
+use super::error::Outcome;
+use super::flush::Notice;
+use crate::entry::{Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::store::{Change, Delete};
+
+/// The longest payload; PostgreSQL allows 7999 bytes.
+const PAYLOAD_BYTES: usize = 7900;
+
+/// News that may wait for a slow reader; it is told when it missed some.
+pub(super) const NEWS: usize = 1024;
+
+/// How long until the next try to listen, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How often the listening connection is asked whether it still hears.
+const ASK_EVERY: Duration = Duration::from_secs(15);
+
+/// Who tells, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    /// The channel that all replicas on the same tables share.
+    pub(super) channel: String,
+    /// A random number: nobody needs to be told what he did himself, and it names the advisory lock of this process.
+    pub(super) id: i64,
+}
+
+/// What is sent: who, and what was deleted; nothing = it was too much to say.
+#[derive(Debug, Serialize, Deserialize)]
+struct Message {
+    o: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    d: Vec<Deleted>,
+}
+
+/// A delete as it is sent.
+#[derive(Debug, Serialize, Deserialize)]
+enum Deleted {
+    #[serde(rename = "k")]
+    Key(Whose, Kind, String),
+    #[serde(rename = "p")]
+    Prefix(Option<Whose>, Option<Kind>, String),
+    #[serde(rename = "t")]
+    Tagged(Option<Whose>, Kind, String),
+}
+
+/// Tenant, subject and session.
+type Whose = (String, String, Option<String>);
+
+impl Origin {
+    /// Makes a random origin.
+    ///
+    /// # Errors
+    /// `Unavailable` if the system has no randomness to give.
+    pub(super) fn new(channel: String) -> Result<Self> {
+        let id = <[u8; 8]>::try_generate().map_err(StoreError::unavailable)?;
+        Ok(Self { channel, id: i64::from_le_bytes(id) })
+    }
+
+    /// Says what was deleted.
+    pub(super) fn notice(&self, deletes: &[Delete]) -> Notice {
+        let write = |d| serde_json::to_string(&Message { o: self.id, d }).unwrap_or_default();
+        // A delete takes more than 16 bytes; many need not be tried.
+        let all =
+            if deletes.len() < PAYLOAD_BYTES / 16 { deletes.iter().map(Deleted::of).collect() } else { Vec::new() };
+        let payload = write(all);
+        let payload = if payload.len() > PAYLOAD_BYTES { write(Vec::new()) } else { payload };
+        Notice { channel: self.channel.clone(), payload }
+    }
+
+    /// Reads what others say.
+    fn changes(&self, payload: &str) -> Vec<Change> {
+        match serde_json::from_str::<Message>(payload) {
+            Ok(message) if message.o == self.id => Vec::new(),
+            Ok(message) if !message.d.is_empty() => {
+                message.d.into_iter().map(|deleted| Change::Deleted(deleted.into_delete())).collect()
+            }
+            // Too much to say, or said by another version.
+            _ => vec![Change::Anything],
+        }
+    }
+}
+
+impl Deleted {
+    fn of(delete: &Delete) -> Self {
+        let whose = |namespace: &Namespace| {
+            let session = namespace.session.as_deref().map(ToOwned::to_owned);
+            (namespace.tenant.to_string(), namespace.subject.to_string(), session)
+        };
+        match delete {
+            Delete::Key { namespace, kind, key } => Self::Key(whose(namespace), *kind, key.clone()),
+            Delete::Prefix { namespace, kind, prefix } => {
+                Self::Prefix(namespace.as_ref().map(whose), *kind, prefix.clone())
+            }
+            Delete::Tagged { namespace, kind, tag } => Self::Tagged(namespace.as_ref().map(whose), *kind, tag.clone()),
+        }
+    }
+
+    fn into_delete(self) -> Delete {
+        let namespace = |(tenant, subject, session): Whose| Namespace::new(&tenant, &subject, session.as_deref());
+        match self {
+            Self::Key(whose, kind, key) => Delete::Key { namespace: namespace(whose), kind, key },
+            Self::Prefix(whose, kind, prefix) => Delete::Prefix { namespace: whose.map(namespace), kind, prefix },
+            Self::Tagged(whose, kind, tag) => Delete::Tagged { namespace: whose.map(namespace), kind, tag },
+        }
+    }
+}
+
+/// A connection that listens, and holds the advisory lock that says that this process lives.
+pub(super) struct Ear {
+    client: Client,
+    line: Line,
+}
+
+/// Connects and listens.
+pub(super) async fn connect(dialer: &Dialer, origin: &Origin) -> Outcome<Ear> {
+    let (client, line) = dialer.dial().await?;
+    let mut ear = Ear { client, line };
+    let greeting = format!("{}; LISTEN {}; SELECT pg_advisory_lock({})", dialer.greeting(), origin.channel, origin.id);
+    ear.ask(&greeting, &mut |_| {}).await?;
+    Ok(ear)
+}
+
+impl Ear {
+    /// Runs SQL over the connection, and hands on what is heard meanwhile.
+    async fn ask(&mut self, sql: &str, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
+        let (client, line) = (&self.client, &mut self.line);
+        super::connect::within(async {
+            let mut answer = std::pin::pin!(client.batch_execute(sql));
+            loop {
+                tokio::select! {
+                    done = &mut answer => return Outcome::Ok(done?),
+                    message = next(line) => heard(message?),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Hands on what is heard until the connection is lost.
+    async fn listen(&mut self, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
+        loop {
+            match tokio::time::timeout(ASK_EVERY, next(&mut self.line)).await {
+                Ok(message) => heard(message?),
+                Err(_) => self.ask("SELECT 1", heard).await?,
+            }
+        }
+    }
+}
+
+/// Waits for the next notification.
+async fn next(line: &mut Line) -> Outcome<String> {
+    loop {
+        match poll_fn(|context| line.poll_message(context)).await {
+            Some(Ok(AsyncMessage::Notification(notification))) => return Ok(notification.payload().to_owned()),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(error.into()),
+            None => return Err(super::error::unavailable("the connection that listens was closed".to_owned()).into()),
+        }
+    }
+}
+
+/// Listens for ever: after a loss it connects again and says that something may have been missed.
+pub(super) async fn run(mut ear: Ear, dialer: Dialer, origin: Arc<Origin>, news: broadcast::Sender<Change>) {
+    let mut hear = |payload: String| {
+        for change in origin.changes(&payload) {
+            // Nobody may be interested just now.
+            let _ = news.send(change);
+        }
+    };
+    loop {
+        let _ = ear.listen(&mut hear).await;
+        // At once, so that nobody trusts what is not heard any more; and again when it is heard again.
+        hear(String::new());
+        let mut pause = AGAIN.0;
+        ear = loop {
+            match connect(&dialer, &origin).await {
+                Ok(ear) => break ear,
+                Err(failure) => tracing::debug!(error = %failure.error, "listening for what other replicas delete"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(AGAIN.1);
+        };
+        hear(String::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(id: i64) -> Origin {
+        Origin { channel: "c".to_owned(), id }
+    }
+
+    #[test]
+    fn others_hear_exactly_what_was_deleted_and_oneself_nothing() {
+        let alice = Namespace::new("t", "al\0ice", Some(""));
+        let deletes = [
+            Delete::Key { namespace: alice.clone(), kind: Kind::Note, key: "k\"\0😀".into() },
+            Delete::Prefix { namespace: None, kind: None, prefix: String::new() },
+            Delete::Prefix { namespace: Some(alice.clone()), kind: Some(Kind::Cache), prefix: "p".into() },
+            Delete::Tagged { namespace: Some(Namespace::new("t", "", None)), kind: Kind::Fact, tag: "x".into() },
+        ];
+        let notice = origin(-7).notice(&deletes);
+        assert!(!notice.payload.contains('\0'), "{}", notice.payload);
+        assert_eq!(origin(7).changes(&notice.payload), deletes.clone().map(Change::Deleted));
+        assert_eq!(origin(-7).changes(&notice.payload), []);
+    }
+
+    #[test]
+    fn too_much_to_say_or_nonsense_means_anything() {
+        let one = |length| Delete::Prefix { namespace: None, kind: None, prefix: "p".repeat(length) };
+        for deletes in [vec![one(9000)], vec![one(500); 20], vec![one(0); 100_000]] {
+            let notice = origin(1).notice(&deletes);
+            assert!(notice.payload.len() < 8000);
+            assert_eq!(origin(2).changes(&notice.payload), [Change::Anything]);
+            assert_eq!(origin(1).changes(&notice.payload), []);
+        }
+        assert_eq!(origin(2).changes(""), [Change::Anything]);
+        assert_eq!(origin(2).changes("{\"o\":1,\"x\":2,\"d\":[{\"z\":1}]}"), [Change::Anything]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Locks that all processes on one database see: rows with an end. A lock is free before its end when its holder's process is
+//! gone, which the server knows by the advisory lock that the process holds while it lives.
+
+use deadpool_postgres::Object;
+use helmdeck_core::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::error::Outcome;
+
+/// In an own transaction, so the shared advisory lock that a free one of a dead process leaves is gone at once.
+const TAKE: &str = "
+INSERT INTO memory_locks AS l (name, owner, until, session) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until, session = excluded.session
+ WHERE l.owner = excluded.owner OR l.until <= $5 OR pg_try_advisory_xact_lock_shared(l.session)";
+const FREE: &str = "DELETE FROM memory_locks WHERE name = $1 AND owner = $2";
+
+/// Who wants a lock, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim<'c> {
+    /// The lock.
+    pub(super) name: &'c str,
+    /// Who.
+    pub(super) owner: &'c str,
+    /// The time.
+    pub(super) now: Timestamp,
+    /// The end.
+    pub(super) until: Timestamp,
+}
+
+/// Takes a lock, or holds on to it; `false` if somebody else has it.
+pub(super) async fn take(db: &Object, claim: Claim<'_>, session: i64) -> Outcome<bool> {
+    let name = digest(claim.name);
+    let statement = db.prepare_cached(TAKE).await?;
+    let (now, until) = (claim.now.micros(), claim.until.micros());
+    Ok(db.execute(&statement, &[&name, &claim.owner, &until, &session, &now]).await? > 0)
+}
+
+/// Frees a lock if this owner has it.
+pub(super) async fn free(db: &Object, name: &str, owner: &str) -> Outcome<()> {
+    let name = digest(name);
+    db.execute(&db.prepare_cached(FREE).await?, &[&name, &owner]).await?;
+    Ok(())
+}
+
+/// A name may be of any length.
+fn digest(name: &str) -> Vec<u8> {
+    Sha256::digest(name).to_vec()
+}

@@ -1,0 +1,107 @@
+//! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
+//!
+//! Several replicas may do it at once: one does, the others wait. A newer database is refused, never touched, and so are tables
+//! of somebody else.
+
+use tokio_postgres::{Client, GenericClient};
+
+use super::error::{Failure, Outcome, Remedy};
+use crate::error::StoreError;
+
+/// Name and SQL, in order; the first has number 1.
+const STEPS: &[(&str, &str)] = &[("entries", include_str!("../../migrations/postgres/0001_entries.sql"))];
+
+/// The advisory lock of those who migrate: the first eight bytes of "helmdeck".
+const LOCK: i64 = i64::from_be_bytes(*b"helmdeck");
+
+/// The tables of the schema, but for the ledger.
+const TABLES: &[&str] = &[
+    "memory_canary",
+    "memory_entries",
+    "memory_generation",
+    "memory_keys",
+    "memory_locks",
+    "memory_spaces",
+    "memory_tags",
+];
+
+/// Does what is not done yet, and returns a name that all replicas on these tables share and nobody else has.
+///
+/// # Errors
+/// `Corrupt` for tables of a newer program or of another one; `BadUrl` for a database that cannot be used; `Unavailable`.
+pub(super) async fn apply(client: &mut Client) -> Outcome<String> {
+    check_database(client).await?;
+    if done(client).await? < STEPS.len() {
+        let transaction = client.transaction().await?;
+        // The wait for another replica may take longer than the wait for a row.
+        transaction.batch_execute("SET LOCAL lock_timeout = 0").await?;
+        transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+        let done = done(&transaction).await?;
+        if done == 0 {
+            transaction
+                .batch_execute(
+                    "CREATE TABLE IF NOT EXISTS memory_migrations
+                         (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)",
+                )
+                .await?;
+        }
+        for (index, (name, sql)) in STEPS.iter().enumerate().skip(done) {
+            transaction.batch_execute(sql).await?;
+            let number = i32::try_from(index + 1).unwrap_or(i32::MAX);
+            transaction
+                .execute(
+                    "INSERT INTO memory_migrations (version, name, applied_at)
+                     VALUES ($1, $2, (extract(epoch FROM now()) * 1000000)::bigint)",
+                    &[&number, name],
+                )
+                .await?;
+        }
+        transaction.commit().await?;
+    }
+    let row = client.query_one("SELECT 'memory_migrations'::regclass::oid", &[]).await?;
+    Ok(format!("helmdeck_memory_{}", row.try_get::<_, u32>(0)?))
+}
+
+/// Checks what no migration can change.
+async fn check_database(client: &Client) -> Outcome<()> {
+    let row = client
+        .query_one("SELECT current_schema() IS NOT NULL, current_setting('server_encoding'), pg_is_in_recovery()", &[])
+        .await?;
+    let (has_schema, encoding, is_standby): (bool, String, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let refuse = |why: String| Err(StoreError::BadUrl(format!("the PostgreSQL database cannot be used: {why}")).into());
+    if !has_schema {
+        return refuse("no schema of its search_path is there".to_owned());
+    }
+    if encoding != "UTF8" {
+        return refuse(format!("its encoding is {encoding}, not UTF8"));
+    }
+    if is_standby {
+        return refuse("it is a standby, which cannot be written".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns how many steps are done.
+async fn done(client: &impl GenericClient) -> Outcome<usize> {
+    let found = client
+        .query(
+            "SELECT tablename::text FROM pg_tables
+              WHERE schemaname = current_schema() AND (tablename = 'memory_migrations' OR tablename = ANY($1))
+              ORDER BY tablename <> 'memory_migrations', tablename",
+            &[&TABLES],
+        )
+        .await?;
+    let Some(first) = found.first() else { return Ok(0) };
+    let first: String = first.try_get(0)?;
+    if first != "memory_migrations" {
+        return Err(StoreError::Corrupt(format!("the table {first} is one of another program")).into());
+    }
+    let row = client.query_one("SELECT coalesce(max(version), 0)::bigint FROM memory_migrations", &[]).await?;
+    let (done, known): (i64, usize) = (row.try_get(0)?, STEPS.len());
+    usize::try_from(done).ok().filter(|done| *done <= known).ok_or_else(|| {
+        let error = StoreError::Corrupt(format!(
+            "it was written by a newer version (schema {done}); this version knows schemas up to {known}"
+        ));
+        Failure { error, remedy: Remedy::None }
+    })
+}

@@ -1,0 +1,295 @@
+//! Rows in a PostgreSQL database that several replicas share: a task that writes in groups, a pool of connections that read, one
+//! connection that listens. Losing the server is a temporary error; nothing has to be restarted.
+
+mod apply;
+mod connect;
+mod error;
+mod flush;
+mod listen;
+mod locked;
+mod locks;
+mod migrate;
+mod queries;
+mod reseal;
+mod rows;
+mod tls;
+mod totals;
+mod url;
+mod wide;
+mod work;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use deadpool_postgres::{Object, Pool};
+use helmdeck_core::Timestamp;
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use self::connect::{Asking, Dialer, take, within};
+use self::error::{Failure, Remedy};
+use self::listen::Origin;
+use self::locks::Claim;
+use self::url::Target;
+use self::writer::{Command, Waiting, Writer, again, give_back};
+use crate::config::Config;
+use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range};
+use crate::entry::{Entry, Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::sealed::Seal;
+use crate::store::{Change, Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+
+/// The driver's name.
+const NAME: &str = "postgres";
+
+/// KiB of writes that may wait at once; more of them wait for their turn.
+const WAITING_WRITE_KIB: usize = 64 << 10;
+
+/// The longest key that fits into an entry of an index, with room for the rest of it.
+const MAX_KEY_BYTES: usize = 2048;
+
+/// The driver.
+#[derive(Debug)]
+pub struct Postgres {
+    readers: Pool,
+    writers: Pool,
+    writes: mpsc::UnboundedSender<Command>,
+    write_permits: Arc<Semaphore>,
+    origin: Arc<Origin>,
+    news: broadcast::Sender<Change>,
+    listener: AbortHandle,
+    closed: AtomicBool,
+}
+
+/// Returns what may be shown of a URL: hosts and database, no user, password or parameter.
+///
+/// # Errors
+/// `BadUrl`.
+pub fn shown(url: &str) -> Result<String> {
+    Ok(Target::parse(url)?.shown())
+}
+
+impl Postgres {
+    /// Connects to a database and makes the tables if they are not there.
+    ///
+    /// Must be called within a tokio runtime that has time and network, which the driver then uses.
+    ///
+    /// # Errors
+    /// `BadUrl` if the URL is not understood, or the server refuses the user or the database; `Corrupt` if the tables are those of a
+    /// newer version or another program; `Unavailable`.
+    pub async fn open(url: &str, config: &Config) -> Result<Self> {
+        if config.limits.key_bytes > MAX_KEY_BYTES {
+            return Err(StoreError::BadUrl(format!(
+                "a PostgreSQL store takes keys up to {MAX_KEY_BYTES} bytes; the configuration allows {}",
+                config.limits.key_bytes
+            )));
+        }
+        let dialer = Dialer::new(&Target::parse(url)?, config)?;
+        let channel = Self::prepare(&dialer).await.map_err(at_open)?;
+        let origin = Arc::new(Origin::new(channel)?);
+        let ear = listen::connect(&dialer, &origin).await.map_err(at_open)?;
+        let (readers, writers) = (dialer.pool(config.postgres.pool_size.max(1))?, dialer.pool(1)?);
+        let (news, _) = broadcast::channel(listen::NEWS);
+        let listener = tokio::spawn(listen::run(ear, dialer, Arc::clone(&origin), news.clone())).abort_handle();
+        let (writes, commands) = mpsc::unbounded_channel();
+        let writer = Writer { pool: writers.clone(), origin: Arc::clone(&origin) };
+        tokio::spawn(writer.run(commands));
+        Ok(Self {
+            readers,
+            writers,
+            writes,
+            write_permits: Arc::new(Semaphore::new(WAITING_WRITE_KIB)),
+            origin,
+            news,
+            listener,
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    async fn prepare(dialer: &Dialer) -> Result<String, Failure> {
+        let mut session = dialer.session().await?;
+        within(migrate::apply(&mut session)).await
+    }
+
+    async fn read<T>(&self, ask: impl for<'c> Fn(&'c mut Object) -> Asking<'c, T> + Sync) -> Result<T> {
+        self.check_open()?;
+        connect::read(&self.readers, ask).await
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+    }
+}
+
+/// At the start somebody looks: what only he can change is said to be his.
+fn at_open(failure: Failure) -> StoreError {
+    match (failure.remedy, failure.error) {
+        (Remedy::Operator, StoreError::Unavailable { message, .. }) => {
+            StoreError::BadUrl(format!("the PostgreSQL server refuses: {message}"))
+        }
+        (_, error) => error,
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The writer ends when nobody can ask any more.
+        self.listener.abort();
+    }
+}
+
+#[async_trait]
+impl Driver for Postgres {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn canary(&self, fresh: Canary) -> Result<Canary> {
+        self.read(|db| {
+            let fresh = fresh.clone();
+            Box::pin(async move {
+                let insert = "INSERT INTO memory_canary (id, key_id, sealed) VALUES (1, $1, $2) ON CONFLICT DO NOTHING";
+                db.execute(insert, &[&fresh.key_id, &fresh.sealed]).await?;
+                let row = db.query_one("SELECT key_id, sealed FROM memory_canary", &[]).await?;
+                Ok(Canary { key_id: row.try_get(0)?, sealed: row.try_get(1)? })
+            })
+        })
+        .await
+    }
+
+    async fn get(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        key: &str,
+        now: Timestamp,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Option<Entry>> {
+        self.read(|db| {
+            let (namespace, key, seal) = (namespace.clone(), key.to_owned(), Arc::clone(seal));
+            Box::pin(async move { queries::by_key(db, &namespace, kind, &key, now, &seal).await })
+        })
+        .await
+    }
+
+    async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
+        self.read(|db| {
+            let (range, after) = (range.clone(), after.clone());
+            Box::pin(async move { queries::list(db, &range, after.as_ref(), limit).await })
+        })
+        .await
+    }
+
+    async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
+        self.read(|db| {
+            let (range, seal) = (range.clone(), Arc::clone(seal));
+            Box::pin(async move { queries::scan(db, &range, order, limit, &seal).await })
+        })
+        .await
+    }
+
+    async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+        self.read(|db| Box::pin(totals::namespaces(db, now))).await
+    }
+
+    async fn stats(&self, now: Timestamp) -> Result<Stats> {
+        self.read(|db| Box::pin(totals::stats(db, now))).await
+    }
+
+    async fn generation(&self) -> Result<u64> {
+        self.read(|db| {
+            Box::pin(async move {
+                let found = queries::all(db, "SELECT value FROM memory_generation", &[]).await?;
+                let row = found.first().ok_or_else(|| StoreError::Corrupt("there is no generation".to_owned()))?;
+                Ok(rows::unsigned(row, 0))
+            })
+        })
+        .await
+    }
+
+    async fn write(&self, batch: Batch) -> Result<Vec<Written>> {
+        self.check_open()?;
+        let kib = batch.ops.iter().map(DraftOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
+        let permits = Arc::clone(&self.write_permits).acquire_many_owned(u32::try_from(kib).unwrap_or(1)).await;
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { batch: Arc::new(batch), reply, _permit: permits.map_err(|_| StoreError::Closed)? };
+        self.writes.send(Command::Write(waiting)).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
+        self.read(|db| {
+            let (after, seal) = (after.clone(), Arc::clone(seal));
+            Box::pin(async move { queries::walk(db, after.as_ref(), limit, &seal).await })
+        })
+        .await
+    }
+
+    async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed> {
+        self.check_open()?;
+        let (pool, current, seal) = (self.readers.clone(), current.to_owned(), Arc::clone(seal));
+        // Not in the caller's future: were it dropped, the transaction would stay open in the pool.
+        let step = tokio::spawn(async move {
+            let mut tries = 0;
+            loop {
+                let db = take(&pool).await.map_err(|failure| failure.error)?;
+                let outcome = within(reseal::step(&db, after.as_ref(), limit, &current, &seal)).await;
+                match give_back(db, outcome).await {
+                    Ok(resealed) => return Ok(resealed),
+                    Err(failure) => again(failure, &mut tries).await?,
+                }
+            }
+        });
+        step.await.map_err(StoreError::unavailable)?
+    }
+
+    async fn replace_canary(&self, canary: Canary) -> Result<()> {
+        self.read(|db| {
+            let canary = canary.clone();
+            Box::pin(async move {
+                let replace = "INSERT INTO memory_canary (id, key_id, sealed) VALUES (1, $1, $2)
+                               ON CONFLICT (id) DO UPDATE SET key_id = excluded.key_id, sealed = excluded.sealed";
+                db.execute(replace, &[&canary.key_id, &canary.sealed]).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
+        let session = self.origin.id;
+        self.read(|db| {
+            let (name, owner) = (name.to_owned(), owner.to_owned());
+            Box::pin(async move { locks::take(db, Claim { name: &name, owner: &owner, now, until }, session).await })
+        })
+        .await
+    }
+
+    async fn unlock(&self, name: &str, owner: &str) -> Result<()> {
+        self.read(|db| {
+            let (name, owner) = (name.to_owned(), owner.to_owned());
+            Box::pin(async move { locks::free(db, &name, &owner).await })
+        })
+        .await
+    }
+
+    fn changes(&self) -> Option<Changes> {
+        Some(self.news.subscribe())
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let (reply, answer) = oneshot::channel();
+        if self.writes.send(Command::Close(reply)).is_ok() {
+            let _ = answer.await;
+        }
+        self.listener.abort();
+        self.readers.close();
+        self.writers.close();
+        Ok(())
+    }
+}

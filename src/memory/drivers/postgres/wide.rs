@@ -1,0 +1,242 @@
+//! Operations on more rows than can be named beforehand: deletes by prefix and tag, the sweep, the eviction, and room for what
+//! would not fit. They work on raw rows: nothing is decrypted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deadpool_postgres::Object;
+use helmdeck_core::Timestamp;
+use tokio_postgres::types::ToSql;
+
+use super::error::Outcome;
+use super::locked;
+use super::rows::{self, get};
+use super::work::Work;
+use crate::entry::{Kind, Namespace};
+use crate::store::Delete;
+
+/// Deletes what a condition names, with its tags, and counts it.
+macro_rules! delete {
+    ($from:expr) => {
+        concat!(
+            "WITH gone AS (DELETE FROM memory_entries e ",
+            $from,
+            " RETURNING e.id, e.space_id, e.key_id, e.cost, e.tags),
+             untagged AS (DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
+                           WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id)
+             SELECT space_id, key_id, count(*), sum(cost)::bigint FROM gone GROUP BY space_id, key_id"
+        )
+    };
+}
+
+const SPACES_OF_ALL: &str = "SELECT id FROM memory_spaces WHERE $1::text IS NULL OR kind = $1";
+const SPACES_OF_ONE: &str = "
+SELECT id FROM memory_spaces
+ WHERE tenant = $2 AND subject = $3 AND coalesce('\\x01'::bytea || session, '\\x'::bytea) = $4
+   AND ($1::text IS NULL OR kind = $1)";
+const DELETE_PREFIX: &str = delete!("WHERE e.space_id = ANY($1) AND e.key >= $2 AND ($3::bytea IS NULL OR e.key < $3)");
+const DELETE_TAGGED: &str =
+    delete!("WHERE e.id = ANY(ARRAY(SELECT entry_id FROM memory_tags WHERE space_id = ANY($1) AND tag = $2))");
+
+const ENDED: &str = "
+SELECT c.id, c.space_id, s.id IS NOT NULL
+  FROM (SELECT id, space_id FROM memory_entries WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) c
+  LEFT JOIN memory_spaces s ON s.id = c.space_id";
+/// Looks again: until its space was locked, a row could be replaced.
+const SWEEP: &str = delete!(
+    "WHERE e.id = ANY(ARRAY(
+         SELECT id FROM (SELECT id, expires_at FROM memory_entries WHERE id = ANY($1) OFFSET 0) o WHERE expires_at <= $2))"
+);
+const SWEEP_LOCKS: &str = "DELETE FROM memory_locks WHERE until <= $1";
+
+const LARGEST: &str = "
+SELECT id, bytes, sum(bytes) OVER ()::bigint FROM memory_spaces WHERE kind = $1 ORDER BY bytes DESC, id LIMIT $2";
+/// The oldest rows of a space, until those that go count so much, or are so many.
+const DELETE_OLDEST: &str = delete!(
+    "WHERE e.id = ANY(ARRAY(
+         SELECT id FROM (SELECT id, cost, row_number() OVER oldest AS at, sum(cost) OVER oldest AS upto
+                           FROM (SELECT id, cost, updated_at, key FROM memory_entries
+                                  WHERE space_id + 0 = $1 AND key <> $2 ORDER BY updated_at, key DESC LIMIT $5) o
+                         WINDOW oldest AS (ORDER BY updated_at, key DESC)) w
+          WHERE upto - cost < $3::bigint OR at <= $4::bigint))"
+);
+/// `OFFSET 0` makes it a walk over what has ended, and not over all rows of the space.
+const DELETE_ENDED: &str = delete!(
+    "WHERE e.id = ANY(ARRAY(
+         SELECT id FROM (SELECT id, space_id, key FROM memory_entries WHERE expires_at <= $2 OFFSET 0) o
+          WHERE space_id = $1 AND key <> $3))"
+);
+
+/// The most rows that make room in one step: mostly one is enough.
+const STEP: i64 = 64;
+/// The most rows that an eviction takes in one step.
+const LARGE_STEP: i64 = 4096;
+
+/// Returns the ids of the spaces that a delete is about.
+pub(super) async fn spaces_of(db: &Object, delete: &Delete) -> Outcome<Vec<i64>> {
+    let (namespace, kind): (Option<&Namespace>, Option<Kind>) = match delete {
+        Delete::Key { namespace, kind, .. } => (Some(namespace), Some(*kind)),
+        Delete::Prefix { namespace, kind, .. } => (namespace.as_ref(), *kind),
+        Delete::Tagged { namespace, kind, .. } => (namespace.as_ref(), Some(*kind)),
+    };
+    let kind = kind.map(Kind::as_str);
+    let found = match namespace {
+        None => db.query(&db.prepare_cached(SPACES_OF_ALL).await?, &[&kind]).await?,
+        Some(namespace) => {
+            let session = rows::session_name(namespace);
+            let params: [&(dyn ToSql + Sync); 4] =
+                [&kind, &namespace.tenant.as_bytes(), &namespace.subject.as_bytes(), &session];
+            db.query(&db.prepare_cached(SPACES_OF_ONE).await?, &params).await?
+        }
+    };
+    Ok(found.iter().filter_map(|row| get(row, 0)).collect())
+}
+
+/// Deletes by prefix or tag in locked spaces.
+pub(super) async fn delete(db: &Object, work: &mut Work, delete: &Delete) -> Outcome<u64> {
+    // Those that were made meanwhile by others are not locked; those that were made by the same batch are.
+    let spaces = spaces_of(db, delete).await?;
+    let spaces: Vec<i64> = spaces.into_iter().filter(|id| work.spaces.contains_key(id)).collect();
+    match delete {
+        Delete::Prefix { prefix, .. } => {
+            run(db, work, DELETE_PREFIX, &[&spaces, &prefix.as_bytes(), &rows::upper(prefix)]).await
+        }
+        Delete::Tagged { tag, .. } => run(db, work, DELETE_TAGGED, &[&spaces, &tag.as_bytes()]).await,
+        // Named rows are deleted by name.
+        Delete::Key { .. } => Ok(0),
+    }
+}
+
+/// Deletes what has ended, but not where others are writing just now. Locks that have ended go too.
+pub(super) async fn sweep(db: &Object, work: &mut Work, now: Timestamp, limit: usize) -> Outcome<u64> {
+    let (now, limit) = (now.micros(), rows::limit(limit));
+    db.execute(&db.prepare_cached(SWEEP_LOCKS).await?, &[&now]).await?;
+    let found = db.query(&db.prepare_cached(ENDED).await?, &[&now, &limit]).await?;
+    let ended: Vec<(i64, i64, bool)> =
+        found.iter().filter_map(|row| Some((get(row, 0)?, get(row, 1)?, get(row, 2)?))).collect();
+    let spaces: BTreeSet<i64> = ended.iter().filter(|(_, _, is_there)| *is_there).map(|(_, space, _)| *space).collect();
+    let free = locked::lock(db, work, &spaces.into_iter().collect::<Vec<_>>(), true).await?;
+    // Rows without a space were planted; they go too.
+    let doomed = ended.iter().filter(|(_, space, is_there)| !is_there || free.contains(space));
+    let doomed: Vec<i64> = doomed.map(|(id, _, _)| *id).collect();
+    run(db, work, SWEEP, &[&doomed, &now]).await
+}
+
+/// What of a kind takes too much.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Excess {
+    /// Of which kind.
+    pub(super) kind: Kind,
+    /// What its rows may take.
+    pub(super) bytes: u64,
+    /// The most rows to delete.
+    pub(super) limit: usize,
+}
+
+/// Returns the spaces that will have to give something up, as things are.
+pub(super) async fn too_large(db: &Object, work: &Work, excess: Excess) -> Outcome<(Vec<i64>, i64, i64)> {
+    let params: [&(dyn ToSql + Sync); 2] = [&excess.kind.as_str(), &rows::limit(excess.limit)];
+    let found = db.query(&db.prepare_cached(LARGEST).await?, &params).await?;
+    let mut total: i64 = found.first().and_then(|row| get(row, 2)).unwrap_or_default();
+    let mut sizes: BTreeMap<i64, i64> =
+        found.iter().map(|row| (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default())).collect();
+    // The transaction's own counters are not written yet.
+    for ((_, kind), id) in &work.names {
+        if let (true, Some(space)) = (*kind == excess.kind, work.spaces.get(id)) {
+            total += space.bytes - space.stored_bytes;
+            sizes.insert(*id, space.bytes);
+        }
+    }
+    let over = total.saturating_sub(rows::signed(excess.bytes));
+    if over <= 0 {
+        return Ok((Vec::new(), 0, 0));
+    }
+    let mut sizes: Vec<(i64, i64)> = sizes.into_iter().collect();
+    sizes.sort_by_key(|(id, bytes)| (std::cmp::Reverse(*bytes), *id));
+    let level = level(&sizes.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), over);
+    let large = sizes.into_iter().filter(|(_, bytes)| *bytes > level).map(|(id, _)| id).collect();
+    Ok((large, level, over))
+}
+
+/// Deletes the oldest rows of the namespaces that take most, until all take no more than they may.
+///
+/// Taking each time from the largest ends where all that were larger are about equally large: that level is worked out first.
+pub(super) async fn evict(db: &Object, work: &mut Work, excess: Excess) -> Outcome<u64> {
+    let (large, level, mut over) = too_large(db, work, excess).await?;
+    locked::lock(db, work, &large, false).await?;
+    let mut left = rows::limit(excess.limit);
+    let mut gone = 0;
+    for id in large {
+        while over > 0 && left > 0 {
+            let Some(space) = work.spaces.get(&id).copied() else { break };
+            let surplus = space.bytes.saturating_sub(level).min(over);
+            if surplus <= 0 {
+                break;
+            }
+            let step: [&(dyn ToSql + Sync); 5] = [&id, &&b""[..], &surplus, &0_i64, &left.min(LARGE_STEP)];
+            let count = run(db, work, DELETE_OLDEST, &step).await?;
+            if count == 0 {
+                break;
+            }
+            over -= space.bytes - work.spaces.get(&id).map_or(0, |space| space.bytes);
+            left -= i64::try_from(count).unwrap_or(left);
+            gone += count;
+        }
+    }
+    Ok(gone)
+}
+
+/// Returns the size to which the largest have to come down so that so many bytes go. `sizes` are the largest first.
+fn level(sizes: &[i64], over: i64) -> i64 {
+    let mut above = 0;
+    for (index, size) in sizes.iter().enumerate() {
+        above += size;
+        let count = i64::try_from(index + 1).unwrap_or(i64::MAX);
+        let level = (above - over).div_euclid(count);
+        if level >= sizes.get(index + 1).copied().unwrap_or(0) {
+            return level.max(0);
+        }
+    }
+    0
+}
+
+/// Makes room in a locked space, sparing one key: first what has ended goes.
+pub(super) async fn drop_ended(db: &Object, work: &mut Work, space: i64, key: &str, now: Timestamp) -> Outcome<u64> {
+    run(db, work, DELETE_ENDED, &[&space, &now.micros(), &key.as_bytes()]).await
+}
+
+/// Makes room in a locked space, sparing one key: the oldest go, as many as are needed, in steps.
+pub(super) async fn drop_oldest(db: &Object, work: &mut Work, space: i64, key: &str, need: (i64, i64)) -> Outcome<u64> {
+    let (rows, bytes) = need;
+    run(db, work, DELETE_OLDEST, &[&space, &key.as_bytes(), &bytes, &rows, &STEP]).await
+}
+
+async fn run(db: &Object, work: &mut Work, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Outcome<u64> {
+    let statement = db.prepare_cached(sql).await?;
+    let mut count = 0;
+    for row in &db.query(&statement, params).await? {
+        let rows: i64 = get(row, 2).unwrap_or_default();
+        count += u64::try_from(rows).unwrap_or_default();
+        work.went(
+            get(row, 0).unwrap_or_default(),
+            get(row, 1).unwrap_or_default(),
+            rows,
+            get(row, 3).unwrap_or_default(),
+        );
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level;
+
+    #[test]
+    fn the_largest_come_down_to_one_level() {
+        assert_eq!(level(&[10, 9, 1], 4), 7, "(10 + 9 - 4) / 2");
+        assert_eq!(level(&[10, 4], 5), 5);
+        assert_eq!(level(&[10, 4], 8), 3);
+        assert_eq!(level(&[3, 3, 3], 9), 0);
+        assert_eq!(level(&[3], 100), 0);
+        assert_eq!(level(&[], 1), 0);
+    }
+}

@@ -1,0 +1,250 @@
+//! What a transaction is about to do, worked out in memory: the spaces and rows that it holds locked, as they are and as they
+//! will be. Talks to nobody; what it works out is written by `flush`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use helmdeck_core::Timestamp;
+
+use super::rows::signed;
+use crate::driver::{Batch, Draft, Existing, Quota};
+use crate::entry::{EntryMeta, Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::sealed::SealedValue;
+use crate::store::Delete;
+
+/// The place of a row: its space and its key.
+pub(super) type Place = (i64, String);
+
+/// A key space that the transaction has locked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Space {
+    /// Its rows.
+    pub(super) rows: i64,
+    /// What they count.
+    pub(super) bytes: i64,
+    /// What they counted when it was locked.
+    pub(super) stored_bytes: i64,
+    /// Whether the counters are other than stored.
+    pub(super) changed: bool,
+}
+
+/// What is known of a stored row.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    /// Its id.
+    pub(super) id: i64,
+    /// Its version and times.
+    pub(super) existing: Existing,
+    /// When it ends.
+    pub(super) expires_at: Option<Timestamp>,
+    /// What it counts.
+    pub(super) cost: i64,
+    /// The key that sealed it.
+    pub(super) key_id: String,
+    /// Its tags.
+    pub(super) tags: Vec<String>,
+}
+
+/// A row that is to be written.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    /// Everything but the value.
+    pub(super) meta: EntryMeta,
+    /// The value.
+    pub(super) sealed: SealedValue,
+}
+
+/// What will be in a place.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// What is stored there, if anything is.
+    Same,
+    /// Nothing.
+    Nothing,
+    /// Something else.
+    Fresh(Box<Fresh>),
+}
+
+/// A place: what is stored there, and what will be.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// What is stored there.
+    pub(super) stored: Option<Stored>,
+    /// What will be.
+    pub(super) next: Next,
+}
+
+/// What a put settled, before it is sealed.
+#[derive(Debug)]
+pub(super) struct Settled {
+    /// Where.
+    pub(super) place: Place,
+    /// Everything but the value.
+    pub(super) meta: EntryMeta,
+    /// Whether no live row was there.
+    pub(super) is_new: bool,
+    /// The rows and bytes by which the space grows.
+    grows: (i64, i64),
+}
+
+/// What was before a step of a batch.
+#[derive(Debug)]
+struct Undo {
+    place: Place,
+    next: Next,
+    space: Space,
+}
+
+/// The work of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// The ids of spaces by name.
+    pub(super) names: HashMap<(Namespace, Kind), i64>,
+    /// The spaces that are locked.
+    pub(super) spaces: BTreeMap<i64, Space>,
+    /// The rows that were looked at.
+    pub(super) slots: HashMap<Place, Slot>,
+    /// Rows that went in the database already, for each space and key id.
+    pub(super) gone: HashMap<(i64, String), i64>,
+    /// What others have to be told.
+    pub(super) deletes: Vec<Delete>,
+    undo: Vec<Undo>,
+    deletes_before: usize,
+}
+
+impl Work {
+    /// Begins a batch: until the next one begins it can be taken back.
+    pub(super) fn begin(&mut self) {
+        self.undo.clear();
+        self.deletes_before = self.deletes.len();
+    }
+
+    /// Takes back what was done since the last [`Work::begin`].
+    pub(super) fn take_back(&mut self) {
+        while let Some(Undo { place, next, space }) = self.undo.pop() {
+            self.spaces.insert(place.0, space);
+            if let Some(slot) = self.slots.get_mut(&place) {
+                slot.next = next;
+            }
+        }
+        self.deletes.truncate(self.deletes_before);
+    }
+
+    /// Returns the place of a row, `None` if its space is not there.
+    pub(super) fn place(&self, namespace: &Namespace, kind: Kind, key: &str) -> Option<Place> {
+        Some((*self.names.get(&(namespace.clone(), kind))?, key.to_owned()))
+    }
+
+    /// Settles a put; changes nothing yet, and does not ask whether it fits.
+    ///
+    /// # Errors
+    /// `VersionMismatch`, `NotNewer`.
+    pub(super) fn settle(&self, draft: &Draft, batch: &Batch) -> Result<Settled> {
+        let put = &draft.put;
+        let place = self
+            .place(&put.namespace, put.kind, &put.key)
+            .ok_or_else(|| StoreError::Corrupt("a space that was locked is gone".to_owned()))?;
+        let (cost, live) = match self.slots.get(&place).and_then(Slot::row) {
+            None => (None, None),
+            Some((existing, expires_at, cost)) => {
+                (Some(cost), expires_at.is_none_or(|end| end > batch.now).then_some(existing))
+            }
+        };
+        let meta = draft.settle(live, batch.now, batch.seal.overhead())?;
+        let grows = (i64::from(cost.is_none()), signed(meta.cost()).saturating_sub(cost.unwrap_or_default()));
+        Ok(Settled { place, meta, is_new: live.is_none(), grows })
+    }
+
+    /// Says how many rows, and how many bytes, a put is over the quota as things are.
+    pub(super) fn excess(&self, settled: &Settled, quota: Quota) -> (i64, i64) {
+        let (rows, bytes) = self.would_be(settled);
+        (rows.saturating_sub(signed(quota.rows)).max(0), bytes.saturating_sub(signed(quota.bytes)).max(0))
+    }
+
+    /// Checks what a space would hold after a put.
+    ///
+    /// # Errors
+    /// `QuotaExceeded`.
+    pub(super) fn check(&self, settled: &Settled, quota: Quota) -> Result<()> {
+        let (rows, bytes) = self.would_be(settled);
+        let unsigned = |number: i64| u64::try_from(number).unwrap_or_default();
+        quota.check(unsigned(rows), unsigned(bytes))
+    }
+
+    fn would_be(&self, settled: &Settled) -> (i64, i64) {
+        let (rows, bytes) = self.spaces.get(&settled.place.0).map_or((0, 0), |space| (space.rows, space.bytes));
+        (rows.saturating_add(settled.grows.0), bytes.saturating_add(settled.grows.1))
+    }
+
+    /// Puts what was settled and sealed.
+    pub(super) fn put(&mut self, settled: Settled, sealed: SealedValue) {
+        let Settled { place, meta, grows, .. } = settled;
+        self.set(place, Next::Fresh(Box::new(Fresh { meta, sealed })), grows);
+    }
+
+    /// Deletes a row; says whether one was there.
+    pub(super) fn delete(&mut self, place: Place) -> bool {
+        let Some((_, _, cost)) = self.slots.get(&place).and_then(Slot::row) else { return false };
+        self.set(place, Next::Nothing, (-1, -cost));
+        true
+    }
+
+    fn set(&mut self, place: Place, next: Next, (rows, bytes): (i64, i64)) {
+        let Some(space) = self.spaces.get_mut(&place.0) else { return };
+        let before = *space;
+        space.grow(rows, bytes);
+        let slot = self.slots.entry(place.clone()).or_insert(Slot { stored: None, next: Next::Same });
+        let next = std::mem::replace(&mut slot.next, next);
+        self.undo.push(Undo { place, next, space: before });
+    }
+
+    /// Forgets the rows: they were written, and the database knows better.
+    pub(super) fn written(&mut self) {
+        for ((space, _), slot) in self.slots.drain() {
+            let Slot { stored, next } = slot;
+            if matches!(next, Next::Same) {
+                continue;
+            }
+            if let Some(stored) = stored {
+                *self.gone.entry((space, stored.key_id)).or_default() += 1;
+            }
+            if let Next::Fresh(fresh) = next {
+                *self.gone.entry((space, fresh.sealed.key_id)).or_default() -= 1;
+            }
+        }
+        self.undo.clear();
+    }
+
+    /// Counts rows that went in the database already.
+    pub(super) fn went(&mut self, space: i64, key_id: String, rows: i64, bytes: i64) {
+        // A row whose space is gone was planted; it can still be deleted.
+        if let Some(space) = self.spaces.get_mut(&space) {
+            space.grow(-rows, -bytes);
+        }
+        *self.gone.entry((space, key_id)).or_default() += rows;
+    }
+}
+
+impl Space {
+    fn grow(&mut self, rows: i64, bytes: i64) {
+        self.rows = self.rows.saturating_add(rows).max(0);
+        self.bytes = self.bytes.saturating_add(bytes).max(0);
+        self.changed = true;
+    }
+}
+
+impl Slot {
+    /// Returns version and times, end and cost of what will be there.
+    fn row(&self) -> Option<(Existing, Option<Timestamp>, i64)> {
+        match &self.next {
+            Next::Nothing => None,
+            Next::Same => self.stored.as_ref().map(|row| (row.existing, row.expires_at, row.cost)),
+            Next::Fresh(fresh) => {
+                let meta = &fresh.meta;
+                let existing =
+                    Existing { version: meta.version, created_at: meta.created_at, updated_at: meta.updated_at };
+                Some((existing, meta.expires_at, signed(meta.cost())))
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The one task that writes: it takes what waits, does it in one transaction, commits, and only then answers.
+//!
+//! A batch that fails changes nothing and harms no neighbour; a commit that fails, fails every batch of its group. What was not
+//! committed for sure is not acknowledged, and what may have been committed is not done again.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use super::apply::{self, Done};
+use super::connect::{discard, take, within, within_long};
+use super::error::{Failure, Outcome, Remedy};
+use super::listen::Origin;
+use crate::driver::{Batch, DraftOp};
+use crate::error::{Result, StoreError};
+use crate::store::Written;
+
+/// The most batches of a group.
+const GROUP_BATCHES: usize = 256;
+/// The most operations of a group; one batch may have more.
+const GROUP_OPS: usize = 2048;
+/// The most bytes of a group; one batch may be larger.
+const GROUP_BYTES: usize = 8 << 20;
+/// How often a transaction is tried.
+const TRIES: u32 = 5;
+
+/// What the task is asked to do.
+pub(super) enum Command {
+    /// Do a batch.
+    Write(Waiting),
+    /// Do what waits, then end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A batch that waits for its commit.
+pub(super) struct Waiting {
+    /// What to do.
+    pub(super) batch: Arc<Batch>,
+    /// Who waits.
+    pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
+    /// Its share of what may wait at once.
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+impl Waiting {
+    fn answer(self, answer: Result<Vec<Written>>) {
+        // Who no longer listens does not need the answer.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// The task's state.
+pub(super) struct Writer {
+    /// The connection that it writes over, made when it is needed.
+    pub(super) pool: Pool,
+    /// Who tells others what is deleted.
+    pub(super) origin: Arc<Origin>,
+}
+
+impl Writer {
+    /// Works until it is told to close or nobody can ask any more.
+    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let mut waiting = VecDeque::new();
+        let mut closing: Option<oneshot::Sender<()>> = None;
+        loop {
+            while let Ok(command) = commands.try_recv() {
+                accept(command, &mut waiting, &mut closing);
+            }
+            if waiting.is_empty() {
+                if closing.is_some() {
+                    break;
+                }
+                match commands.recv().await {
+                    Some(command) => accept(command, &mut waiting, &mut closing),
+                    None => break,
+                }
+                // Who asks at the same moment comes along.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            self.step(&mut waiting).await;
+        }
+        if let Some(reply) = closing {
+            let _ = reply.send(());
+        }
+    }
+
+    /// Does the first of what waits, and with it as much of the rest as can share its transaction.
+    async fn step(&self, waiting: &mut VecDeque<Waiting>) {
+        let count = group_length(waiting);
+        if count == 0 {
+            return self.alone(waiting).await;
+        }
+        let batches: Vec<Arc<Batch>> = waiting.iter().take(count).map(|waiting| Arc::clone(&waiting.batch)).collect();
+        match self.group(&batches).await {
+            Ok(done) => {
+                let (next_alone, first) = (done.next_alone, take_first(waiting, done.answers.len()));
+                for (answer, waiting) in done.answers.into_iter().zip(first) {
+                    waiting.answer(answer);
+                }
+                if next_alone {
+                    self.alone(waiting).await;
+                }
+            }
+            // One batch met something that its neighbours may not meet: each gets a transaction of its own.
+            Err(error) if count > 1 && !error.is_temporary() => {
+                for _ in 0..count {
+                    self.alone(waiting).await;
+                }
+            }
+            Err(error) => {
+                for waiting in take_first(waiting, count) {
+                    waiting.answer(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    async fn alone(&self, waiting: &mut VecDeque<Waiting>) {
+        let Some(first) = waiting.pop_front() else { return };
+        let batch = Arc::clone(&first.batch);
+        let mut tries = 0;
+        let answer = loop {
+            let outcome = match take(&self.pool).await {
+                Ok(db) => {
+                    let outcome = within_long(apply::alone(&db, &batch, &self.origin)).await;
+                    give_back(db, outcome).await
+                }
+                Err(failure) => Err(failure),
+            };
+            match outcome {
+                Ok(answer) => break answer,
+                Err(failure) => match again(failure, &mut tries).await {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
+            }
+        };
+        first.answer(answer);
+    }
+
+    async fn group(&self, batches: &[Arc<Batch>]) -> Result<Done> {
+        let mut tries = 0;
+        loop {
+            let outcome = match take(&self.pool).await {
+                Ok(db) => {
+                    let outcome = within(apply::group(&db, batches, &self.origin)).await;
+                    give_back(db, outcome).await
+                }
+                Err(failure) => Err(failure),
+            };
+            match outcome {
+                Ok(done) => return Ok(done),
+                Err(failure) => again(failure, &mut tries).await?,
+            }
+        }
+    }
+}
+
+/// Ends the transaction of what failed, and gives the connection back if it is still good.
+pub(super) async fn give_back<T>(db: Object, outcome: Outcome<T>) -> Outcome<T> {
+    if let Err(failure) = &outcome
+        && (failure.is_of_connection() || within(db.batch_execute("ROLLBACK")).await.is_err())
+    {
+        discard(db);
+    }
+    outcome
+}
+
+/// Waits a little before the next try, if there is one.
+pub(super) async fn again(failure: Failure, tries: &mut u32) -> Result<()> {
+    *tries += 1;
+    if *tries >= TRIES || !matches!(failure.remedy, Remedy::Again | Remedy::Reconnect) {
+        return Err(failure.error);
+    }
+    // Random, so that those who met do not meet again.
+    let random = RandomState::new().hash_one(*tries) % 1024;
+    tokio::time::sleep(Duration::from_micros((random + 64) << *tries)).await;
+    Ok(())
+}
+
+fn accept(command: Command, waiting: &mut VecDeque<Waiting>, closing: &mut Option<oneshot::Sender<()>>) {
+    match command {
+        Command::Write(batch) if closing.is_none() => waiting.push_back(batch),
+        Command::Write(batch) => batch.answer(Err(StoreError::Closed)),
+        Command::Close(reply) => *closing = Some(reply),
+    }
+}
+
+/// Returns how many of those that wait can share one transaction, 0 if the first needs one of its own.
+fn group_length(waiting: &VecDeque<Waiting>) -> usize {
+    let (mut ops, mut bytes) = (0, 0);
+    let fits = |waiting: &&Waiting| {
+        let is_within = ops < GROUP_OPS && bytes < GROUP_BYTES;
+        ops += waiting.batch.ops.len();
+        bytes += waiting.batch.ops.iter().map(DraftOp::weight).sum::<usize>();
+        is_within && apply::is_named(&waiting.batch)
+    };
+    waiting.iter().take(GROUP_BATCHES).take_while(fits).count()
+}
+
+fn take_first(waiting: &mut VecDeque<Waiting>, count: usize) -> Vec<Waiting> {
+    waiting.drain(..count.min(waiting.len())).collect()
+}

@@ -1,0 +1,155 @@
+//! Several servers on one store: what one deletes is gone for all, and identical misses are one run where the pack asks for it.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::program::{Home, Server};
+use crate::support::{KEY, wait_for};
+
+/// Two servers on one store.
+struct Replicas {
+    home: Home,
+    servers: [Server; 2],
+}
+
+impl Replicas {
+    /// Starts them on a store. Identical misses are counted by what the handler writes down, so they share their packs.
+    fn start(extra: &[(&str, &str)]) -> Self {
+        let home = Home::new();
+        home.install(
+            "test.cluster",
+            "#!/bin/sh\ninput=$(cat)\necho run >>cluster-runs\nsleep 0.5\nprintf '{\"runs\":%d}' \"$(wc -l <cluster-runs)\"\n",
+            "single_flight = \"cluster\"",
+        );
+        home.install(
+            "test.alone",
+            "#!/bin/sh\ninput=$(cat)\necho run >>alone-runs\nsleep 0.5\nprintf '{\"runs\":%d}' \"$(wc -l <alone-runs)\"\n",
+            "",
+        );
+        // A busy machine must not turn a slow read into a miss, nor a slow lock into a run.
+        let patient = [("HELMDECK_CACHE__READ_BUDGET", "30s")];
+        let extra: Vec<(&str, &str)> = patient.iter().chain(extra).copied().collect();
+        let servers = [(); 2].map(|()| Server::start_with(&home, KEY, &extra));
+        Self { home, servers }
+    }
+
+    fn runs(&self, of: &str) -> usize {
+        std::fs::read_to_string(self.home.packs().join(format!("{of}-runs"))).unwrap_or_default().lines().count()
+    }
+
+    /// Sends a pack's call fifty times to each server at once; returns how often each cache status was answered.
+    fn fifty_and_fifty(&self, pack: &str, repo: &str) -> Vec<String> {
+        let answers = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for n in 0..100 {
+                let (server, answers) = (&self.servers[n % 2], &answers);
+                scope.spawn(move || {
+                    let (status, output) = server.call(pack, &json!({ "repo": repo }));
+                    answers.lock().unwrap().push((status, output));
+                });
+            }
+        });
+        let answers = answers.into_inner().unwrap();
+        assert_eq!(answers.len(), 100);
+        answers.into_iter().map(|(status, _)| status).collect()
+    }
+}
+
+/// One purge on A for each selector, seen on B. Returns how long each took from the purge's answer to B's first fresh read.
+fn purges_reach_the_other(replicas: &Replicas) -> Vec<Duration> {
+    let [here, there] = &replicas.servers;
+    let input = json!({ "repo": "A/b" });
+    let selectors = [
+        json!({ "tag": "repo:a/b" }),
+        json!({ "pack": "test.echo" }),
+        json!({ "namespace": { "tenant": "local", "subject": "local" } }),
+        json!({ "all": true }),
+    ];
+    let mut latencies = Vec::new();
+    for selector in selectors.iter().cycle().take(8) {
+        here.call("test.echo", &input);
+        wait_for("the other to have it too", || there.look("test.echo", &input) == "hit");
+        let purged = here.ask("POST /api/v1/memory/purge", &selector.to_string());
+        assert_eq!(purged.code, 200, "{}", purged.body);
+        let started = Instant::now();
+        assert_eq!(here.look("test.echo", &input), "cache_miss");
+        wait_for("the purge to be seen", || there.look("test.echo", &input) == "cache_miss");
+        latencies.push(started.elapsed());
+        assert_eq!(there.call("test.echo", &input).0, "miss");
+        // What was asked anew after the purge is believed again.
+        assert_eq!(there.look("test.echo", &input), "hit");
+        here.ask("POST /api/v1/memory/purge", "{\"all\": true}");
+        wait_for("the other to be empty", || there.look("test.echo", &input) == "cache_miss");
+    }
+    latencies.sort();
+    latencies
+}
+
+/// The promise is one second; the rest is room for a loaded machine.
+fn check_latencies(latencies: &[Duration]) {
+    assert!(latencies.iter().all(|latency| *latency < Duration::from_secs(20)), "{latencies:?}");
+}
+
+fn identical_misses(replicas: &Replicas) {
+    for round in 1..=3 {
+        let statuses = replicas.fifty_and_fifty("test.cluster", &format!("r{round}"));
+        let misses = statuses.iter().filter(|status| *status == "miss").count();
+        assert_eq!((replicas.runs("cluster"), misses), (round, 1), "{statuses:?}");
+        replicas.fifty_and_fifty("test.alone", &format!("r{round}"));
+        let alone = replicas.runs("alone");
+        assert!((round..=2 * round).contains(&alone), "{alone} runs in {round} rounds");
+    }
+}
+
+#[test]
+fn on_one_file_a_purge_on_one_server_is_seen_by_the_other() {
+    let latencies = purges_reach_the_other(&Replicas::start(&[]));
+    println!("one SQLite file: purges were seen by the other server after {latencies:?}");
+    check_latencies(&latencies);
+}
+
+#[test]
+fn on_one_file_fifty_and_fifty_identical_misses_are_one_run_where_the_pack_asks_for_it() {
+    identical_misses(&Replicas::start(&[]));
+}
+
+#[test]
+fn what_the_shell_forgets_is_forgotten_by_a_running_server() {
+    let replicas = Replicas::start(&[]);
+    let (home, server) = (&replicas.home, &replicas.servers[0]);
+    let input = json!({ "repo": "a/b" });
+    let verbs: [&[&str]; 2] =
+        [&["memory", "purge", "--yes", "--tag", "repo:a/b"], &["memory", "purge", "--yes", "--all"]];
+    for verb in verbs {
+        server.call("test.echo", &input);
+        wait_for("the answer to be in the file", || replicas.servers[1].look("test.echo", &input) == "hit");
+        assert_eq!(server.look("test.echo", &input), "hit");
+        let run = home.run(KEY, verb);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let started = Instant::now();
+        wait_for("the server to forget", || server.look("test.echo", &input) == "cache_miss");
+        println!("{verb:?}: seen {:?} after the shell was done", started.elapsed());
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_in_a_run_keeps_the_other_waiting_no_longer_than_it_may() {
+    let home = Home::new();
+    home.install(
+        "test.hang",
+        "#!/bin/sh\ncat >/dev/null\necho run >>hang-runs\nif [ \"$(wc -l <hang-runs)\" = 1 ]; then sleep 60; fi\nprintf '{\"ok\":true}'\n",
+        "single_flight = \"cluster\"",
+    );
+    let wait = [("HELMDECK_CACHE__READ_BUDGET", "30s"), ("HELMDECK_CACHE__CLUSTER_WAIT", "2s")];
+    let servers = [(); 2].map(|()| Server::start_with(&home, KEY, &wait));
+    let [first, second] = &servers;
+    std::thread::scope(|scope| {
+        // The connection breaks when the server is killed.
+        scope.spawn(|| assert!(first.try_ask("POST /api/v1/packs/test.hang", "{}").is_none()));
+        wait_for("the run to begin", || home.packs().join("hang-runs").exists());
+        first.signal("-KILL");
+        assert_eq!(second.call("test.hang", &json!({})).0, "miss");
+    });
+}
