@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::context::CallSecrets;
-use helmdeck_core::manifest::CacheSpec;
+use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
@@ -73,6 +73,13 @@ impl PackCache {
         self.manifest.cache().ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
     }
 
+    /// Says whether an answer of one caller would become part of one that callers share: the pack that calls is of scope
+    /// `shared`, this one is not.
+    pub(crate) fn would_leak(&self, call: &Call) -> bool {
+        call.stage.called_by.as_ref().is_some_and(|calling| calling.shared)
+            && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
+    }
+
     pub(crate) fn contract(&self) -> &str {
         &self.contract_hex
     }
@@ -85,6 +92,9 @@ impl PackCache {
     /// Returns where the answer to a call belongs; `None` if this caller or this input cannot be cached.
     pub(crate) fn locate(&self, call: &Call) -> Option<Located> {
         let spec = self.spec().ok()?;
+        if self.would_leak(call) {
+            return None;
+        }
         let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref())?;
         let input = canonical_input(call).ok()?;
         let secrets = call.stage.secrets.clone();

@@ -54,7 +54,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 }
 
 fn recall(cache: &PackCache, call: &Call) -> Option<Outcome> {
-    if call.directive != Directive::Default {
+    if call.directive != Directive::Default || cache.would_leak(call) {
         return None;
     }
     let found = cache.hub.recall(&cache.alias(call, call.input.clone()))?;

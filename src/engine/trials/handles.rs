@@ -127,6 +127,11 @@ async fn a_pack_whose_answers_are_shared_gets_no_callers_memory_nor_do_packs_tha
 
     bench.run("t.shared", r#"{"call":"t.plain"}"#).await;
     assert_eq!((last(&in_shared), last(&in_plain)), (Err(Code::Forbidden), Err(Code::Forbidden)));
+    let own = bench.call(call("t.caller", "{}")).await.unwrap();
+    assert_eq!((own.cache.unwrap().status, last(&in_own)), (helmdeck_core::CacheStatus::Miss, Ok(())));
+    bench.run("t.shared", r#"{"call":"t.caller"}"#).await;
+    last(&in_shared).unwrap_err();
+    assert_eq!(last(&in_own), Err(Code::Forbidden), "a caller's cached answer is not part of what all share");
     // Also where nothing is cached, so that the answer does not depend on the directive.
     let mut bypass = call("t.shared", "{}");
     bypass.directive = helmdeck_core::Directive::Bypass;
