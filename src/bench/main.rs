@@ -45,7 +45,9 @@ fn main() {
         process::idle(&mut table);
     }
     // Minutes: only for those who ask for it.
-    let wants = |part: &str| wanted.iter().any(|wanted| wanted == "scale" || *wanted == format!("scale-{part}"));
+    let wants = |part: &str| {
+        wanted.iter().any(|wanted| wanted.starts_with("scale") && format!("scale-{part}").starts_with(wanted))
+    };
     scale::scale(&mut table, wants);
     table.print();
 }

@@ -6,7 +6,7 @@
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
 
-use super::holes::{Holes, are_scattered};
+use super::holes::{Holes, scattered};
 use super::usage::Usage;
 use super::{locks, rows};
 use crate::driver::{Batch, Draft, DraftOp, Existing};
@@ -58,11 +58,13 @@ impl<'c> Work<'c> {
         if let [op] = batch.ops.as_slice() {
             return Ok(vec![self.op(op, batch)?]);
         }
-        let before = (self.usage.clone(), self.done.clone());
+        let (usage, forgot, rows_went) = (self.usage.clone(), self.done.forgot, self.done.rows_went);
+        let gone = self.done.gone.len();
         self.db.prepare_cached("SAVEPOINT batch")?.execute([])?;
         let done: Result<Vec<Written>> = batch.ops.iter().map(|op| self.op(op, batch)).collect();
         if done.is_err() {
-            (self.usage, self.done) = before;
+            (self.usage, self.done.forgot, self.done.rows_went) = (usage, forgot, rows_went);
+            self.done.gone.truncate(gone);
             self.db.prepare_cached("ROLLBACK TO batch")?.execute([])?;
         }
         self.db.prepare_cached("RELEASE batch")?.execute([])?;
@@ -287,10 +289,7 @@ impl<'c> Work<'c> {
             self.usage.count_key(key_id, -1);
         }
         self.done.rows_went |= !gone.is_empty();
-        let ids = gone.iter().map(|row| row.0);
-        if are_scattered(ids.clone()) {
-            self.done.gone.extend(ids);
-        }
+        self.done.gone.extend(scattered(gone.iter().map(|row| row.0).collect()));
         Ok(gone.len() as u64)
     }
 

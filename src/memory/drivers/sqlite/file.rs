@@ -114,6 +114,8 @@ impl DatabaseFile {
         // Without this guarantee SQLite plans a statement anew for each value that is bound to it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(64);
+        // Holds the inner pages of the indexes of a million rows; taken only as far as it is used.
+        connection.pragma_update(None, "cache_size", -8192).map_err(|error| self.name(error.into()))?;
         Ok(connection)
     }
 

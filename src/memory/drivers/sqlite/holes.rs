@@ -7,6 +7,9 @@
 /// The most ids that are remembered (4 MiB); more are forgotten, and their pages stay as they are.
 const MOST: usize = 512 << 10;
 
+/// So many rows side by side have pages of their own.
+const RUN: usize = 16;
+
 /// Row ids to use again.
 #[derive(Debug, Default)]
 pub(super) struct Holes {
@@ -36,14 +39,12 @@ impl Holes {
     }
 }
 
-/// Says whether rows that went together stood among others that stayed: less than seven of ten ids are theirs.
-pub(super) fn are_scattered(ids: impl Iterator<Item = i64> + Clone) -> bool {
-    let count = i64::try_from(ids.clone().count()).unwrap_or(i64::MAX);
-    match (ids.clone().min(), ids.max()) {
-        (Some(_), Some(_)) if count == 1 => true,
-        (Some(first), Some(last)) => last.saturating_sub(first).saturating_add(1) > count.saturating_mul(10) / 7,
-        _ => false,
-    }
+/// Returns those ids of rows that went together that stood alone or in short runs, largest first: [`Holes::take`] then gives the
+/// smallest first, so that rows stand about in the order of their age.
+pub(super) fn scattered(mut ids: Vec<i64>) -> Vec<i64> {
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    let runs = ids.chunk_by(|a, b| a.checked_sub(1) == Some(*b));
+    runs.filter(|run| run.len() < RUN).flatten().copied().collect()
 }
 
 #[cfg(test)]
@@ -52,16 +53,11 @@ mod tests {
 
     #[test]
     fn rows_side_by_side_are_not_scattered() {
-        for (ids, scattered) in [
-            (&[][..], false),
-            (&[5], true),
-            (&[5, 6, 7, 8], false),
-            (&[8, 5, 6, 7, 9, 11, 12], false),
-            (&[1, 3, 5, 7], true),
-            (&[i64::MIN, i64::MAX], true),
-        ] {
-            assert_eq!(are_scattered(ids.iter().copied()), scattered, "{ids:?}");
-        }
+        let run = (100..100 + RUN as i64).collect::<Vec<_>>();
+        assert!(scattered(run.clone()).is_empty());
+        assert_eq!(scattered(run[1..].to_vec()).len(), RUN - 1);
+        let mixed = [&[3, 1, 2, 7], run.as_slice(), &[i64::MIN, i64::MAX]].concat();
+        assert_eq!(scattered(mixed), [i64::MAX, 7, 3, 2, 1, i64::MIN]);
     }
 
     #[test]
