@@ -99,7 +99,7 @@ impl Setup {
         }
         if let (Some(ring), true) = (&self.ring, memory != MemoryUse::None) {
             let url = match memory {
-                MemoryUse::ReadOnly if !self.store_exists()? => "memory:".to_owned(),
+                MemoryUse::ReadOnly if !self.store_exists().await? => "memory:".to_owned(),
                 _ => settings.memory_url()?,
             };
             match self.store_at(&url, ring).await {
@@ -124,14 +124,9 @@ impl Setup {
     /// Says whether the store is there. Touches nothing.
     ///
     /// # Errors
-    /// A configuration failure if the URL makes no sense.
-    pub(crate) fn store_exists(&self) -> Result<bool> {
-        Ok(match Location::parse(&self.settings.memory_url()?)? {
-            Location::Memory => false,
-            Location::Sqlite(path) => path.exists(),
-            // Whoever names a server means it to be there; only connecting shows.
-            Location::Postgres(_) => true,
-        })
+    /// A configuration failure if the URL makes no sense; a failure if the server cannot be reached.
+    pub(crate) async fn store_exists(&self) -> Result<bool> {
+        Ok(helmdeck_memory::open::exists(&self.settings.memory_url()?, &self.settings.memory.store()).await?)
     }
 
     /// Opens the store with the key, `None` if gate 1 is shut or the store is not there yet.
@@ -140,7 +135,9 @@ impl Setup {
     /// A failure if the store was written with another key, is damaged or cannot be reached.
     pub(crate) async fn sealed_store(&self) -> Result<Option<Arc<dyn Store>>> {
         match &self.ring {
-            Some(ring) if self.store_exists()? => Ok(Some(self.store_at(&self.settings.memory_url()?, ring).await?)),
+            Some(ring) if self.store_exists().await? => {
+                Ok(Some(self.store_at(&self.settings.memory_url()?, ring).await?))
+            }
             _ => Ok(None),
         }
     }

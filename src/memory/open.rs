@@ -49,12 +49,19 @@ impl PostgresUrl {
         Err(no_postgres())
     }
 
-    /// Connects.
-    ///
-    /// # Errors
-    /// `BadUrl`, also if this program was built without the driver; `Corrupt`; `Unavailable`.
     #[cfg(feature = "postgres")]
-    pub async fn connect(&self, config: &Config) -> Result<crate::drivers::postgres::Postgres> {
+    async fn exists(&self, config: &Config) -> Result<bool> {
+        crate::drivers::postgres::Postgres::exists(&self.0, config).await
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    #[expect(clippy::unused_async, reason = "it is not, with the driver")]
+    async fn exists(&self, _: &Config) -> Result<bool> {
+        Err(no_postgres())
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn connect(&self, config: &Config) -> Result<crate::drivers::postgres::Postgres> {
         crate::drivers::postgres::Postgres::open(&self.0, config).await
     }
 }
@@ -98,15 +105,28 @@ impl Location {
     }
 }
 
-/// Opens a store without a key, for what is in the clear and for forgetting; nothing is made of what is not there yet but the
-/// tables of a PostgreSQL database. `None` for what ends with its process, and for a file that is not there.
+/// Says whether a store is there; makes nothing. What ends with its process is never there.
+///
+/// # Errors
+/// As [`open`], but for `WrongKey`.
+pub async fn exists(url: &str, config: &Config) -> Result<bool> {
+    match Location::parse(url)? {
+        Location::Memory => Ok(false),
+        Location::Sqlite(path) => Ok(path.exists()),
+        Location::Postgres(url) => url.exists(config).await,
+    }
+}
+
+/// Opens a store without a key, for what is in the clear and for forgetting; `None` if it is not there.
 ///
 /// # Errors
 /// As [`open`], but for `WrongKey`.
 pub async fn open_clear(url: &str, config: &Config, clock: Arc<dyn Clock>) -> Result<Option<Arc<dyn Store>>> {
+    if !exists(url, config).await? {
+        return Ok(None);
+    }
     match Location::parse(url)? {
         Location::Memory => Ok(None),
-        Location::Sqlite(path) if !path.exists() => Ok(None),
         Location::Sqlite(path) => Ok(Some(Arc::new(Stored::plain(sqlite(path, config).await?, config, clock)))),
         #[cfg(feature = "postgres")]
         Location::Postgres(url) => Ok(Some(Arc::new(Stored::plain(url.connect(config).await?, config, clock)))),

@@ -101,7 +101,7 @@ fn warn(report: &mut Report, settings: &Settings, env: &Environment) {
 }
 
 async fn store(report: &mut Report, setup: &Setup) {
-    let opened = match setup.store_exists() {
+    let opened = match setup.store_exists().await {
         Ok(false) => return report.fact("store", "not there yet; it is made by the first write"),
         Ok(true) if setup.ring.is_some() => setup.sealed_store().await,
         Ok(true) => setup.clear_store().await,

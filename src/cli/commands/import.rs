@@ -32,7 +32,8 @@ pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
         return Err(Failure::new(Exit::Absent, "no memory key is set; set the key that the file was written with"));
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let target = Target { store: destination(setup, arguments, ring, &clock)?, dry_run: arguments.dry_run, clock };
+    let target =
+        Target { store: destination(setup, arguments, ring, &clock).await?, dry_run: arguments.dry_run, clock };
     if arguments.helmdeck_go {
         original(setup, arguments, ring, target).await
     } else {
@@ -41,9 +42,14 @@ pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
 }
 
 /// Returns the store. It is opened by the first entry that opens: a store that a wrong key made would refuse the right one.
-fn destination(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, clock: &Arc<dyn Clock>) -> Result<Destination> {
+async fn destination(
+    setup: &Setup,
+    arguments: &ImportArgs,
+    ring: &KeyRing,
+    clock: &Arc<dyn Clock>,
+) -> Result<Destination> {
     // Looking makes no store.
-    if arguments.dry_run && !setup.store_exists()? {
+    if arguments.dry_run && !setup.store_exists().await? {
         return Ok(Destination::Nothing);
     }
     let (url, ring, clock) = (setup.settings.memory_url()?, ring.clone(), Arc::clone(clock));

@@ -9,6 +9,7 @@ use helmdeck_testkit::Postgres as Server;
 
 use super::{KEY_A, KEY_B, alice, get, id, put, ring};
 use crate::drivers::postgres::Postgres;
+use crate::open::{exists, open_clear};
 use crate::{
     Change, Config, Delete, Kind, Limits, Namespace, Op, Put, Result, Store, StoreError, Stored, conformance, open,
 };
@@ -145,6 +146,21 @@ async fn a_database_that_cannot_be_used_is_the_operators_business() {
     server.sql(&url, &format!("DROP ROLE {user}"));
     let large = Config { limits: Limits { key_bytes: 4096, ..Limits::default() }, ..Config::default() };
     assert!(matches!(open_with(&url, large).await, Err(StoreError::BadUrl(_))));
+}
+
+#[tokio::test]
+async fn looking_makes_nothing() {
+    let server = Server::shared();
+    let url = server.database();
+    let (config, clock) = (Config::default(), Arc::new(SystemClock::default()));
+    assert!(!exists(&url, &config).await.unwrap());
+    assert!(open_clear(&url, &config, clock.clone()).await.unwrap().is_none());
+    assert_eq!(server.query(&url, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memory%'"), "0");
+    open_at(&url).await.unwrap().put(put("k", "v")).await.unwrap();
+    assert!(exists(&url, &config).await.unwrap());
+    let clear = open_clear(&url, &config, clock).await.unwrap().unwrap();
+    assert_eq!(clear.stats().await.unwrap().rows, 1);
+    assert!(matches!(get(&clear, "k").await, Err(StoreError::Unreadable { .. })), "without a key nothing opens");
 }
 
 #[tokio::test]

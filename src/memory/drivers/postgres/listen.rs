@@ -212,13 +212,13 @@ mod tests {
         let deletes = [
             Delete::Key { namespace: alice.clone(), kind: Kind::Note, key: "k\"\0😀".into() },
             Delete::Prefix { namespace: None, kind: None, prefix: String::new() },
-            Delete::Prefix { namespace: Some(alice.clone()), kind: Some(Kind::Cache), prefix: "p".into() },
+            Delete::Prefix { namespace: Some(alice), kind: Some(Kind::Cache), prefix: "p".into() },
             Delete::Tagged { namespace: Some(Namespace::new("t", "", None)), kind: Kind::Fact, tag: "x".into() },
         ];
         let notice = origin(-7).notice(&deletes);
         assert!(!notice.payload.contains('\0'), "{}", notice.payload);
-        assert_eq!(origin(7).changes(&notice.payload), deletes.clone().map(Change::Deleted));
         assert_eq!(origin(-7).changes(&notice.payload), []);
+        assert_eq!(origin(7).changes(&notice.payload), deletes.map(Change::Deleted));
     }
 
     #[test]

@@ -62,6 +62,14 @@ pub(super) async fn apply(client: &mut Client) -> Outcome<String> {
     Ok(format!("helmdeck_memory_{}", row.try_get::<_, u32>(0)?))
 }
 
+/// Says whether anything was done yet.
+///
+/// # Errors
+/// As [`apply`].
+pub(super) async fn is_there(client: &Client) -> Outcome<bool> {
+    Ok(done(client).await? > 0)
+}
+
 /// Checks what no migration can change.
 async fn check_database(client: &Client) -> Outcome<()> {
     let row = client

@@ -1,5 +1,7 @@
-//! Rows in a PostgreSQL database that several replicas share: a task that writes in groups, a pool of connections that read, one
-//! connection that listens. Losing the server is a temporary error; nothing has to be restarted.
+//! Rows in a PostgreSQL database that several replicas share.
+//!
+//! A task writes in groups, a pool of connections reads, one connection listens. Losing the server is a temporary error; nothing
+//! has to be restarted.
 
 mod apply;
 mod connect;
@@ -106,6 +108,18 @@ impl Postgres {
             listener,
             closed: AtomicBool::new(false),
         })
+    }
+
+    /// Says whether the tables are there. Makes nothing.
+    ///
+    /// # Errors
+    /// As [`Postgres::open`].
+    pub async fn exists(url: &str, config: &Config) -> Result<bool> {
+        let look = async {
+            let session = Dialer::new(&Target::parse(url)?, config)?.session().await?;
+            within(migrate::is_there(&session)).await
+        };
+        look.await.map_err(at_open)
     }
 
     async fn prepare(dialer: &Dialer) -> Result<String, Failure> {
