@@ -1,8 +1,10 @@
 //! Several servers on one store: what one deletes is gone for all, and identical misses are one run where the pack asks for it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use helmdeck_testkit::Postgres;
 use serde_json::json;
 
 use crate::support::program::{Home, Server};
@@ -15,8 +17,14 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Starts them on a store. Identical misses are counted by what the handler writes down, so they share their packs.
-    fn start(extra: &[(&str, &str)]) -> Self {
+    /// Starts them on the store at a URL, or on one file. Calls are given time for every read and lock: a busy machine must
+    /// not turn a slow read into a miss, nor a slow lock into a run.
+    fn patient(url: Option<&str>) -> Self {
+        Self::start(url, &[("HELMDECK_CACHE__READ_BUDGET", "30s")])
+    }
+
+    /// Starts them. Runs are counted by what the handler writes down, so they share their packs.
+    fn start(url: Option<&str>, settings: &[(&str, &str)]) -> Self {
         let home = Home::new();
         home.install(
             "test.cluster",
@@ -28,10 +36,9 @@ impl Replicas {
             "#!/bin/sh\ninput=$(cat)\necho run >>alone-runs\nsleep 0.5\nprintf '{\"runs\":%d}' \"$(wc -l <alone-runs)\"\n",
             "",
         );
-        // A busy machine must not turn a slow read into a miss, nor a slow lock into a run.
-        let patient = [("HELMDECK_CACHE__READ_BUDGET", "30s")];
-        let extra: Vec<(&str, &str)> = patient.iter().chain(extra).copied().collect();
-        let servers = [(); 2].map(|()| Server::start_with(&home, KEY, &extra));
+        let url = url.map(|url| ("HELMDECK_MEMORY_URL", url));
+        let environment: Vec<(&str, &str)> = settings.iter().copied().chain(url).collect();
+        let servers = [(); 2].map(|()| Server::start_with(&home, KEY, &environment));
         Self { home, servers }
     }
 
@@ -105,19 +112,19 @@ fn identical_misses(replicas: &Replicas) {
 
 #[test]
 fn on_one_file_a_purge_on_one_server_is_seen_by_the_other() {
-    let latencies = purges_reach_the_other(&Replicas::start(&[]));
+    let latencies = purges_reach_the_other(&Replicas::patient(None));
     println!("one SQLite file: purges were seen by the other server after {latencies:?}");
     check_latencies(&latencies);
 }
 
 #[test]
 fn on_one_file_fifty_and_fifty_identical_misses_are_one_run_where_the_pack_asks_for_it() {
-    identical_misses(&Replicas::start(&[]));
+    identical_misses(&Replicas::patient(None));
 }
 
 #[test]
 fn what_the_shell_forgets_is_forgotten_by_a_running_server() {
-    let replicas = Replicas::start(&[]);
+    let replicas = Replicas::patient(None);
     let (home, server) = (&replicas.home, &replicas.servers[0]);
     let input = json!({ "repo": "a/b" });
     let verbs: [&[&str]; 2] =
@@ -152,4 +159,142 @@ fn a_server_that_is_killed_in_a_run_keeps_the_other_waiting_no_longer_than_it_ma
         first.signal("-KILL");
         assert_eq!(second.call("test.hang", &json!({})).0, "miss");
     });
+}
+
+#[test]
+fn on_postgres_a_purge_on_one_server_is_seen_by_the_other() {
+    let postgres = Postgres::shared();
+    let latencies = purges_reach_the_other(&Replicas::patient(Some(&postgres.database())));
+    println!("PostgreSQL: purges were seen by the other server after {latencies:?}");
+    check_latencies(&latencies);
+}
+
+#[test]
+fn on_postgres_fifty_and_fifty_identical_misses_are_one_run_where_the_pack_asks_for_it() {
+    let postgres = Postgres::shared();
+    identical_misses(&Replicas::patient(Some(&postgres.database())));
+}
+
+/// What sixteen callers were answered.
+#[derive(Default)]
+struct Load {
+    answers: AtomicUsize,
+    hits: AtomicUsize,
+    /// Facts that a server said it has stored.
+    stored: Mutex<Vec<String>>,
+    over: AtomicBool,
+}
+
+impl Load {
+    /// Stores facts until it is over, and keeps count of those that were acknowledged.
+    fn store(&self, server: &Server) {
+        for n in 0.. {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let key = format!("fact-{n}");
+            let fact = json!({ "key": key, "value": format!("value of {key}") });
+            if server.ask("POST /api/v1/packs/memory.store", &fact.to_string()).code == 200 {
+                self.stored.lock().unwrap().push(key);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Calls until it is over. Every answer must be right, whatever the store does.
+    fn call(&self, servers: &[Server; 2], caller: usize) {
+        for n in 0.. {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            // Mostly what was asked before, and now and then something new, which the store has to be asked for.
+            let repo = if n % 8 == 0 { format!("{caller}/{n}") } else { format!("{}", (caller + n) % 40) };
+            let input = json!({ "repo": repo });
+            let (status, output) = servers[(caller + n) % 2].call("test.echo", &input);
+            assert_eq!(output["input"], input, "{status}");
+            self.hits.fetch_add(usize::from(status == "hit"), Ordering::SeqCst);
+            self.answers.fetch_add(1, Ordering::SeqCst);
+            // A load, and not a flood that leaves the store no time on a small machine.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for so many more answers.
+    fn more(&self, what: &str, answers: usize) {
+        let enough = self.answers.load(Ordering::SeqCst) + answers;
+        wait_for(what, || self.answers.load(Ordering::SeqCst) >= enough);
+    }
+}
+
+/// Ends the load, also when the test fails.
+struct Ending<'a>(&'a Load);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::SeqCst);
+    }
+}
+
+fn metric(server: &Server, line: &str) -> bool {
+    server.ask("GET /metrics", "").body.lines().any(|of_metrics| of_metrics == line)
+}
+
+/// Asks one server for something new until the other has its answer from the store.
+fn wait_until_shared(servers: &[Server; 2], name: &str) {
+    let mut n = 0;
+    wait_for("answers to be shared again", || {
+        n += 1;
+        let input = json!({ "repo": format!("{name}-{n}") });
+        servers[0].call("test.echo", &input);
+        // It is written behind the answer, or lost if the store is still left alone.
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            if servers[1].look("test.echo", &input) == "hit" {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    });
+}
+
+#[test]
+fn postgres_killed_and_started_again_under_load_costs_no_answer() {
+    let postgres = Postgres::start();
+    // On a busy machine the usual budget would make a store that works look as if it failed.
+    let replicas = Replicas::start(Some(&postgres.database()), &[("HELMDECK_CACHE__READ_BUDGET", "1s")]);
+    let (servers, load) = (&replicas.servers, &Load::default());
+    std::thread::scope(|scope| {
+        for caller in 0..16 {
+            scope.spawn(move || load.call(servers, caller));
+        }
+        scope.spawn(|| load.store(&servers[0]));
+        let _ending = Ending(load);
+        load.more("calls before", 200);
+        for round in 0..2 {
+            postgres.kill9();
+            load.more("calls without a store", 200);
+            wait_for("the breaker to open", || servers.iter().all(|server| metric(server, "helmdeck_breaker_open 1")));
+            let down = Instant::now();
+            postgres.start_again();
+            wait_for("the breaker to close", || servers.iter().all(|server| metric(server, "helmdeck_breaker_open 0")));
+            println!("round {round}: both breakers closed {:?} after the server began to start", down.elapsed());
+            wait_until_shared(servers, &format!("after-{round}"));
+            load.more("calls after", 100);
+        }
+    });
+    println!("{:?} answers, {:?} of them hits; none wrong, none failed", load.answers, load.hits);
+    let stored = std::mem::take(&mut *load.stored.lock().unwrap());
+    assert!(stored.len() > 10, "{} facts", stored.len());
+    for key in &stored {
+        let recalled = servers[1].ask("POST /api/v1/packs/memory.recall", &json!({ "key": key }).to_string());
+        assert!(recalled.body.contains(&format!("value of {key}")), "{key} was acknowledged: {}", recalled.body);
+    }
+    println!("{} facts were acknowledged, and all are there", stored.len());
+    // News reaches the other again, too.
+    let input = json!({ "repo": "news" });
+    servers[0].call("test.echo", &input);
+    wait_for("the other to have it", || servers[1].look("test.echo", &input) == "hit");
+    assert_eq!(servers[0].ask("POST /api/v1/memory/purge", "{\"all\": true}").code, 200);
+    wait_for("the purge to be seen", || servers[1].look("test.echo", &input) == "cache_miss");
 }
