@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use helmdeck_memory::{Kind, Namespace, Put};
+use helmdeck_testkit::Postgres;
 use serde_json::Value;
 
 use crate::support::program::{Home, Run};
@@ -72,6 +73,24 @@ async fn an_archive_moves_a_store_to_another_home_and_cached_answers_hit_there()
     let second = there.run(KEY, &["memory", "import", path, "--json"]);
     assert_eq!((second.code, counts(&second)), (0, vec![0, rows.len() as u64, 0, 0, 0]));
     assert_eq!(all(&there).await, rows);
+}
+
+#[tokio::test]
+async fn an_archive_goes_from_sqlite_over_postgres_to_sqlite_unchanged() {
+    let (here, there, back, server) = (Home::new(), Home::new(), Home::new(), Postgres::shared());
+    there.keep_memory_at(&server.database());
+    fill(&here).await;
+    let rows = all(&here).await;
+    for (from, to) in [(&here, &there), (&there, &back)] {
+        let file = from.packs().join("store.archive");
+        let path = file.to_str().unwrap();
+        assert_eq!(from.run(KEY, &["memory", "export", path]).code, 0);
+        for expected in [vec![6, 0, 0, 0, 0], vec![0, 6, 0, 0, 0]] {
+            let run = to.run(KEY, &["memory", "import", path, "--json"]);
+            assert_eq!((run.code, counts(&run)), (0, expected), "{}", run.stderr);
+        }
+    }
+    assert_eq!(all(&back).await, rows);
 }
 
 #[tokio::test]

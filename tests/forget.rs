@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_memory::{Kind, Namespace, Put, Store, System};
+use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
 
 use crate::support::program::{Home, Server};
-use crate::support::{KEY, outside, store, wait_for};
+use crate::support::{KEY, outside, store, store_at, wait_for};
 
 const SUBJECT: &str = "SUBJECT-alice-7f3a";
 const MARKS: [&str; 5] = [SUBJECT, "KEY-mark-1b2c", "TAG-mark-3d4e", "ATTRIBUTE-mark-5f60", "CATEGORY-mark-7182"];
@@ -83,6 +84,33 @@ async fn nothing_of_a_person_is_left_in_any_file_and_others_keep_everything() {
     assert_eq!(found(&home, &["bobs"]).len(), 1);
     assert_eq!(System::at(home.data().join("helmdeck.db")).forget("local", "bob").await.unwrap(), 1);
     assert_eq!(home.run(KEY, &["memory", "doctor"]).code, 0);
+}
+
+#[tokio::test]
+async fn nothing_of_a_person_is_left_in_a_dump_of_postgres() {
+    let (home, server) = (Home::new(), Postgres::shared());
+    let url = server.database();
+    home.keep_memory_at(&url);
+    let opened = store_at(&url, &[KEY]).await;
+    fill(&*opened, SUBJECT).await;
+    opened.put(Put::new(Namespace::new("local", "bob", None), Kind::Fact, "bobs", "value")).await.unwrap();
+    opened.close().await.unwrap();
+    let marks = [&MARKS[..], &["SESSION-mark-9304"]].concat();
+    let held = |mark: &str| {
+        // Texts of any bytes stand in a dump as hex.
+        let hex: String = mark.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let dump = server.dump(&url);
+        dump.contains(mark) || dump.contains(&hex)
+    };
+    for mark in [&marks[..], &["bobs"]].concat() {
+        assert!(held(mark), "{mark}");
+    }
+    let run = home.run(KEY, &["memory", "forget", "--subject", SUBJECT, "--yes", "--json"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let receipt: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((&receipt["verified"], &receipt["driver"]), (&json!(true), &json!("postgres")));
+    let left: Vec<_> = marks.iter().filter(|mark| held(mark)).collect();
+    assert!(left.is_empty() && held("bobs"), "{left:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_memory::{Kind, MemoryKey, Namespace, Op, Order, Put, Store};
+use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -77,6 +78,14 @@ fn runtime() -> Runtime {
 fn a_rotation_under_load_killed_twice_loses_nothing_and_fails_no_call() {
     let home = Home::new();
     let url = format!("sqlite:{}", home.store().display());
+    under_load(&home, &url);
+}
+
+#[test]
+fn a_rotation_of_postgres_under_load_killed_twice_loses_nothing_and_fails_no_call() {
+    let (home, server) = (Home::new(), Postgres::shared());
+    let url = server.database();
+    home.keep_memory_at(&url);
     under_load(&home, &url);
 }
 

@@ -45,6 +45,12 @@ impl Home {
         self.0.path().join(".local/share/helmdeck")
     }
 
+    /// Keeps the memory at another place than the data folder.
+    pub(crate) fn keep_memory_at(&self, url: &str) {
+        let file = self.0.path().join(".config/helmdeck/helmdeck.toml");
+        std::fs::write(file, format!("[memory]\nurl = \"{url}\"\n")).unwrap();
+    }
+
     /// Returns the path of the store.
     pub(crate) fn store(&self) -> PathBuf {
         self.data().join("memory.db")
