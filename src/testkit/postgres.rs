@@ -80,7 +80,8 @@ impl Postgres {
         Self { authority: format!("{credentials}@127.0.0.1:{}", server.port), server: Some(server) }
     }
 
-    /// Returns the server that the variable [`SERVER_VARIABLE`] names, or one that the tests of this process share.
+    /// Returns the server that the variable [`SERVER_VARIABLE`] names, or one that the tests of this process share: keep it as long
+    /// as its databases are used.
     ///
     /// # Panics
     /// As [`Postgres::start`].

@@ -165,7 +165,8 @@ async fn looking_makes_nothing() {
 
 #[tokio::test]
 async fn another_key_is_one_clear_error() {
-    let url = Server::shared().database();
+    let server = Server::shared();
+    let url = server.database();
     open_at(&url).await.unwrap().close().await.unwrap();
     let clock = Arc::new(SystemClock::default());
     let error = open(&url, ring(KEY_B, None), Config::default(), clock).await.err().unwrap();
@@ -251,7 +252,8 @@ async fn compare_and_set_is_exact_among_eight_stores() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_is_exact_among_four_stores() {
-    let url = Server::shared().database();
+    let server = Server::shared();
+    let url = server.database();
     let mut filling = Vec::new();
     for store in 0..4 {
         let limits = Limits { rows: 100, ..Limits::default() };
@@ -375,7 +377,8 @@ async fn what_one_store_deletes_another_hears_also_after_its_connection_was_cut(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_held_by_one_store_and_free_when_that_is_gone() {
-    let url = Server::shared().database();
+    let server = Server::shared();
+    let url = server.database();
     let (one, two) = (open_at(&url).await.unwrap(), open_at(&url).await.unwrap());
     let hour = Duration::from_secs(3600);
     let lock = one.try_lock("flight", hour).await.unwrap().unwrap();
@@ -399,7 +402,8 @@ async fn a_lock_is_held_by_one_store_and_free_when_that_is_gone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_futures_harms_nothing() {
-    let url = Server::shared().database();
+    let server = Server::shared();
+    let url = server.database();
     let store = open_at(&url).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     let namespace = alice();
@@ -420,5 +424,5 @@ async fn dropping_futures_harms_nothing() {
     }
     store.put(put("after", "v")).await.unwrap();
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
-    assert_eq!(Server::shared().query(&url, idle), "0", "no transaction was left open");
+    assert_eq!(server.query(&url, idle), "0", "no transaction was left open");
 }
