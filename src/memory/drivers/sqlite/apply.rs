@@ -154,7 +154,7 @@ impl<'c> Work<'c> {
                 version: rows::unsigned(row.get_ref(1)?),
                 created_at: Timestamp(rows::integer(row.get_ref(2)?)),
                 expires_at: row.get(3)?,
-                cost: rows::integer(row.get_ref(4)?),
+                cost: rows::cost(row.get_ref(4)?),
                 key_id: rows::text(row.get_ref(5)?),
                 tags: rows::tags(row.get_ref(6)?),
                 updated_at: Timestamp(rows::integer(row.get_ref(7)?)),
@@ -277,7 +277,7 @@ impl<'c> Work<'c> {
             gone.push((
                 id,
                 space,
-                rows::integer(row.get_ref(2)?),
+                rows::cost(row.get_ref(2)?),
                 rows::text(row.get_ref(3)?),
                 rows::tags(row.get_ref(4)?),
             ));

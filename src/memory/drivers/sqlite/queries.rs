@@ -42,7 +42,7 @@ pub(super) fn get(
 }
 
 /// What has ended and was not swept, which the counters still count.
-const ENDED: &str = "SELECT space_id, key_id, count(*), sum(cost) FROM memory_entries
+const ENDED: &str = "SELECT space_id, key_id, count(*), sum(min(max(cost, 0), 4294967296)) FROM memory_entries
                       WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
 
 /// Returns what each namespace holds. Cost: linear in namespaces and in rows that have ended.

@@ -3,6 +3,7 @@
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use super::apply::Work;
+use super::rows;
 use super::usage::Space;
 use crate::driver::Batch;
 use crate::entry::{EntryMeta, Kind};
@@ -34,7 +35,7 @@ impl Oldest {
                   WHERE space_id = ?1 AND (updated_at, id) > (?2, ?3) ORDER BY updated_at, id LIMIT ?4",
             )?;
             let rows = statement.query_map((space, at, id, LOOK_AHEAD), |row| {
-                Ok(Aged { id: row.get(0)?, updated_at: row.get(1)?, cost: row.get(2)? })
+                Ok(Aged { id: row.get(0)?, updated_at: row.get(1)?, cost: rows::cost(row.get_ref(2)?) })
             })?;
             self.waiting = rows.collect::<Result<_, _>>()?;
             self.last = self.waiting.back().map(|row| (row.updated_at, row.id));

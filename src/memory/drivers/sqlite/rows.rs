@@ -69,6 +69,11 @@ pub(super) const fn integer(value: ValueRef<'_>) -> i64 {
     }
 }
 
+/// Reads what a row takes. It is not bound by the seal, so it may say anything: what no row can take counts as that much.
+pub(super) fn cost(value: ValueRef<'_>) -> i64 {
+    integer(value).clamp(0, 1 << 32)
+}
+
 /// Reads a number that cannot be negative; anything else is 0.
 pub(super) fn unsigned(value: ValueRef<'_>) -> u64 {
     u64::try_from(integer(value)).unwrap_or(0)

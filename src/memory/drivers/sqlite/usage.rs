@@ -85,7 +85,7 @@ impl Usage {
     /// Counts the rows of a space, for when its counters turn out to be false.
     pub(super) fn recount(&mut self, db: &Connection, id: i64) -> Result<()> {
         let (rows, bytes) = db
-            .prepare_cached("SELECT count(*), coalesce(sum(cost), 0) FROM memory_entries WHERE space_id = ?1")?
+            .prepare_cached("SELECT count(*), coalesce(sum(min(max(cost, 0), 4294967296)), 0) FROM memory_entries WHERE space_id = ?1")?
             .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.spaces.insert(id, Space { id, rows, bytes });
         Ok(())
