@@ -67,17 +67,17 @@ impl Replicas {
 /// One purge on A for each selector, seen on B. Returns how long each took from the purge's answer to B's first fresh read.
 fn purges_reach_the_other(replicas: &Replicas) -> Vec<Duration> {
     let [here, there] = &replicas.servers;
-    let input = json!({ "repo": "A/b" });
-    let selectors = [
-        json!({ "tag": "repo:a/b" }),
-        json!({ "pack": "test.echo" }),
-        json!({ "namespace": { "tenant": "local", "subject": "local" } }),
-        json!({ "all": true }),
-    ];
     let mut latencies = Vec::new();
-    for selector in selectors.iter().cycle().take(8) {
-        // Asked more than once: what the other server wrote while the last purge went on is taken back late, and with it
+    for round in 0..8 {
+        // Another key each time: what the other server wrote while the last purge went on is taken back late, and with it
         // whatever has its key by then.
+        let input = json!({ "repo": format!("A/b{round}") });
+        let selector = match round % 4 {
+            0 => json!({ "tag": format!("repo:a/b{round}") }),
+            1 => json!({ "pack": "test.echo" }),
+            2 => json!({ "namespace": { "tenant": "local", "subject": "local" } }),
+            _ => json!({ "all": true }),
+        };
         wait_for("the other to have it too", || {
             here.call("test.echo", &input);
             there.look("test.echo", &input) == "hit"
