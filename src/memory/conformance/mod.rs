@@ -80,7 +80,7 @@ pub(crate) struct Subject {
 /// use helmdeck_memory::drivers::memory::Memory;
 /// use helmdeck_memory::{Store, Stored, conformance};
 ///
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// conformance::run(|config, clock| {
 ///     Box::pin(async move { Arc::new(Stored::plain(Memory::new(), &config, clock)) as Arc<dyn Store> })
 /// })
