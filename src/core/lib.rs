@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod call;
+pub mod caller;
 pub mod canonical;
 pub mod clock;
 pub mod context;
@@ -18,6 +19,7 @@ pub mod secrets;
 pub mod template;
 
 pub use call::{Call, Directive};
+pub use caller::{Caller, Permission, Permissions};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use error::{Code, Error, Fault, Result};

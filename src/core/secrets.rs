@@ -5,24 +5,50 @@ use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::caller::Glob;
 use crate::error::Result;
 use crate::{Identity, PackName};
 
-/// A secret text. `Debug` shows nothing; the memory is cleared when the last clone goes.
+/// A secret text, and the hosts that it may be sent to. `Debug` shows nothing; the memory is cleared when the last clone goes.
 #[derive(Clone)]
-pub struct Secret(Arc<SecretString>);
+pub struct Secret {
+    text: Arc<SecretString>,
+    /// `None` = any.
+    hosts: Option<Arc<[Glob]>>,
+}
 
 impl Secret {
-    /// Wraps a secret.
+    /// Wraps a secret that may be sent anywhere.
     #[must_use]
     pub fn new(text: String) -> Self {
-        Self(Arc::new(SecretString::from(text)))
+        Self { text: Arc::new(SecretString::from(text)), hosts: None }
     }
 
-    /// Returns the secret itself; for the moment of use only.
+    /// Binds the secret to hosts: patterns over names in lower case, without a port.
+    #[must_use]
+    pub fn for_hosts(mut self, hosts: Arc<[Glob]>) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// Returns the secret itself, for looking for it. To send it, ask with [`Secret::expose_for`].
     #[must_use]
     pub fn expose(&self) -> &str {
-        self.0.expose_secret()
+        self.text.expose_secret()
+    }
+
+    /// Returns the secret itself to be sent to a host (a name or an address, without a port); for the moment of use only.
+    ///
+    /// # Errors
+    /// `forbidden` if it is not for that host.
+    pub fn expose_for(&self, host: &str) -> Result<&str> {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        match &self.hosts {
+            Some(hosts) if !hosts.iter().any(|glob| glob.matches(&host)) => {
+                Err(crate::Error::new(crate::Code::Forbidden, format!("the credential is not for the host {host:?}")))
+            }
+            _ => Ok(self.text.expose_secret()),
+        }
     }
 }
 
@@ -88,5 +114,17 @@ mod tests {
     #[test]
     fn debug_shows_nothing() {
         assert_eq!(format!("{:?}", Secret::new("canary".into())), "Secret(..)");
+    }
+
+    #[test]
+    fn a_bound_secret_goes_to_its_hosts_only() {
+        let hosts = ["api.example.com", "*.internal"].map(|glob| glob.parse().unwrap());
+        let secret = Secret::new("canary".into()).for_hosts(Arc::new(hosts));
+        assert_eq!(secret.expose_for("API.example.com.").unwrap(), "canary");
+        assert_eq!(secret.expose_for("a.internal").unwrap(), "canary");
+        let error = secret.expose_for("api.example.com.evil.test").unwrap_err();
+        assert_eq!(error.code(), crate::Code::Forbidden);
+        assert!(!error.to_string().contains("canary"));
+        assert!(Secret::new("canary".into()).expose_for("anywhere").is_ok());
     }
 }

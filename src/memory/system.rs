@@ -4,6 +4,9 @@
 //! Nothing is made until the first write; reading what is not there answers empty. It never holds an answer in the clear: who
 //! stores one seals it first.
 
+mod tokens;
+mod vault;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,8 +21,14 @@ use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 use crate::key::hex;
 
-static MIGRATIONS: Migrations =
-    Migrations { ledger: "system_migrations", steps: &[("system", include_str!("migrations/system/0001_system.sql"))] };
+static MIGRATIONS: Migrations = Migrations {
+    ledger: "system_migrations",
+    steps: &[
+        ("system", include_str!("migrations/system/0001_system.sql")),
+        ("tokens", include_str!("migrations/system/0002_tokens.sql")),
+        ("vault", include_str!("migrations/system/0003_vault.sql")),
+    ],
+};
 
 /// How long a lock of another process is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

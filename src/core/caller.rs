@@ -1,0 +1,265 @@
+//! A caller at a door: who it is, and what it may do there.
+//!
+//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the door only the
+//! [`Identity`] travels: a pack that calls another pack asks for no permission of its own.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::error::{Code, Error, Result};
+use crate::{Identity, PackName};
+
+/// One thing that a token allows: a word of its `scope` (RFC 6749, section 3.3).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Permission {
+    /// `metrics:read`: `/metrics` and what else is about the whole server and no caller.
+    MetricsRead,
+    /// `packs:run`: every pack.
+    RunAny,
+    /// `packs:run:<glob>`: packs whose name fits; `*` stands for any characters, also none.
+    Run(Glob),
+    /// `memory:read`: what is kept for the caller.
+    MemoryRead,
+    /// `memory:write`: keep, forget and purge what is the caller's own.
+    MemoryWrite,
+    /// `admin`: everything, and what is not one caller's own.
+    Admin,
+}
+
+impl FromStr for Permission {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Self, String> {
+        Ok(match word {
+            "metrics:read" => Self::MetricsRead,
+            "packs:run" => Self::RunAny,
+            "memory:read" => Self::MemoryRead,
+            "memory:write" => Self::MemoryWrite,
+            "admin" => Self::Admin,
+            _ => match word.strip_prefix("packs:run:") {
+                Some(glob) => Self::Run(glob.parse()?),
+                None => {
+                    return Err(format!(
+                        "there is no scope {word:?}; there are metrics:read, packs:run, packs:run:<glob>, memory:read, \
+                         memory:write and admin"
+                    ));
+                }
+            },
+        })
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MetricsRead => f.write_str("metrics:read"),
+            Self::RunAny => f.write_str("packs:run"),
+            Self::Run(glob) => write!(f, "packs:run:{glob}"),
+            Self::MemoryRead => f.write_str("memory:read"),
+            Self::MemoryWrite => f.write_str("memory:write"),
+            Self::Admin => f.write_str("admin"),
+        }
+    }
+}
+
+/// A pattern over names: `*` stands for any characters, also none; everything else for itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Glob(Box<str>);
+
+/// The longest [`Glob`], in bytes.
+const MAX_GLOB_BYTES: usize = 256;
+
+impl Glob {
+    /// Says whether a name fits.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = name.strip_prefix(first) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        for part in parts {
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+}
+
+impl FromStr for Glob {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text.is_empty() || text.len() > MAX_GLOB_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!(
+                "{:?} is not a pattern; write 1 to {MAX_GLOB_BYTES} visible ASCII characters, `*` for any",
+                text.chars().take(40).collect::<String>()
+            ));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a caller may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions(Vec<Permission>);
+
+impl Permissions {
+    /// Allows everything, as the one local caller of a machine without authentication may.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(vec![Permission::Admin])
+    }
+
+    /// Allows nothing but what is open to everybody.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Reads the `scope` of a token that somebody else issued: words between spaces. Those that are not ours mean nothing here.
+    #[must_use]
+    pub fn of_scope(scope: &str) -> Self {
+        scope.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+    }
+
+    /// Returns the scope that says the same.
+    #[must_use]
+    pub fn to_scope(&self) -> String {
+        self.0.iter().map(Permission::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Says whether this allows a thing.
+    #[must_use]
+    pub fn allow(&self, wanted: &Permission) -> bool {
+        self.0.iter().any(|held| {
+            held == wanted
+                || *held == Permission::Admin
+                || (*held == Permission::RunAny && matches!(wanted, Permission::Run(_)))
+        })
+    }
+
+    /// Says whether this allows to run a pack.
+    #[must_use]
+    pub fn allow_run(&self, pack: &str) -> bool {
+        self.0.iter().any(|held| match held {
+            Permission::Admin | Permission::RunAny => true,
+            Permission::Run(glob) => glob.matches(pack),
+            _ => false,
+        })
+    }
+}
+
+impl FromIterator<Permission> for Permissions {
+    fn from_iter<I: IntoIterator<Item = Permission>>(permissions: I) -> Self {
+        let mut permissions: Vec<_> = permissions.into_iter().collect();
+        permissions.sort();
+        permissions.dedup();
+        Self(permissions)
+    }
+}
+
+/// Who stands at a door, and what it may do there. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Who.
+    pub identity: Arc<Identity>,
+    /// What it may do.
+    pub permissions: Arc<Permissions>,
+}
+
+impl Caller {
+    /// Returns everyone on a machine without authentication: the local caller, who may do everything.
+    #[must_use]
+    pub fn local() -> Self {
+        Self { identity: Arc::new(Identity::local()), permissions: Arc::new(Permissions::all()) }
+    }
+
+    /// Lets through who may do a thing.
+    ///
+    /// # Errors
+    /// `forbidden`, with the scope that is missing; `unauthenticated` if nobody vouches for the caller.
+    pub fn need(&self, permission: &Permission) -> Result<()> {
+        if self.permissions.allow(permission) { Ok(()) } else { Err(self.refusal(&permission.to_string())) }
+    }
+
+    /// Lets through who may run a pack.
+    ///
+    /// # Errors
+    /// As [`Caller::need`].
+    pub fn need_run(&self, pack: &PackName) -> Result<()> {
+        if self.permissions.allow_run(pack.as_str()) { Ok(()) } else { Err(self.refusal(&format!("packs:run:{pack}"))) }
+    }
+
+    fn refusal(&self, scope: &str) -> Error {
+        if self.identity.is_anonymous() {
+            Error::new(Code::Unauthenticated, "this needs a bearer token")
+        } else {
+            Error::new(Code::Forbidden, format!("the token does not have the scope \"{scope}\""))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_fit_whole_names() {
+        let fits = |glob: &str, name: &str| glob.parse::<Glob>().unwrap().matches(name);
+        for (glob, name) in [
+            ("*", "a.b"),
+            ("github.*", "github.list_issues"),
+            ("*.list_*", "github.list_issues"),
+            ("a.b", "a.b"),
+            ("a*a", "aa"),
+        ] {
+            assert!(fits(glob, name), "{glob} {name}");
+        }
+        for (glob, name) in [
+            ("github.*", "githubx.a"),
+            ("a.b", "a.bc"),
+            ("a.b", "xa.b"),
+            ("a*a", "a"),
+            ("*.x*y", "a.y"),
+            ("a*b*b", "ab"),
+        ] {
+            assert!(!fits(glob, name), "{glob} {name}");
+        }
+        assert!("".parse::<Glob>().is_err() && "a b".parse::<Glob>().is_err());
+    }
+
+    #[test]
+    fn a_scope_allows_what_it_says_and_no_more() {
+        let some = Permissions::of_scope("packs:run:github.* memory:read other:thing openid packs:run:");
+        assert!(some.allow_run("github.search") && !some.allow_run("memory.store"));
+        assert!(some.allow(&Permission::MemoryRead) && !some.allow(&Permission::MemoryWrite));
+        assert!(!some.allow(&Permission::Admin) && !some.allow(&Permission::RunAny));
+        assert_eq!(some.to_scope(), "packs:run:github.* memory:read");
+        assert_eq!(Permissions::of_scope(&some.to_scope()), some);
+        for wanted in ["metrics:read", "packs:run", "packs:run:x", "memory:write", "admin"] {
+            assert!(Permissions::all().allow(&wanted.parse().unwrap()), "{wanted}");
+            assert!(!Permissions::none().allow(&wanted.parse().unwrap()), "{wanted}");
+        }
+        assert!("packs:walk".parse::<Permission>().unwrap_err().contains("memory:write"));
+    }
+
+    #[test]
+    fn a_refusal_names_the_scope_or_asks_for_a_token() {
+        let nobody = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::none()) };
+        assert_eq!(nobody.need(&Permission::MemoryRead).unwrap_err().code(), Code::Unauthenticated);
+        let known = Caller { identity: Arc::new(Identity::new("t", "u").unwrap()), ..nobody };
+        let error = known.need_run(&PackName::new("a.b").unwrap()).unwrap_err();
+        assert_eq!(error.code(), Code::Forbidden);
+        assert!(error.message().contains("packs:run:a.b"), "{error}");
+        assert!(Caller::local().need(&Permission::Admin).is_ok());
+    }
+}

@@ -1,0 +1,1 @@
+//! API tokens in the system database.

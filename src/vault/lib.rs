@@ -1,0 +1,1 @@
+//! Credentials, sealed with their own key, with grants and a use log.
