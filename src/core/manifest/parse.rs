@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, raw};
+use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw};
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
 use crate::schema::{self, Schema};
@@ -21,19 +21,23 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 const TOP_KEYS: &[&str] = &["name", "version", "description", "read_only", "credentials", "async", "no_audit"];
 
 /// Turns byte offsets into lines, and messages into errors with a place.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     file: &'a str,
     text: &'a str,
 }
 
 impl Source<'_> {
-    fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
+    pub(super) fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
         let line =
             span.map(|span| self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1);
         ManifestError { file: self.file.to_owned(), line, message: message.into() }
     }
 
-    fn read<T, R>(&self, value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R, String>) -> Result<R, ManifestError> {
+    pub(super) fn read<T, R>(
+        &self,
+        value: &Spanned<T>,
+        read: impl FnOnce(&T) -> Result<R, String>,
+    ) -> Result<R, ManifestError> {
         read(value.get_ref()).map_err(|message| self.error(Some(value.span()), message))
     }
 
@@ -42,22 +46,18 @@ impl Source<'_> {
     }
 
     fn templates(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
-        let known = schema::properties(input.source());
-        values
-            .iter()
-            .map(|value| {
-                let template = self.read(value, |text| Template::parse(text))?;
-                if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
-                    let hint = suggest(unknown, known.keys().map(String::as_str));
-                    return Err(self.error(
-                        Some(value.span()),
-                        format!("the template names \"{unknown}\", which [input] does not declare{hint}"),
-                    ));
-                }
-                Ok(template)
-            })
-            .collect()
+        values.iter().map(|value| self.read(value, |text| declared(Template::parse(text)?, input))).collect()
     }
+}
+
+/// Hands a template on if every place of it is declared in `[input]`.
+pub(super) fn declared(template: Template, input: &Schema) -> Result<Template, String> {
+    let known = schema::properties(input.source());
+    if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
+        let hint = suggest(unknown, known.keys().map(String::as_str));
+        return Err(format!("the template names \"{unknown}\", which [input] does not declare{hint}"));
+    }
+    Ok(template)
 }
 
 pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
@@ -76,9 +76,9 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     if timeout.is_zero() {
         return Err(source.error(Some(raw.handler.span()), "timeout is 0; a handler needs some time"));
     }
-    let handler = handler_of(&source, &raw.handler)?;
-    let session = raw.session.as_ref().map(|session| session_of(&source, session)).transpose()?;
     let credentials = source.templates(&raw.credentials, &input)?;
+    let handler = handler_of(&source, &raw, &input, &credentials)?;
+    let session = raw.session.as_ref().map(|session| session_of(&source, session)).transpose()?;
     let memory = match &raw.memory {
         Some(memory) => Some(memory_of(&source, memory, raw.read_only, &input)?),
         None => None,
@@ -96,7 +96,8 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
             "ttl is longer than the artifacts' retention; a cached answer would name files that are gone",
         ));
     }
-    let examples = raw.examples.iter().map(|example| example_of(&source, example, &input)).collect::<Result<_, _>>()?;
+    let examples =
+        raw.examples.iter().map(|example| example_of(&source, example, &input, &handler)).collect::<Result<_, _>>()?;
 
     Ok(Manifest {
         name,
@@ -137,7 +138,7 @@ fn explain(message: &str) -> String {
 }
 
 /// Returns `; did you mean "..."?` for the nearest known word, or nothing if none is near.
-fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     known
         .map(|word| (strsim::damerau_levenshtein(unknown, word), word))
         .filter(|(distance, word)| *distance <= 1 + word.len() / 3)
@@ -166,7 +167,7 @@ fn schema_of(
     Schema::compile(json).map_err(fail)
 }
 
-fn to_json(value: &toml::Value) -> Value {
+pub(super) fn to_json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::from(text.as_str()),
         toml::Value::Integer(number) => Value::from(*number),
@@ -180,20 +181,32 @@ fn to_json(value: &toml::Value) -> Value {
     }
 }
 
-fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<HandlerSpec, ManifestError> {
+fn handler_of(
+    source: &Source<'_>,
+    manifest: &raw::Manifest,
+    input: &Schema,
+    credentials: &[Template],
+) -> Result<HandlerSpec, ManifestError> {
+    let handler = &manifest.handler;
     let raw = handler.get_ref();
-    for (kind, value) in [("http", &raw.http), ("mcp", &raw.mcp)] {
-        if let Some(value) = value {
-            return Err(source.error(
-                Some(value.span()),
-                format!("handlers of kind `{kind}` are not part of this version; use `builtin` or `command`"),
-            ));
+    if let Some(value) = &raw.mcp {
+        let message = "handlers of kind `mcp` are not part of this version; use `builtin`, `command` or `http`";
+        return Err(source.error(Some(value.span()), message));
+    }
+    if let (Some(http), None, None) = (&raw.http, &raw.builtin, &raw.command) {
+        if !raw.env.is_empty() {
+            return Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`"));
         }
+        let revalidate = manifest.memory.as_ref().is_some_and(|memory| memory.get_ref().revalidate);
+        let around = http::Around { input, credentials, read_only: manifest.read_only, revalidate };
+        return http::read(source, http, &around).map(|spec| HandlerSpec::Http(Box::new(spec)));
     }
     match (&raw.builtin, &raw.command) {
-        (Some(name), None) if raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
-        (Some(_), None) => Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`")),
-        (None, Some(command)) => {
+        (Some(name), None) if raw.http.is_none() && raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
+        (Some(_), None) if raw.http.is_none() => {
+            Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`"))
+        }
+        (None, Some(command)) if raw.http.is_none() => {
             if command.get_ref().first().is_none_or(|program| program.trim().is_empty()) {
                 return Err(
                     source.error(Some(command.span()), "command is empty; write [\"program\", \"argument\", ...]")
@@ -208,7 +221,7 @@ fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<Ha
             }
             Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
         }
-        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin` and `command`")),
+        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin`, `command` and `http`")),
     }
 }
 
@@ -277,11 +290,16 @@ fn memory_of(
     Ok(MemorySpec { cache: Some(cache), invalidates })
 }
 
-fn example_of(source: &Source<'_>, example: &Spanned<raw::Example>, input: &Schema) -> Result<Example, ManifestError> {
+fn example_of(
+    source: &Source<'_>,
+    example: &Spanned<raw::Example>,
+    input: &Schema,
+    handler: &HandlerSpec,
+) -> Result<Example, ManifestError> {
     let raw = example.get_ref();
     let value = to_json(&raw.input);
-    let filled = input.fill(&value.to_string()).into_owned();
-    let filled: Value = serde_json::from_str(&filled).unwrap_or(Value::Null);
+    let text = input.fill(&value.to_string()).into_owned();
+    let filled: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     input.validate(&filled).map_err(|violations| {
         let places: Vec<String> = violations
             .iter()
@@ -289,5 +307,10 @@ fn example_of(source: &Source<'_>, example: &Spanned<raw::Example>, input: &Sche
             .collect();
         source.error(Some(example.span()), format!("the example's input does not fit [input]: {}", places.join("; ")))
     })?;
+    if let HandlerSpec::Http(spec) = handler {
+        spec.request(&text).map_err(|error| {
+            source.error(Some(example.span()), format!("the example makes no request: {}", error.message()))
+        })?;
+    }
     Ok(Example { input: value, output: raw.output.as_ref().map(to_json), description: raw.description.clone() })
 }
