@@ -177,7 +177,7 @@ pub(crate) enum PackCommand {
     Check {
         /// A manifest or a folder of manifests; the configured packs folder and the built-in packs if absent
         path: Option<PathBuf>,
-        /// Run the examples of command packs too
+        /// Run the examples of command packs too, and send those of http packs
         #[arg(long)]
         run: bool,
     },
@@ -186,7 +186,7 @@ pub(crate) enum PackCommand {
         /// Its name, like team.lookup
         #[arg(value_parser = PackName::new)]
         name: PackName,
-        /// What runs: a program, or a function of this project's source
+        /// What runs: a program, an HTTP request, or a function of this project's source
         #[arg(long, value_enum, default_value = "command")]
         kind: PackKind,
         /// The folder to write to; the configured packs folder if absent
@@ -200,6 +200,8 @@ pub(crate) enum PackCommand {
 pub(crate) enum PackKind {
     /// A program
     Command,
+    /// An HTTP request
+    Http,
     /// A Rust function of this project
     Builtin,
 }

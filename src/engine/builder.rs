@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
+use helmdeck_egress::Egress;
 use helmdeck_events::Bus;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{Changes, KeyRing, Store};
@@ -51,6 +52,7 @@ pub struct Builder {
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
+    egress: Egress,
     clock: Arc<dyn Clock>,
 }
 
@@ -76,6 +78,7 @@ impl Engine {
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
+            egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
         }
     }
@@ -135,6 +138,13 @@ impl Builder {
         self
     }
 
+    /// Says through which guard handlers of kind `http` go out. Without this, nothing but public addresses is reached.
+    #[must_use]
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
     /// Says what time it is.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -179,6 +189,7 @@ impl Builder {
             clock: self.clock,
             secrets: self.secrets,
             artifacts,
+            egress: self.egress,
             memory,
             audit,
             metrics,

@@ -14,6 +14,7 @@ use helmdeck_core::{
     ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName,
     Result, Version,
 };
+use helmdeck_egress::Egress;
 use helmdeck_events::{Bus, EventKind};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::command::CommandHandler;
 use crate::config::Config;
 use crate::folder::{self, Watch};
 use crate::handler::{HandlerService, Runner};
+use crate::http::HttpHandler;
 use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
 use crate::layers::observe::{ObserveLayer, Observer};
@@ -50,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secrets: Arc<dyn Secrets>,
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
@@ -228,7 +231,7 @@ impl Inner {
             this.admit(this, &mut snapshot, previous, read, Source::Builtin);
         }
         for read in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
-            let read = read.and_then(|(manifest, folder)| this.command(manifest, &folder));
+            let read = read.and_then(|(manifest, folder)| this.found(manifest, &folder));
             this.admit(this, &mut snapshot, previous, read, Source::Folder);
         }
         for versions in snapshot.packs.values_mut() {
@@ -237,7 +240,8 @@ impl Inner {
         snapshot
     }
 
-    fn command(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
+    /// Finds what runs for a manifest of the packs folder.
+    fn found(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
         let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
         match &manifest.handler {
             HandlerSpec::Command { argv, env } => {
@@ -245,6 +249,12 @@ impl Inner {
                     CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
                 let digest = handler.digest();
                 Ok(Candidate { manifest, handler: Arc::new(handler), digest })
+            }
+            HandlerSpec::Http(spec) => {
+                let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
+                let credentials = manifest.credentials.clone();
+                let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new() })
             }
             HandlerSpec::Builtin(name) => {
                 // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
