@@ -12,6 +12,7 @@ mod forget;
 mod gates;
 mod habits;
 mod handles;
+mod http;
 mod key;
 mod notes;
 mod pipeline;
