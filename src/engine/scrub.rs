@@ -18,8 +18,8 @@ const MIN_BYTES: usize = 6;
 /// Returns the bytes without the secrets; `Cow::Borrowed` if none was found.
 pub(crate) fn bytes<'a>(bytes: &'a [u8], secrets: &[Secret]) -> Cow<'a, [u8]> {
     let mut clean = Cow::Borrowed(bytes);
-    for secret in secrets.iter().filter(|secret| secret.expose().len() >= MIN_BYTES) {
-        let plain = secret.expose();
+    for secret in secrets.iter().filter(|secret| secret.expose().trim().len() >= MIN_BYTES) {
+        let plain = secret.expose().trim();
         let escaped = serde_json::to_string(plain).unwrap_or_default();
         let mut forms = vec![plain.to_owned(), escaped.trim_matches('"').to_owned(), percent_encoded(plain)];
         forms.dedup();

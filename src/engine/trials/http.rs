@@ -99,7 +99,7 @@ impl Secrets for Wallet {
     }
 
     fn reveal(&self, _: &Grant, _: &Identity, _: &PackName) -> Result<Secret> {
-        let host: helmdeck_core::Glob = self.0.unwrap().parse().unwrap();
+        let host: helmdeck_core::caller::Glob = self.0.unwrap().parse().unwrap();
         Ok(Secret::new(format!("{CANARY}\n")).for_hosts(Arc::new([host])))
     }
 
