@@ -188,11 +188,14 @@ impl PackCache {
         }
     }
 
-    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
-    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) {
-        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return };
+    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there. Says
+    /// whether it did.
+    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
+        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
         let place = &located.place;
-        self.hub.warm(answer);
+        if !self.hub.warm(answer) {
+            return false;
+        }
         let namespace: Namespace = place.namespace.clone();
         let mut put = Put::new(
             namespace,
@@ -216,5 +219,6 @@ impl PackCache {
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
         self.hub.write(Write { put, place: Arc::clone(place), epoch: self.hub.epoch(), lock });
+        true
     }
 }
