@@ -1,1 +1,4 @@
-#![doc = "x"]
+//! The targets, shared with the tests of the main workspace.
+
+#[path = "../tests/fuzz/targets.rs"]
+pub mod targets;
