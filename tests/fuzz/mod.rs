@@ -135,6 +135,30 @@ fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
     assert_eq!(found, known);
 }
 
+/// Without this, a target that only ever hears "not found" would pass.
+#[test]
+fn the_seeds_of_rest_reach_what_they_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/rest");
+    for (seed, status) in [
+        ("call", 200),
+        ("write", 200),
+        ("list", 200),
+        ("show", 200),
+        ("openapi", 200),
+        ("store", 200),
+        ("facts", 200),
+        ("defaults", 200),
+        ("metrics", 200),
+        ("health", 200),
+        ("duplicate", 400),
+        ("deep", 400),
+        ("not_utf8", 400),
+    ] {
+        let data = std::fs::read(folder.join(seed)).unwrap();
+        assert_eq!(targets::rest_status(&data), Some(status), "{seed}");
+    }
+}
+
 #[test]
 fn rest_takes_anything() {
     smoke("rest");

@@ -58,11 +58,16 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
 /// A request to the REST door, spelled like HTTP: `METHOD path`, lines of headers, an empty line, the body. What HTTP itself
 /// does not allow is refused before us and skipped here.
 pub fn rest(data: &[u8]) {
+    rest_status(data);
+}
+
+/// Does what [`rest`] does, and returns the status; `None` if it was no request.
+pub fn rest_status(data: &[u8]) -> Option<u16> {
     let (head, body) = split(data, b"\n\n");
     let head = String::from_utf8_lossy(head);
     let mut lines = head.lines();
     let (method, path) = lines.next().unwrap_or_default().split_once(' ').unwrap_or_default();
-    let Ok(method) = Method::from_bytes(method.as_bytes()) else { return };
+    let method = Method::from_bytes(method.as_bytes()).ok()?;
     let mut request = Request::builder().method(method).uri(path);
     let mut with_host = false;
     for line in lines {
@@ -78,8 +83,7 @@ pub fn rest(data: &[u8]) {
     if !with_host {
         request = request.header("host", "localhost");
     }
-    let Ok(request) = request.body(Body::from(body.to_vec())) else { return };
-    send(request);
+    send(request.body(Body::from(body.to_vec())).ok()?)
 }
 
 /// The body of a message to the MCP door.
@@ -95,7 +99,7 @@ pub fn json_rpc(data: &[u8]) {
 }
 
 /// Sends a request to the router. Whatever it is, the answer is no 500, and it is what its media type says.
-fn send(request: Request<Body>) {
+fn send(request: Request<Body>) -> Option<u16> {
     let shown = format!("{} {}", request.method(), request.uri());
     let head = request.method() == Method::HEAD;
     let world = &*WORLD;
@@ -109,13 +113,14 @@ fn send(request: Request<Body>) {
         (Response::from_parts(parts, ()), body)
     });
     drop(runtime);
-    let (response, Some(body)) = answer else { return };
+    let (response, body) = answer;
     let status = response.status().as_u16();
+    let Some(body) = body else { return Some(status) };
     assert_ne!(status, 500, "{shown}: {}", String::from_utf8_lossy(&body));
     let media_type = media_type(&response);
     if head {
         assert!(body.is_empty(), "{shown}: HEAD with a body");
-        return;
+        return Some(status);
     }
     if media_type.ends_with("json") {
         let value: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{shown}: {error}"));
@@ -124,11 +129,12 @@ fn send(request: Request<Body>) {
             let code = value["code"].as_str().unwrap_or_default();
             assert!(Code::ALL.iter().any(|known| known.as_str() == code), "{shown}: {value}");
             assert!(value["detail"].is_string() && value["title"].is_string(), "{shown}: {value}");
-            return;
+            return Some(status);
         }
     }
     // JSON-RPC has errors of its own; all other doors speak of trouble in one form.
     assert!(status < 400 || shown.contains("/mcp"), "{shown}: {status} as {media_type}");
+    Some(status)
 }
 
 fn media_type<T>(response: &Response<T>) -> String {
