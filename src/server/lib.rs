@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod access;
 mod app;
 mod config;
 mod docs;

@@ -9,11 +9,12 @@ use axum::response::Response;
 use bytes::Bytes;
 use helmdeck_core::json::read_strict;
 use helmdeck_core::memory::{Facts, Forget, ListFacts, NewFact, RecallFacts};
-use helmdeck_core::{Code, Error, Json};
+use helmdeck_core::{Caller, Code, Error, Json, Permission};
 use serde::de::DeserializeOwned;
 
 use super::memory::memory;
 use super::{body, in_time, json};
+use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -29,8 +30,8 @@ const MAX_REQUEST_BYTES: u64 = 16 << 10;
         (status = 200, description = "The fact as it is kept", body = ref("#/components/schemas/FactAbout")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn store(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&app)?;
+pub(crate) async fn store(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryWrite)?;
     let fact: NewFact = read(&app, request, app.config.max_body_bytes).await?;
     json(&in_time(&app, facts.store(fact)).await??)
 }
@@ -44,8 +45,8 @@ pub(crate) async fn store(State(app): State<Arc<App>>, request: Request) -> Resu
         (status = 200, description = "The facts", body = ref("#/components/schemas/Recalled")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn recall(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&app)?;
+pub(crate) async fn recall(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryRead)?;
     let wanted: RecallFacts = read(&app, request, MAX_REQUEST_BYTES).await?;
     json(&in_time(&app, facts.recall(wanted)).await??)
 }
@@ -59,8 +60,8 @@ pub(crate) async fn recall(State(app): State<Arc<App>>, request: Request) -> Res
         (status = 200, description = "How much went", body = ref("#/components/schemas/Forgotten")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn forget(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&app)?;
+pub(crate) async fn forget(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryWrite)?;
     let what: Forget = read(&app, request, MAX_REQUEST_BYTES).await?;
     json(&in_time(&app, facts.forget(what)).await??)
 }
@@ -80,14 +81,17 @@ pub(crate) async fn forget(State(app): State<Arc<App>>, request: Request) -> Res
     ))]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    By(caller): By,
     wanted: Result<Query<ListFacts>, QueryRejection>,
 ) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryRead)?;
     let Query(wanted) = wanted.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
-    json(&in_time(&app, facts(&app)?.list(wanted)).await??)
+    json(&in_time(&app, facts.list(wanted)).await??)
 }
 
-fn facts(app: &App) -> Result<Facts, Problem> {
-    Ok(memory(app)?.facts(&app.identity)?)
+fn facts(app: &App, caller: &Caller, permission: &Permission) -> Result<Facts, Problem> {
+    need(caller, permission)?;
+    Ok(memory(app)?.facts(&caller.identity)?)
 }
 
 /// Reads a request as strictly as the input of a pack. The error never repeats what was sent.
