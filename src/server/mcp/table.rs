@@ -32,11 +32,17 @@ impl Table {
         let mut entries: Vec<Arc<Entry>> = engine.packs().iter().filter_map(entry).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         // Two packs of one tool name: whichever were called, somebody would have meant the other.
-        let mut alike: Vec<String> =
-            entries.windows(2).filter(|pair| pair[0].tool.name == pair[1].tool.name).map(|pair| pair[0].name()).collect();
+        let mut alike: Vec<String> = entries
+            .windows(2)
+            .filter(|pair| pair[0].tool.name == pair[1].tool.name)
+            .map(|pair| pair[0].name())
+            .collect();
         alike.dedup();
         for name in &alike {
-            tracing::error!(tool = name, "two packs have the same tool name, so neither is offered over MCP; rename one");
+            tracing::error!(
+                tool = name,
+                "two packs have the same tool name, so neither is offered over MCP; rename one"
+            );
         }
         entries.retain(|entry| !alike.contains(&entry.name()));
         let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.tool.name.as_ref().into(), at)).collect();
