@@ -248,18 +248,25 @@ pub(crate) enum MemoryCommand {
     Forget(ForgetArgs),
 }
 
-/// `helmdeck memory export`.
+/// Which entries of an archive are meant; all of them unless said otherwise.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// Where to; - for stdout
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
+pub(crate) struct OnlyArgs {
     /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Only of this kind: cache, note, fact, audit or conversation
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
+}
+
+/// `helmdeck memory export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Where to; - for stdout
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Replace a file that is there
     #[arg(long)]
     pub(crate) force: bool,
@@ -271,12 +278,8 @@ pub(crate) struct ImportArgs {
     /// The archive, - for stdin; with --helmdeck-go the database
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
-    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
-    pub(crate) namespace: Option<Namespace>,
-    /// Only of this kind: cache, note, fact, audit or conversation
-    #[arg(long, value_parser = parse_kind)]
-    pub(crate) kind: Option<Kind>,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Read and verify, and say what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,

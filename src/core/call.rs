@@ -108,13 +108,23 @@ pub struct CallingPack {
     pub shared: bool,
 }
 
+/// The bytes of a call as they came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// The bytes.
+    pub input: Bytes,
+    /// The generation of the secrets ([`crate::secrets::Secrets::generation`]) when they came in. Grants are resolved after this:
+    /// an answer whose grants changed while it was made is not taken for one made with those of today.
+    pub secrets: u64,
+}
+
 /// What the layers of the pipeline hand to each other, in the order in which they set it.
 #[derive(Clone, Default)]
 pub struct Stage {
     /// Set when a pack calls this one; not while gate 1 is shut.
     pub called_by: Option<Arc<CallingPack>>,
     /// Set by `recall`: the bytes as they came in, before defaults were filled in.
-    pub raw: Option<Bytes>,
+    pub raw: Option<Raw>,
     /// Set by `validate_input`: the session that the input pinned (`_session_id`).
     pub pinned_session: Option<Arc<str>>,
     /// Set by `validate_input`: the input with its defaults, parsed.
