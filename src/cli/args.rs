@@ -9,7 +9,7 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
-/// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
+/// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -63,8 +63,10 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Serve the packs over REST
+    /// Serve the packs over REST and MCP
     Serve(ServeArgs),
+    /// Serve the packs to one MCP client over stdin and stdout
+    Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
     /// Show the configuration
@@ -101,6 +103,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
+
+/// `helmdeck mcp`.
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {}
 
 /// A pack and its input.
 #[derive(Debug, Args)]

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 pub(super) const MAX_REQUEST_BYTES: u64 = 16 << 10;
 
 /// Reads a JSON body of at most `max_bytes`, which has to be there within `timeout`.
-pub(super) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeout: Duration) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeout: Duration) -> Result<Bytes, Problem> {
     check_headers(headers, max_bytes)?;
     let limit = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let reading = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
