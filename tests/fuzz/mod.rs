@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use targets::TARGETS;
 
-/// How many mutations of a seed each target gets.
+/// How many mutations of a seed each target gets; `PROPTEST_CASES` can only raise it.
 const CASES: u32 = 2000;
 
 /// Pieces that mean something to one of the targets.
@@ -113,7 +113,8 @@ fn smoke(name: &str) {
     let seeds: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
     assert!(seeds.len() >= 3, "{} has too few seeds", folder.display());
     seeds.iter().for_each(|seed| target(seed));
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let config = Config::default();
+    let config = Config { cases: config.cases.max(CASES), failure_persistence: None, ..config };
     let strategy = (proptest::sample::select(seeds), proptest::collection::vec(change(), 1..6));
     let tried = TestRunner::new(config).run(&strategy, |(seed, changes)| {
         target(&changed(seed, &changes));
@@ -156,6 +157,16 @@ fn the_seeds_of_rest_reach_what_they_name() {
     ] {
         let data = std::fs::read(folder.join(seed)).unwrap();
         assert_eq!(targets::rest_status(&data), Some(status), "{seed}");
+    }
+}
+
+/// The same for the MCP door: it is there, and it knows a message from what is none.
+#[test]
+fn the_seeds_of_json_rpc_reach_the_door() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/json_rpc");
+    for (seed, status) in [("initialize", 200), ("not_utf8", 400), ("duplicate", 400)] {
+        let data = std::fs::read(folder.join(seed)).unwrap();
+        assert_eq!(targets::json_rpc_status(&data), Some(status), "{seed}");
     }
 }
 

@@ -88,6 +88,11 @@ pub fn rest_status(data: &[u8]) -> Option<u16> {
 
 /// The body of a message to the MCP door.
 pub fn json_rpc(data: &[u8]) {
+    json_rpc_status(data);
+}
+
+/// Does what [`json_rpc`] does, and returns the status.
+pub fn json_rpc_status(data: &[u8]) -> Option<u16> {
     let request = Request::builder()
         .method(Method::POST)
         .uri("/mcp")
@@ -95,7 +100,7 @@ pub fn json_rpc(data: &[u8]) {
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
         .body(Body::from(data.to_vec()));
-    send(request.unwrap());
+    send(request.unwrap())
 }
 
 /// Sends a request to the router. Whatever it is, the answer is no 500, and it is what its media type says.
