@@ -13,7 +13,7 @@ mod github;
 mod helmdeck_go;
 mod layering;
 mod mcp_clients;
-//TMP mod mcp_conformance;
+mod mcp_conformance;
 mod mcp_docs;
 mod replicas;
 mod rotation;

@@ -1,7 +1,6 @@
 //! Other people's MCP clients in front of the real program: the official ones in Python and TypeScript, the inspector, and a
 //! checker of servers; over HTTP and over stdio. What they see of packs is what a person at the shell sees.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -85,6 +84,19 @@ impl Desk {
     }
 }
 
+/// Returns the value as a client in JavaScript has it, to whom 1.0 is 1.
+fn as_seen(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => json!(float as i64),
+            _ => value.clone(),
+        },
+        Value::Array(items) => items.iter().map(as_seen).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), as_seen(value))).collect(),
+        other => other.clone(),
+    }
+}
+
 fn steps(answer: &Value) -> &[Value] {
     answer["steps"].as_array().unwrap()
 }
@@ -93,7 +105,7 @@ fn steps(answer: &Value) -> &[Value] {
 fn a_client_sees_what_the_shell_sees(client: Client, door: Door) {
     let desk = Desk::open(door);
     let map = format!("path={}", desk.sources().display());
-    let map = desk.at_the_shell(&["repo.map", &map]);
+    let map = as_seen(&desk.at_the_shell(&["repo.map", &map]));
     let pid = desk.home.packs().join("pid");
     let answer = client.carry_out(json!({"target": desk.target(), "steps": [
         {"do": "tools"},
@@ -128,11 +140,11 @@ fn a_client_sees_what_the_shell_sees(client: Client, door: Door) {
     assert_eq!(of("test__echo")["description"], "For tests");
 
     // What the shell cached is a hit here: it is the same caller, and the same memory.
-    let content = |step: &Value| step["result"]["structuredContent"].clone();
+    let content = |step: &Value| as_seen(&step["result"]["structuredContent"]);
     let cache = |step: &Value| step["result"]["_meta"]["helmdeck/cache"]["status"].clone();
     assert_eq!((content(hit), cache(hit)), (map.clone(), json!("hit")));
     let text = hit["result"]["content"][0]["text"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), map, "the text is the output too");
+    assert_eq!(as_seen(&serde_json::from_str(text).unwrap()), map, "the text is the output too");
     assert_eq!((content(run)["map"].clone(), cache(run)), (map["map"].clone(), json!("bypass")));
     let progress = run["progress"].as_array().unwrap();
     let done: Vec<f64> = progress.iter().map(|update| update["progress"].as_f64().unwrap()).collect();
@@ -219,27 +231,41 @@ fn the_inspector_lists_and_calls_and_finds_every_schema_portable() {
         assert_eq!(shown, names, "{door:?}: the order of a list is the same at each time");
         assert!(names.contains(&"repo__map") && names.contains(&"test__echo"), "{door:?}: {names:?}");
         let called = inspect(&desk, &["--method", "tools/call", "--tool-name", "repo__map", "--tool-arg", &path]);
-        assert_eq!(called["structuredContent"], desk.at_the_shell(&["repo.map", &path]), "{door:?}");
+        let shown = desk.at_the_shell(&["repo.map", &path]);
+        assert_eq!(as_seen(&called["structuredContent"]), as_seen(&shown), "{door:?}");
         let guide = inspect(&desk, &["--method", "resources/read", "--uri", "helmdeck://guide"]);
         assert!(guide["contents"][0]["text"].as_str().unwrap().contains("repo__map"), "{door:?}: {guide}");
     }
 }
+
+/// What the checker warns of, and why that is right.
+const WARNED: &[(&str, &str)] = &[
+    (
+        "handshake.server_info_missing",
+        "the server says who it is when it is asked (server/discover), not in every answer",
+    ),
+    ("schemas.output_schema_missing", "the packs of this test say nothing about their output"),
+];
 
 /// `jbt-mcpcheck` knows the revision 2026-07-28 and has nothing to do with the official suite.
 #[test]
 fn an_independent_checker_finds_nothing_wrong() {
     let desk = Desk::open(Door::Http);
     let url = desk.server.as_ref().unwrap().url("/mcp");
-    let output =
-        Programs::installed().python_program("jbt-mcpcheck").args(["--json", "--strict", &url]).output().unwrap();
+    let mut checker = Programs::installed().python_program("jbt-mcpcheck");
+    let output = checker.args(["--json", "--legacy-probes", &url]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_str(&said).unwrap();
-    let mut counted = BTreeMap::new();
-    for check in report["checks"].as_array().unwrap() {
-        *counted.entry(check["status"].as_str().unwrap()).or_insert(0) += 1;
+    let checks = report["checks"].as_array().unwrap();
+    let names: Vec<&str> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["handshake", "session", "discover", "protocol", "schemas", "errors", "cache", "origin"]);
+    for check in checks {
+        assert!(check["status"] == "pass" || check["status"] == "warn", "{check}");
+        for warning in check["warnings"].as_array().unwrap() {
+            assert!(WARNED.iter().any(|(code, _)| warning["code"] == *code), "{warning}");
+        }
     }
-    assert!(counted.get("pass").is_some_and(|passed| *passed >= 5) && !counted.contains_key("fail"), "{report}");
 }
 
 /// A control: what the other tests of this file ask of the clients, they do with somebody else's server.

@@ -6,7 +6,7 @@
 // The suite still tests what SEP-2577 deprecates: logging, sampling, subscriptions of single resources.
 #![expect(deprecated, reason = "clients of earlier revisions use it, and the suite tests it")]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use rmcp::model::{
     GetPromptResult, InputRequests, InputRequiredResult, InputResponses, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, LoggingMessageNotificationParam,
     PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams,
+    ReadResourceResult, Reference, ResultType, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
@@ -43,6 +43,8 @@ pub(crate) struct Fixtures {
     log_level: Mutex<LoggingLevel>,
     subscribed: Mutex<HashSet<String>>,
     prompts_changed: watch::Sender<()>,
+    /// One for each listener that has been let in and does not listen yet: what changes meanwhile is not lost.
+    listeners: Mutex<VecDeque<watch::Receiver<()>>>,
 }
 
 /// What came of a round.
@@ -57,8 +59,15 @@ fn read<T: DeserializeOwned>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_else(|error| panic!("fixtures.json: {error}: {value}"))
 }
 
+/// Makes a result; the server takes the type off again for clients of revisions that know none.
+fn result(fixture: &Value) -> CallToolResult {
+    let mut result: CallToolResult = read(fixture);
+    result.result_type = Some(ResultType::COMPLETE);
+    result
+}
+
 fn text(text: &str) -> CallToolResult {
-    read(&json!({"content": [{"type": "text", "text": text}]}))
+    result(&json!({"content": [{"type": "text", "text": text}]}))
 }
 
 impl Fixtures {
@@ -73,6 +82,7 @@ impl Fixtures {
             log_level: Mutex::new(LoggingLevel::Debug),
             subscribed: Mutex::default(),
             prompts_changed: watch::Sender::new(()),
+            listeners: Mutex::default(),
         }
     }
 
@@ -274,8 +284,8 @@ impl ServerHandler for Fixtures {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.as_ref();
         let arguments = json!(request.arguments.unwrap_or_default());
-        if let Some(result) = self.data["results"].get(name) {
-            return Ok(read::<CallToolResult>(result).into());
+        if let Some(fixture) = self.data["results"].get(name) {
+            return Ok(result(fixture).into());
         }
         if self.data["rounds"].get(name).is_some() {
             let (responses, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
@@ -377,11 +387,12 @@ impl ServerHandler for Fixtures {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
         accepted.prompts_list_changed = requested.prompts_list_changed;
+        self.listeners.lock().unwrap().push_back(self.prompts_changed.subscribe());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.prompts_changed.subscribe();
+        let mut changes = self.listeners.lock().unwrap().pop_front().unwrap();
         let wanted = context.accepted().prompts_list_changed == Some(true);
         loop {
             tokio::select! {
