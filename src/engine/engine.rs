@@ -103,6 +103,12 @@ impl Engine {
         Ok(found.info(&self.0.registry.snapshot()))
     }
 
+    /// Returns a number that grows whenever the packs were read anew, so that what is made of them can be kept until then.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.0.registry.revision()
+    }
+
     /// Returns the manifests that were refused, with their reasons.
     #[must_use]
     pub fn refused(&self) -> Vec<ManifestError> {

@@ -16,8 +16,12 @@ use crate::app::App;
 use crate::config::ServerConfig;
 use crate::guard::Guard;
 use crate::limits::{InFlight, Permit, Rate};
+use crate::mcp::Mcp;
 use crate::problem::Problem;
 use crate::rest;
+
+/// Where the MCP door is.
+const MCP: &str = "/mcp";
 
 /// The door. Cloning is cheap.
 #[derive(Clone)]
@@ -31,10 +35,11 @@ struct Inner {
     local: Caller,
     clock: Arc<dyn Clock>,
     router: Router,
+    mcp: Mcp,
 }
 
 impl Front {
-    pub(crate) fn new(app: Arc<App>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(app: Arc<App>, mcp: Mcp, clock: Arc<dyn Clock>) -> Self {
         let config: &ServerConfig = &app.config;
         Self(Arc::new(Inner {
             guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
@@ -43,6 +48,7 @@ impl Front {
             local: Caller::local(),
             clock,
             router: rest::router(app),
+            mcp,
         }))
     }
 
@@ -53,6 +59,9 @@ impl Front {
             Ok(permit) => permit,
             Err(problem) => return problem.into_response(),
         };
+        if request.uri().path() == MCP {
+            return self.0.mcp.handle(caller, request).await;
+        }
         request.extensions_mut().insert(caller);
         match self.0.router.clone().call(request).await {
             Ok(response) => response,

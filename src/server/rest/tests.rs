@@ -198,7 +198,8 @@ async fn memory_routes_refuse_nonsense_and_say_when_memory_is_off() {
         let answer = fixture.get(&format!("/api/v1/memory/entries?{query}")).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{query}");
     }
-    for body in ["", "{}", "[]", r#"{"all":true,"pack":"a.b"}"#] {
+    let (by_place, twice) = (r#"[false,null,"t",null,null]"#, r#"{"tag":"a","\u0074ag":"b"}"#);
+    for body in ["", "{}", "[]", by_place, twice, r#"{"all":true} x"#, r#"{"all":true,"pack":"a.b"}"#] {
         assert_eq!(fixture.post("/api/v1/memory/purge", body).await.problem(), "invalid_input", "{body}");
     }
     let off = Fixture::plain().await;
