@@ -15,6 +15,8 @@ mod helmdeck_go;
 mod http_kind;
 mod layering;
 mod mcp_clients;
+mod mcp_conformance;
+mod mcp_docs;
 mod replicas;
 mod rotation;
 mod secrets;
