@@ -154,6 +154,7 @@ fn the_seeds_of_rest_reach_what_they_name() {
         ("duplicate", 400),
         ("deep", 400),
         ("not_utf8", 400),
+        ("path_not_utf8", 400),
     ] {
         let data = std::fs::read(folder.join(seed)).unwrap();
         assert_eq!(targets::rest_status(&data), Some(status), "{seed}");

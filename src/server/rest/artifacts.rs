@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{RawPathParams, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::{Code, Permission};
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -14,6 +14,7 @@ use super::{NOSNIFF, in_time};
 use crate::access::By;
 use crate::app::App;
 use crate::problem::Problem;
+use crate::rest::path::PathValues;
 
 /// Downloads a file of a run by the `key` in the outcome's `artifacts`.
 ///
@@ -28,7 +29,7 @@ use crate::problem::Problem;
 pub(crate) async fn download(
     State(app): State<Arc<App>>,
     By(caller): By,
-    path: RawPathParams,
+    PathValues(path): PathValues,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let key = path.iter().next().map(|(_, key)| key).unwrap_or_default();

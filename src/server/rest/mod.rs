@@ -10,6 +10,7 @@ pub(crate) mod facts;
 pub(crate) mod memory;
 pub(crate) mod operations;
 pub(crate) mod packs;
+mod path;
 #[cfg(test)]
 mod tests;
 

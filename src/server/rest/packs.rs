@@ -13,6 +13,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
 
+use super::path::PathValues;
 use super::{JSON, body, cache_headers, directive, json};
 use crate::access::{By, need_run};
 use crate::app::App;
@@ -90,7 +91,7 @@ fn summary(info: &PackInfo) -> Summary<'_> {
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     By(caller): By,
-    path: RawPathParams,
+    PathValues(path): PathValues,
 ) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
     need_run(&caller, &pack_name(&app, &caller.permissions, name)?)?;
@@ -121,7 +122,7 @@ pub(crate) async fn show(
 pub(crate) async fn run(
     State(app): State<Arc<App>>,
     By(caller): By,
-    path: RawPathParams,
+    PathValues(path): PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
