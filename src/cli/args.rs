@@ -1,5 +1,7 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod token;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
+
+pub(crate) use token::{TokenCommand, TokenCreateArgs};
 
 /// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
@@ -54,6 +58,9 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
+    /// Make, list and revoke API tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Make or check a memory key
     #[command(subcommand)]
     Key(KeyCommand),

@@ -19,6 +19,7 @@ mod purge;
 mod rotate;
 mod run;
 mod serve;
+mod token;
 
 use crate::app::block_on;
 use crate::args::{CacheCommand, Cli, Command, KeyCommand, MemoryCommand, PackCommand};
@@ -45,6 +46,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     match cli.command {
         Command::Version => output.text(&version()),
         Command::Completions { shell } => completions::run(shell, &output),
+        Command::Token(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(token::run(&setup, &command))
+        }
         Command::Key(KeyCommand::Generate) => key::generate(&output),
         Command::Key(KeyCommand::Check) => key::check(&env, &output),
         Command::Config(command) => config::run(&command, &global, &env, &output),

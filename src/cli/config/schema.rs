@@ -89,6 +89,7 @@ fn json_of(toml: Value) -> Json {
         Value::Array(items) => items.into_iter().map(json_of).collect(),
         Value::String(text) => text.into(),
         Value::Integer(number) => number.into(),
+        Value::Boolean(flag) => flag.into(),
         other => panic!("{other:?}"),
     }
 }

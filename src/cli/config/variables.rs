@@ -18,17 +18,19 @@ const FIXED: &[(&str, &[&str])] = &[
 ];
 
 /// The variables that are read elsewhere and set no setting.
-const ELSEWHERE: &[&str] =
-    &["HELMDECK_CONFIG", "HELMDECK_MEMORY_KEY", "HELMDECK_MEMORY_KEY_FILE", "HELMDECK_MEMORY_KEY_PREVIOUS"];
+const ELSEWHERE: &[&str] = &[
+    "HELMDECK_CONFIG",
+    "HELMDECK_JWT_SECRET",
+    "HELMDECK_JWT_SECRET_FILE",
+    "HELMDECK_MEMORY_KEY",
+    "HELMDECK_MEMORY_KEY_FILE",
+    "HELMDECK_MEMORY_KEY_PREVIOUS",
+];
 
 /// The names that this project has fixed for parts that this version does not have. Taking them silently would let an
 /// operator believe in a protection that is not there.
-const NOT_YET: &[(&str, &str)] = &[
-    ("HELMDECK_VAULT_KEY", "this version has no vault"),
-    ("HELMDECK_VAULT_KEY_FILE", "this version has no vault"),
-    ("HELMDECK_JWT_SECRET", "this version has no authentication"),
-    ("HELMDECK_JWT_SECRET_FILE", "this version has no authentication"),
-];
+const NOT_YET: &[(&str, &str)] =
+    &[("HELMDECK_VAULT_KEY", "this version has no vault"), ("HELMDECK_VAULT_KEY_FILE", "this version has no vault")];
 
 /// What test suites may set without troubling the programs that they start.
 const TESTS: &str = "HELMDECK_TEST_";
@@ -135,15 +137,15 @@ mod tests {
             ("HELMDECK_MEMORY_KEYFILE", "canary"),
             ("HELMDECK_SERVER__LISEN", "x"),
             ("HELMDECK_SERVER__MAX_REQUESTS", "many"),
-            ("HELMDECK_JWT_SECRET", "canary"),
+            ("HELMDECK_VAULT_KEY", "canary"),
         ]);
         assert_eq!(
             problems,
             [
-                "HELMDECK_JWT_SECRET: this version has no authentication; unset the variable",
                 "HELMDECK_MEMORY_KEYFILE: unknown variable; did you mean \"HELMDECK_MEMORY_KEY_FILE\"?",
                 "HELMDECK_SERVER__LISEN: unknown variable; did you mean \"HELMDECK_SERVER__LISTEN\"?",
                 "HELMDECK_SERVER__MAX_REQUESTS: server.max_requests must be a whole number",
+                "HELMDECK_VAULT_KEY: this version has no vault; unset the variable",
             ]
         );
     }
