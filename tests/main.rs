@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod archive;
+mod attacks;
+mod auth;
 mod cli;
 mod flights;
 mod forget;
@@ -12,6 +14,7 @@ mod gates;
 mod github;
 mod helmdeck_go;
 mod layering;
+mod mcp_clients;
 mod replicas;
 mod rotation;
 mod secrets;

@@ -1,5 +1,6 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod key;
 mod token;
 
 use std::path::PathBuf;
@@ -11,9 +12,10 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
+pub(crate) use key::KeyCommand;
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 
-/// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
+/// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -70,8 +72,10 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Serve the packs over REST
+    /// Serve the packs over REST and MCP
     Serve(ServeArgs),
+    /// Serve the packs to one MCP client over stdin and stdout
+    Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
     /// Show the configuration
@@ -108,6 +112,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
+
+/// `helmdeck mcp`.
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {}
 
 /// A pack and its input.
 #[derive(Debug, Args)]
@@ -211,15 +219,6 @@ pub(crate) enum PackKind {
     Builtin,
 }
 
-/// `helmdeck key`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeyCommand {
-    /// Print a new random key
-    Generate,
-    /// Say whether the key in the environment is well-formed, and its id
-    Check,
-}
-
 /// `helmdeck memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
@@ -249,18 +248,25 @@ pub(crate) enum MemoryCommand {
     Forget(ForgetArgs),
 }
 
-/// `helmdeck memory export`.
+/// Which entries of an archive are meant; all of them unless said otherwise.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// Where to; - for stdout
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
+pub(crate) struct OnlyArgs {
     /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Only of this kind: cache, note, fact, audit or conversation
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
+}
+
+/// `helmdeck memory export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Where to; - for stdout
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Replace a file that is there
     #[arg(long)]
     pub(crate) force: bool,
@@ -272,12 +278,8 @@ pub(crate) struct ImportArgs {
     /// The archive, - for stdin; with --helmdeck-go the database
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
-    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
-    pub(crate) namespace: Option<Namespace>,
-    /// Only of this kind: cache, note, fact, audit or conversation
-    #[arg(long, value_parser = parse_kind)]
-    pub(crate) kind: Option<Kind>,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Read and verify, and say what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -18,11 +18,15 @@ use crate::app::App;
 use crate::config::ServerConfig;
 use crate::guard::Guard;
 use crate::limits::{InFlight, Permit, Rate};
+use crate::mcp::Mcp;
 use crate::problem::Problem;
 use crate::rest;
 
 /// The description of the API, which is open to everybody.
 const DOCUMENT: &str = "/api/v1/openapi.json";
+
+/// Where the MCP door is.
+const MCP: &str = "/mcp";
 
 /// The door. Cloning is cheap.
 #[derive(Clone)]
@@ -37,10 +41,11 @@ struct Inner {
     local: Caller,
     clock: Arc<dyn Clock>,
     router: Router,
+    mcp: Mcp,
 }
 
 impl Front {
-    pub(crate) fn new(app: Arc<App>, access: Option<Access>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(app: Arc<App>, mcp: Mcp, access: Option<Access>, clock: Arc<dyn Clock>) -> Self {
         let config: &ServerConfig = &app.config;
         Self(Arc::new(Inner {
             guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
@@ -50,6 +55,7 @@ impl Front {
             local: Caller::local(),
             clock,
             router: rest::router(app),
+            mcp,
         }))
     }
 
@@ -59,6 +65,9 @@ impl Front {
             Ok(admitted) => admitted,
             Err(problem) => return problem.into_response(),
         };
+        if request.uri().path() == MCP {
+            return self.0.mcp.handle(caller, request).await;
+        }
         request.extensions_mut().insert(caller);
         match self.0.router.clone().call(request).await {
             Ok(response) => response,

@@ -8,6 +8,7 @@ mod front;
 mod guard;
 mod idempotency;
 mod limits;
+pub mod mcp;
 mod openapi;
 mod problem;
 mod rest;

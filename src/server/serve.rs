@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::config::{ServerConfig, check_listen};
 use crate::front::Front;
 use crate::idempotency::Ledger;
+use crate::mcp::{Extra, Mcp, McpConfig};
 
 /// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -36,6 +37,8 @@ pub struct Server {
     clock: Arc<dyn Clock>,
     ledger: Option<Ledger>,
     auth: Option<Auth>,
+    mcp: McpConfig,
+    extra: Option<Arc<dyn Extra>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -48,7 +51,15 @@ impl Server {
     /// Makes a server of an engine.
     #[must_use]
     pub fn new(engine: Engine, config: ServerConfig) -> Self {
-        Self { engine, config, clock: Arc::new(SystemClock::default()), ledger: None, auth: None }
+        Self {
+            engine,
+            config,
+            clock: Arc::new(SystemClock::default()),
+            ledger: None,
+            auth: None,
+            mcp: McpConfig::default(),
+            extra: None,
+        }
     }
 
     /// Lets idempotency keys outlive the process, in the system database; their answers too, sealed, if there are keys to
@@ -66,6 +77,20 @@ impl Server {
         self
     }
 
+    /// Says how MCP is served; the defaults unless given.
+    #[must_use]
+    pub fn mcp(mut self, config: McpConfig) -> Self {
+        self.mcp = config;
+        self
+    }
+
+    /// Adds to the MCP door what packs have no words for.
+    #[must_use]
+    pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
+        self.extra = Some(extra);
+        self
+    }
+
     /// Says what time it is; the machine's own clock unless given.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -77,7 +102,7 @@ impl Server {
     ///
     /// What concerns connections (their number, the time for a request head, the drain) is that listener's then.
     pub fn router(self) -> Router {
-        let (_, front) = self.assemble();
+        let (_, _, front) = self.assemble();
         Router::new().fallback(move |request: Request| {
             let front = front.clone();
             async move { front.handle(request).await }
@@ -95,7 +120,7 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let authenticated = self.auth.is_some();
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
-        let (app, front) = self.assemble();
+        let (app, mcp, front) = self.assemble();
         let mut connections = Connections {
             front,
             protocol: protocol(&app.config),
@@ -106,6 +131,7 @@ impl Server {
         connections.accept(listener, &shutdown).await;
 
         app.calls.close();
+        mcp.drain();
         connections.drain.cancel();
         let finished = async {
             while connections.open.join_next().await.is_some() {}
@@ -115,15 +141,17 @@ impl Server {
             let (connections, calls) = (connections.open.len(), app.calls.len());
             tracing::warn!(connections, calls, "the drain timed out, closing what is left");
         }
+        mcp.stop();
         connections.open.shutdown().await;
         Ok(())
     }
 
-    fn assemble(self) -> (Arc<App>, Front) {
+    fn assemble(self) -> (Arc<App>, Mcp, Front) {
+        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let app = Arc::new(App::new(self.engine, self.config, Arc::clone(&self.clock), self.ledger));
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
-        let front = Front::new(Arc::clone(&app), access, self.clock);
-        (app, front)
+        let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
+        (app, mcp, front)
     }
 }
 

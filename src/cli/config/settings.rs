@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerConfig,
     /// `[auth]`; a file in it has an absolute path.
     pub(crate) auth: AuthConfig,
+    /// `[mcp]`.
+    pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
     /// `[cache]`, `[audit]`, `[artifacts]` and `[commands]`.
@@ -88,6 +91,7 @@ pub(super) fn resolve(
     if let (Some(server), Some(auth)) = (&server, &auth) {
         reading.listen(server, auth, env);
     }
+    let mcp = reading.part("mcp", McpConfig::validate);
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
@@ -97,12 +101,13 @@ pub(super) fn resolve(
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, memory, engine, egress, github) {
+    match (log, runtime, server, auth, mcp, memory, engine, egress, github) {
         (
             Some(log),
             Some(runtime),
             Some(server),
             Some(auth),
+            Some(mcp),
             Some(memory),
             Some(engine),
             Some(egress),
@@ -114,6 +119,7 @@ pub(super) fn resolve(
             runtime,
             server,
             auth,
+            mcp,
             memory,
             engine,
             egress,

@@ -6,20 +6,15 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
-use bytes::Bytes;
-use helmdeck_core::json::read_strict;
 use helmdeck_core::memory::{Facts, Forget, ListFacts, NewFact, RecallFacts};
-use helmdeck_core::{Caller, Code, Error, Json, Permission};
-use serde::de::DeserializeOwned;
+use helmdeck_core::{Caller, Code, Permission};
 
+use super::body::{MAX_REQUEST_BYTES, read_json};
 use super::memory::memory;
-use super::{body, in_time, json};
+use super::{in_time, json};
 use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
-
-/// The largest request that names what is wanted.
-const MAX_REQUEST_BYTES: u64 = 16 << 10;
 
 /// Keeps a fact about the caller; the same key again replaces it.
 ///
@@ -32,7 +27,7 @@ const MAX_REQUEST_BYTES: u64 = 16 << 10;
     ))]
 pub(crate) async fn store(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
     let facts = facts(&app, &caller, &Permission::MemoryWrite)?;
-    let fact: NewFact = read(&app, request, app.config.max_body_bytes).await?;
+    let fact: NewFact = read_json(&app, request, app.config.max_body_bytes).await?;
     json(&in_time(&app, facts.store(fact)).await??)
 }
 
@@ -47,7 +42,7 @@ pub(crate) async fn store(State(app): State<Arc<App>>, By(caller): By, request: 
     ))]
 pub(crate) async fn recall(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
     let facts = facts(&app, &caller, &Permission::MemoryRead)?;
-    let wanted: RecallFacts = read(&app, request, MAX_REQUEST_BYTES).await?;
+    let wanted: RecallFacts = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     json(&in_time(&app, facts.recall(wanted)).await??)
 }
 
@@ -62,7 +57,7 @@ pub(crate) async fn recall(State(app): State<Arc<App>>, By(caller): By, request:
     ))]
 pub(crate) async fn forget(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
     let facts = facts(&app, &caller, &Permission::MemoryWrite)?;
-    let what: Forget = read(&app, request, MAX_REQUEST_BYTES).await?;
+    let what: Forget = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     json(&in_time(&app, facts.forget(what)).await??)
 }
 
@@ -92,25 +87,6 @@ pub(crate) async fn list(
 fn facts(app: &App, caller: &Caller, permission: &Permission) -> Result<Facts, Problem> {
     need(caller, permission)?;
     Ok(memory(app)?.facts(&caller.identity)?)
-}
-
-/// Reads a request as strictly as the input of a pack. The error never repeats what was sent.
-async fn read<T: DeserializeOwned>(app: &App, request: Request, limit: u64) -> Result<T, Problem> {
-    let (parts, body) = request.into_parts();
-    let limit = app.config.max_body_bytes.min(limit);
-    let mut bytes = body::read(&parts.headers, body, limit, app.config.body_timeout).await?;
-    if bytes.trim_ascii().is_empty() {
-        bytes = Bytes::from_static(b"{}");
-    }
-    let malformed = |error: serde_json::Error| {
-        let place = format!("the request is not acceptable JSON (line {}, column {})", error.line(), error.column());
-        Error::new(Code::InvalidInput, place).with_source(error)
-    };
-    // A list of all fields in order would be read as an object too.
-    if !read_strict(&bytes).map_err(malformed)?.is_object() {
-        return Err(Problem::new(Code::InvalidInput, "the request must be a JSON object"));
-    }
-    Ok(Json::from_trusted(bytes).read()?)
 }
 
 #[cfg(test)]

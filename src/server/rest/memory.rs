@@ -15,15 +15,14 @@ use helmdeck_engine::{MemoryControl, Selector, store_error};
 use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
 use serde::{Deserialize, Serialize};
 
-use super::{body, in_time, json};
+use super::body::{MAX_REQUEST_BYTES, read_json};
+use super::{in_time, json};
 use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
 /// The most entries of one page.
 const MAX_ENTRIES: usize = 1000;
-/// The largest purge request.
-const MAX_PURGE_BYTES: u64 = 16 << 10;
 
 /// Whose entries, as it is written on the wire. An empty subject stands for what a whole tenant shares.
 #[derive(Debug, Serialize, Deserialize)]
@@ -156,11 +155,7 @@ pub(crate) async fn entries(
     ))]
 pub(crate) async fn purge(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryWrite)?;
-    let (parts, body) = request.into_parts();
-    let limit = app.config.max_body_bytes.min(MAX_PURGE_BYTES);
-    let body = body::read(&parts.headers, body, limit, app.config.body_timeout).await?;
-    let purge: Purge = serde_json::from_slice(&body)
-        .map_err(|error| Problem::new(Code::InvalidInput, format!("not a purge request: {error}")))?;
+    let purge: Purge = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     let selector = purge.selector()?;
     match &selector {
         Selector::Namespace(namespace) | Selector::Key { namespace, .. } => need_own(&caller, namespace)?,
