@@ -9,6 +9,21 @@ use crate::caller::Glob;
 use crate::error::Result;
 use crate::{Identity, PackName};
 
+/// What the tags of cached answers begin with that were made with a credential. Nobody else may set or purge such a tag.
+pub const CREDENTIAL_TAG: &str = "credential:";
+
+/// Returns the tag of every cached answer that was made with a credential.
+#[must_use]
+pub fn credential_tag(name: &str) -> String {
+    format!("{CREDENTIAL_TAG}{}", name.to_lowercase())
+}
+
+/// Says whether a tag looks like one of [`credential_tag`]. Tags are compared in lower case.
+#[must_use]
+pub fn is_credential_tag(tag: &str) -> bool {
+    tag.to_lowercase().starts_with(CREDENTIAL_TAG)
+}
+
 /// A secret text, what belongs to it, and the hosts that it may be sent to. `Debug` shows nothing; the memory is cleared when the last clone goes.
 #[derive(Clone)]
 pub struct Secret {
