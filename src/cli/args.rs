@@ -1,5 +1,7 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod vault;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
+
+pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
 /// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
@@ -54,7 +58,7 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
-    /// Make or check a memory key
+    /// Make a key, or check the memory key
     #[command(subcommand)]
     Key(KeyCommand),
     /// Look after the memory: what it holds, and forgetting
@@ -63,6 +67,9 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Look after credentials: set, rotate, grant, remove
+    #[command(subcommand)]
+    Vault(VaultCommand),
     /// Serve the packs over REST
     Serve(ServeArgs),
     /// Check configuration, key, stores and packs
