@@ -195,6 +195,16 @@ impl Server {
         server
     }
 
+    /// Returns the whole log.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    /// Returns the id of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Says whether the log holds a text.
     pub(crate) fn says(&self, text: &str) -> bool {
         self.log.lock().unwrap().iter().any(|line| line.contains(text))
