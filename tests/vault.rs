@@ -102,7 +102,11 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         wait_for("the server to see the rotation", || server.look("test.count", &mine) == "cache_miss");
         let seen = start.elapsed();
         assert!(seen < Duration::from_secs(5), "{seen:?} on a busy machine; 250 ms and a read on an idle one");
-        assert_eq!((call(&mine).as_str(), call(&mine).as_str(), call(&others).as_str()), ("miss", "hit", "hit"));
+        assert_eq!((call(&mine).as_str(), call(&mine).as_str()), ("miss", "hit"));
+        // A server that hears of a purge takes no chances with what was written about then: the other may have run again.
+        let _ = call(&others);
+        assert_eq!(call(&others), "hit");
+        wait_for("the other answer to be stored", || rows(&home) == 2);
 
         let removed = vault(&home, VAULT_KEY, "", &["vault", "remove", "other", "--yes", "--json"]);
         assert_eq!(serde_json::from_str::<Value>(&removed.stdout).unwrap()["purged"], 1, "{}", removed.stderr);
@@ -124,7 +128,7 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         assert_eq!(words(refused(&named), "token"), words(refused(&others), "other"));
         let granted = vault(&home, VAULT_KEY, "", &["vault", "grant", "token", "--allow", "local/*"]);
         assert_eq!(granted.code, 0, "{}", granted.stderr);
-        wait_for("the server to see the grant", || server.look("test.count", &mine) == "hit");
+        wait_for("the server to see the grant", || refused(&mine).0 == 200);
     }
 }
 
@@ -380,35 +384,35 @@ fn no_secret_of_any_type_is_seen_anywhere() {
         let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
         format!("{secret} {basic} {hex} {} {}", basic.replace('+', "-"), secret.replace('/', "%2F").replace(' ', "+"))
     };
-    let mut codes = Vec::new();
-    for (name, secret) in [("api", Canaries::API_KEY), ("login", Canaries::PASSWORD), ("ssh", Canaries::SSH)] {
-        for wish in [
-            json!({"status": 422, "body": {"message": said(secret), "errors": [said(secret)]}}),
-            json!({"status": 500, "times": 4, "body": {"message": said(secret)}}),
-            json!({"status": 200, "body": [{"number": 1, "title": said(secret), "state": "open", "labels": [],
-                "user": {"login": said(secret)}, "body": said(secret), "html_url": said(secret),
-                "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"}]}),
-            json!({}),
+    for (name, secret) in [("api", Canaries::API_KEY), ("login", Canaries::PASSWORD)] {
+        for (wish, code) in [
+            (json!({"status": 422, "body": {"message": said(secret), "errors": [said(secret)]}}), 400),
+            (json!({"status": 500, "times": 4, "body": {"message": said(secret)}}), 502),
+            (
+                json!({"status": 200, "body": [{"number": 1, "title": said(secret), "state": "open", "labels": [],
+                    "user": {"login": said(secret)}, "body": said(secret), "html_url": said(secret),
+                    "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"}]}),
+                200,
+            ),
         ] {
             github.control(&wish);
-            // The second is not answered by the first: an answer with a secret in it is never stored.
-            for _ in 0..2 {
-                let answer = server.ask("POST /api/v1/packs/github.list_issues", &list(name));
-                canaries.absent(name, answer.body.as_bytes());
-                codes.push((name, answer.code, answer.status()));
-            }
+            let answer = server.ask("POST /api/v1/packs/github.list_issues\nCache-Control: no-cache", &list(name));
+            canaries.absent(name, answer.body.as_bytes());
+            assert_eq!(answer.code, code, "{}", answer.body);
+            assert!(code != 200 || answer.body.contains("[secret]"), "{}", answer.body);
+            let kept = server.look("github.list_issues", &serde_json::from_str(&list(name)).unwrap());
+            assert_eq!(kept, "cache_miss", "an answer with a secret in it is never stored");
         }
-        // Takes back what was not asked for.
-        github.control(&json!({"status": 200}));
-        let _ = server.ask("POST /api/v1/packs/github.get_issue", &json!({"repo": "a/b", "number": 1}).to_string());
+        for status in ["miss", "hit"] {
+            let answer = server.ask("POST /api/v1/packs/github.list_issues", &list(name));
+            canaries.absent(name, answer.body.as_bytes());
+            assert_eq!((answer.code, answer.status().as_str()), (200, status), "{name}");
+        }
     }
-    for name in ["api", "login"] {
-        assert!(
-            codes.contains(&(name, 200, "miss".to_owned())) && codes.contains(&(name, 200, "hit".to_owned())),
-            "{codes:?}"
-        );
-    }
-    assert!(codes.iter().filter(|(name, ..)| *name == "ssh").all(|(_, code, _)| *code != 200), "{codes:?}");
+    // A private key fits no header; what is said about it does not say it.
+    let refused = server.ask("POST /api/v1/packs/github.list_issues", &list("ssh"));
+    assert_eq!(refused.status(), "credential_invalid", "{}", refused.body);
+    canaries.absent("ssh", refused.body.as_bytes());
     let before = github.log().len();
     let elsewhere = server.ask("POST /api/v1/packs/github.list_issues", &list("elsewhere"));
     assert!(elsewhere.code == 403 && elsewhere.body.contains("not for the host"), "{}", elsewhere.body);
@@ -444,7 +448,7 @@ fn no_secret_of_any_type_is_seen_anywhere() {
     let used = vault(&home, VAULT_KEY, "", &["vault", "log", "api", "--json"]);
     let used: Value = serde_json::from_str(&used.stdout).unwrap();
     let of_github = used.as_array().unwrap().iter().find(|line| line["pack"] == "github.list_issues").unwrap();
-    assert!(of_github["granted"].as_u64().unwrap() >= 4 && of_github["user"] == "local", "{used}");
+    assert!(of_github["granted"].as_u64().unwrap() >= 3 && of_github["user"] == "local", "{used}");
 
     let looked_into = |folder: &Path| {
         let all = files(folder);
