@@ -13,7 +13,7 @@ use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
-/// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
+/// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -70,8 +70,10 @@ pub(crate) enum Command {
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// Serve the packs over REST
+    /// Serve the packs over REST and MCP
     Serve(ServeArgs),
+    /// Serve the packs to one MCP client over stdin and stdout
+    Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
     /// Show the configuration
@@ -108,6 +110,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
+
+/// `helmdeck mcp`.
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {}
 
 /// A pack and its input.
 #[derive(Debug, Args)]
@@ -249,18 +255,25 @@ pub(crate) enum MemoryCommand {
     Forget(ForgetArgs),
 }
 
-/// `helmdeck memory export`.
+/// Which entries of an archive are meant; all of them unless said otherwise.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// Where to; - for stdout
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
+pub(crate) struct OnlyArgs {
     /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Only of this kind: cache, note, fact, audit or conversation
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
+}
+
+/// `helmdeck memory export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Where to; - for stdout
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Replace a file that is there
     #[arg(long)]
     pub(crate) force: bool,
@@ -272,12 +285,8 @@ pub(crate) struct ImportArgs {
     /// The archive, - for stdin; with --helmdeck-go the database
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
-    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
-    pub(crate) namespace: Option<Namespace>,
-    /// Only of this kind: cache, note, fact, audit or conversation
-    #[arg(long, value_parser = parse_kind)]
-    pub(crate) kind: Option<Kind>,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Read and verify, and say what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -451,43 +460,4 @@ fn parse_namespace(text: &str) -> Result<Namespace, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn packs_and_namespaces_are_read() {
-        let pack = PackRef::parse("a.b@v3").unwrap();
-        assert_eq!((pack.name.as_str(), pack.version.unwrap().number()), ("a.b", 3));
-        assert!(PackRef::parse("a.b@latest").unwrap().version.is_none());
-        assert!(PackRef::parse("a.b@3").is_err());
-        assert_eq!(parse_namespace("t/u").unwrap(), Namespace::new("t", "u", None));
-        assert_eq!(parse_namespace("t/u/s/1").unwrap(), Namespace::new("t", "u", Some("s/1")));
-        assert_eq!(parse_namespace("t/").unwrap(), Namespace::new("t", "", None));
-        assert!(parse_namespace("t").is_err() && parse_namespace("/u").is_err() && parse_namespace("t/u/").is_err());
-    }
-
-    #[test]
-    fn no_cache_means_what_it_means_over_http() {
-        let parse = |arguments: &[&str]| match Cli::try_parse_from(arguments).unwrap().command {
-            Command::Run(run) => run.directive(),
-            _ => unreachable!(),
-        };
-        assert_eq!(parse(&["helmdeck", "run", "a.b", "--no-cache"]), Directive::Refresh);
-        assert_eq!(parse(&["helmdeck", "run", "a.b", "--cache", "only-if-cached"]), Directive::OnlyIfCached);
-        assert_eq!(parse(&["helmdeck", "run", "a.b"]), Directive::Default);
-    }
-
-    #[test]
-    fn a_purge_needs_exactly_one_choice() {
-        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge"]).is_err());
-        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge", "--all", "--tag", "x"]).is_err());
-        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge", "--tag", "x"]).is_ok());
-    }
-}
+mod tests;

@@ -42,6 +42,8 @@ pub(crate) struct Snapshot {
     /// Versions ascending; never empty.
     pub(crate) packs: BTreeMap<PackName, Vec<Arc<Registered>>>,
     pub(crate) refused: Vec<ManifestError>,
+    /// How many snapshots there were before this one.
+    revision: u64,
 }
 
 /// The registry.
@@ -53,8 +55,14 @@ impl Registry {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn replace(&self, snapshot: Snapshot) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    pub(crate) fn replace(&self, mut snapshot: Snapshot) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        snapshot.revision = current.revision + 1;
+        *current = Arc::new(snapshot);
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).revision
     }
 
     /// Returns a pack in a version, the highest if none is named.

@@ -9,6 +9,7 @@ mod doctor;
 mod forget;
 mod import;
 mod key;
+mod mcp;
 mod memory;
 mod memory_defaults;
 mod memory_get;
@@ -51,6 +52,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
         Command::Config(command) => config::run(&command, &global, &env, &output),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
+        Command::Mcp(arguments) => mcp::run(&arguments, &global, env, output),
         Command::Run(arguments) => {
             let setup = setup(env, WARN)?;
             block_on(run::run(&setup, &arguments))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use helmdeck_server::ServerConfig;
+use helmdeck_server::mcp::McpConfig;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) runtime: Runtime,
     /// `[server]`.
     pub(crate) server: ServerConfig,
+    /// `[mcp]`.
+    pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
     /// `[cache]`, `[audit]`, `[artifacts]` and `[commands]`.
@@ -82,6 +85,7 @@ pub(super) fn resolve(
     let log: Option<Log> = reading.part("log", |log: &Log| logging::check(&log.level));
     let runtime = reading.part("runtime", |_: &Runtime| Ok(()));
     let server = reading.part("server", ServerConfig::validate);
+    let mcp = reading.part("mcp", McpConfig::validate);
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
@@ -91,11 +95,11 @@ pub(super) fn resolve(
     let packs_dir = reading
         .folder("packs_dir", file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, memory, engine, egress, github) {
-        (Some(log), Some(runtime), Some(server), Some(memory), Some(engine), Some(egress), Some(github))
+    match (log, runtime, server, mcp, memory, engine, egress, github) {
+        (Some(log), Some(runtime), Some(server), Some(mcp), Some(memory), Some(engine), Some(egress), Some(github))
             if reading.problems.is_empty() =>
         {
-            Ok(Settings { data_dir, packs_dir, log, runtime, server, memory, engine, egress, github, credentials })
+            Ok(Settings { data_dir, packs_dir, log, runtime, server, mcp, memory, engine, egress, github, credentials })
         }
         _ => Err(reading.problems),
     }
