@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Artifacts, CallSecrets, ProgressSink, Stale};
+use crate::secrets::Grant;
 use crate::{Identity, PackName, RunId, Version};
 
 /// What the caller wants of the cache. Without both gates open it changes nothing.
@@ -106,6 +107,8 @@ pub struct CallingPack {
     pub name: PackName,
     /// Whether callers share its answer, so that nothing of one of them may be in it.
     pub shared: bool,
+    /// If they do: the grants that its answer is shared under. What it calls may use these and no others.
+    pub grants: Vec<Grant>,
 }
 
 /// The bytes of a call as they came in.

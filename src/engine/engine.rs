@@ -397,7 +397,9 @@ impl Packs for OtherPacks {
         call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
         if engine.0.memory.is_some() {
             let shared = matches!(from.memory, Err(NoMemory::Shared));
-            call.stage.called_by = Some(Arc::new(CallingPack { name: from.pack.clone(), shared }));
+            let grants = from.secrets.as_ref().filter(|_| shared).map_or(&[][..], |secrets| secrets.grants());
+            let calling = CallingPack { name: from.pack.clone(), shared, grants: grants.to_vec() };
+            call.stage.called_by = Some(Arc::new(calling));
         }
         Box::pin(engine.call(call)).await
     }

@@ -197,3 +197,36 @@ async fn check_outcome(rig: &Rig, outcome: &Outcome, leaks: impl Fn(&str) -> boo
     let (_, bytes) = rig.engine.artifact(&Identity::local(), &outcome.artifacts[0].key).await.unwrap();
     assert_eq!(&bytes[..], b"token=[secret]");
 }
+
+#[tokio::test]
+async fn a_shared_answer_is_made_with_no_credential_but_those_it_is_shared_under() {
+    let secret = "read_only = true\ncredentials = [\"main\"]";
+    let (inner, runs) =
+        function(&manifest("t.inner", secret, ""), |cx, _| async move { Reply::value(&cx.credential()?.is_some()) });
+    let through = |cx: helmdeck_core::Context, _| async move {
+        Ok(Reply::json(cx.call("t.inner", Json::parse("{}").unwrap()).await?.output))
+    };
+    let memory_of = |scope: &str| format!("[memory]\ncache = true\nttl = \"60s\"\nscope = \"{scope}\"");
+    let outer = |name: &str, top: &str, scope: &str| function(&manifest(name, top, &memory_of(scope)), through).0;
+    let packs = vec![
+        inner,
+        outer("t.own", "read_only = true", "caller"),
+        outer("t.shared", "read_only = true", "shared"),
+        outer("t.declared", secret, "shared"),
+    ];
+    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    wallet.set("main", Some(1));
+    let builder = Engine::builder(Config::default()).builtins(packs).secrets(Arc::clone(&wallet) as _);
+    let engine = builder.memory(memory(Arc::clone(&clock) as _).await).clock(clock).build();
+    assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+
+    let refused = engine.call(call("t.shared", "{}")).await.unwrap_err();
+    assert_eq!((refused.code(), runs.runs()), (Code::Forbidden, 0), "{refused}");
+    assert!(refused.message().contains("t.inner") && refused.message().contains("main"), "{refused}");
+    for name in ["t.own", "t.declared"] {
+        assert_eq!(engine.call(call(name, "{}")).await.unwrap().output.as_str(), "true", "{name}");
+    }
+    // Who has no such credential asks as anybody would, and may share what comes of it.
+    wallet.set("main", None);
+    assert_eq!(engine.call(call("t.shared", "{}")).await.unwrap().output.as_str(), "false");
+}

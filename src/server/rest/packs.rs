@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use helmdeck_core::{Call, Code, Error, PackName, Permission, Version};
+use helmdeck_core::{Call, Code, Error, PackName, Permission, Permissions, Version};
 use helmdeck_engine::PackInfo;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -93,8 +93,8 @@ pub(crate) async fn show(
     path: RawPathParams,
 ) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
-    need_run(&caller, &pack_name(&app, name)?)?;
-    json(&app.engine.pack(name, version)?)
+    need_run(&caller, &pack_name(&app, &caller.permissions, name)?)?;
+    json(&app.engine.pack(name, version).map_err(|error| discreet(&app, &caller.permissions, name, error))?)
 }
 
 /// Runs a pack. The request body is its input; an empty body stands for `{}`.
@@ -125,7 +125,7 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
-    let pack = pack_name(&app, name)?;
+    let pack = pack_name(&app, &caller.permissions, name)?;
     need_run(&caller, &pack)?;
     let (parts, body) = request.into_parts();
     let input = body::read(&parts.headers, body, app.config.max_body_bytes, app.config.body_timeout).await?;
@@ -135,7 +135,7 @@ pub(crate) async fn run(
     call.deadline = Instant::now().checked_add(app.config.request_deadline);
     directive::apply(&parts.headers, &mut call);
     if let Some(key) = idempotency::key(&parts.headers)?
-        && !app.engine.pack(name, version)?.read_only
+        && !app.engine.pack(name, version).map_err(|error| discreet(&app, &caller.permissions, name, error))?.read_only
     {
         if call.identity.is_anonymous() {
             // All callers without a token are one: the answer that is kept could be somebody else's.
@@ -144,7 +144,7 @@ pub(crate) async fn run(
         return run_once(&app, call, key).await;
     }
     let directive = call.directive;
-    let outcome = app.engine.call(call).await?;
+    let outcome = app.engine.call(call).await.map_err(|error| discreet(&app, &caller.permissions, name, error))?;
     let mut response = success(outcome.to_json().into());
     if let Some(cache) = &outcome.cache {
         cache_headers::add(cache, directive, response.headers_mut());
@@ -190,11 +190,23 @@ fn success(body: Bytes) -> Response {
 }
 
 /// Reads a pack's name.
-fn pack_name(app: &App, name: &str) -> Result<PackName, Error> {
+fn pack_name(app: &App, permissions: &Permissions, name: &str) -> Result<PackName, Error> {
     PackName::new(name).map_err(|message| {
         // The engine's own refusal is better: it suggests the pack that was meant.
-        app.engine.pack(name, None).err().unwrap_or_else(|| Error::new(Code::NotFound, message))
+        let suggestion = app.engine.pack(name, None).err().filter(|_| permissions.allow(&Permission::RunAny));
+        suggestion.unwrap_or_else(|| Error::new(Code::NotFound, message))
     })
+}
+
+/// Takes the suggestion out of what the engine says of a pack that there is not, for a caller who may not run every pack: it
+/// would tell of one that the caller does not see in lists.
+fn discreet(app: &App, permissions: &Permissions, name: &str, error: Error) -> Error {
+    let told = error.code() != Code::NotFound || permissions.allow(&Permission::RunAny);
+    // A pack that is there may answer `not_found` itself, about what it was asked.
+    if told || app.engine.pack(name, None).is_ok() {
+        return error;
+    }
+    Error::new(Code::NotFound, format!("pack \"{name}\" is not registered"))
 }
 
 /// Returns the name and the version that a path names; `latest` and no version mean the same.
