@@ -48,6 +48,7 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
             Arc::clone(&door),
             caller,
             validity,
+            door.tables.current(),
             || false,
             move || {
                 let heard = heard.clone();

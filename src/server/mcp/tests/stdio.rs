@@ -9,6 +9,8 @@ use super::*;
 use crate::config::ServerConfig;
 use crate::mcp::{McpConfig, Stdio};
 
+const SOON: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// A client at the other end of the lines.
 struct Client {
     input: WriteHalf<DuplexStream>,
@@ -35,7 +37,7 @@ impl Client {
 
     async fn receive(&mut self) -> Value {
         let mut line = String::new();
-        self.output.read_line(&mut line).await.unwrap();
+        tokio::time::timeout(SOON, self.output.read_line(&mut line)).await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
     }
 
@@ -125,11 +127,11 @@ async fn calls_run_beside_each_other_and_can_be_cancelled() {
         client.send(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
         assert_eq!(client.receive().await["id"], 9);
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
-        // The call is gone: a permit for it stays, and no answer of it comes.
-        fixture.probe.gate.add_permits(1);
         client.send(r#"{"jsonrpc":"2.0","id":10,"method":"ping"}"#).await;
         assert_eq!(client.receive().await["id"], 10);
-        fixture.probe.gate.acquire().await.unwrap().forget();
+        // The call is gone: a permit for it stays, and no answer of it comes.
+        fixture.probe.gate.add_permits(1);
+        tokio::time::timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
     }
     client.end().await;
 }
