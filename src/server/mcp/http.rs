@@ -143,7 +143,7 @@ impl Inner {
     async fn listen(&self, parts: Parts, asking: Asking) -> Response {
         let deletes = parts.method == Method::DELETE;
         let session = asking.session.clone();
-        let response = self.service.handle(self.request(parts, Bytes::new(), asking)).await;
+        let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
         match session {
             Some(session) if deletes => {
                 self.sessions.close(session.id()).await;
@@ -232,7 +232,8 @@ impl Inner {
         if let Err(refusal) = message::check_strictly(bytes) {
             return refused(&refusal);
         }
-        self.service.handle(self.request(parts, bytes.clone(), asking)).await
+        // Boxed, so that who takes the short way does not carry all of rmcp along.
+        Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking))).await
     }
 
     fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {
