@@ -130,7 +130,10 @@ impl Inner {
                 session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
             asking.visit.caller = session.caller(&asking.visit.caller);
             let latest = Arc::clone(&session);
-            asking.visit.validity = Validity::new(move || latest.holds());
+            asking.visit.validity = Validity::new(move || {
+                let latest = Arc::clone(&latest);
+                async move { latest.holds().await }
+            });
             asking.session = Some(session);
         }
         match parts.method {

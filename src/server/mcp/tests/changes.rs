@@ -56,7 +56,11 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
             },
         ))
     };
-    let everything = listen(caller("t", "u", "packs:run"), Validity::new(move || own.load(Ordering::SeqCst)), all);
+    let everything = listen(
+        caller("t", "u", "packs:run"),
+        Validity::new(move || std::future::ready(own.load(Ordering::SeqCst))),
+        all,
+    );
     listen(caller("t", "v", "packs:run:b.*"), Validity::default(), some);
     tokio::task::yield_now().await;
 

@@ -1,8 +1,10 @@
 //! Sessions: whose they are, how many there are, when they end.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::*;
+use crate::mcp::door::Validity;
 
 #[tokio::test]
 async fn a_session_of_another_caller_does_not_exist() {
@@ -89,4 +91,38 @@ async fn a_session_is_a_dialogue_of_its_own() {
     let (one, two) = (begin_as(&mcp, &local).await.unwrap(), begin_as(&mcp, &local).await.unwrap());
     // What belongs to the caller is shared by its dialogues.
     assert_eq!((status(&one).await.as_str(), status(&two).await.as_str()), ("miss", "hit"));
+}
+
+#[tokio::test]
+async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another() {
+    let fixture = Fixture::plain().await;
+    let mcp = door(&fixture, McpConfig::default());
+    let local = Caller::local();
+    let with_token = async |session: Option<&str>, method: &str, valid: Arc<AtomicBool>| {
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let mut request = Request::builder().method(Method::POST).uri("/mcp").header("host", "localhost");
+        for (name, value) in HEADERS.iter().copied().chain(session.map(|session| ("mcp-session-id", session))) {
+            request = request.header(name, value);
+        }
+        let mut request = request.body(Body::from(super::request(method, &params))).unwrap();
+        request
+            .extensions_mut()
+            .insert(Validity::new(move || std::future::ready(valid.load(std::sync::atomic::Ordering::SeqCst))));
+        read(mcp.handle(local.clone(), request).await).await
+    };
+    let token = |valid| Arc::new(AtomicBool::new(valid));
+    let mut sessions = Vec::new();
+    for first in [token(true), token(true)] {
+        let begun = with_token(None, "initialize", Arc::clone(&first)).await;
+        sessions.push((begun.headers["mcp-session-id"].to_str().unwrap().to_owned(), first));
+    }
+    // Both tokens end; the caller of the second session showed a new one before.
+    with_token(Some(&sessions[1].0), "ping", token(true)).await;
+    for (_, first) in &sessions {
+        first.store(false, std::sync::atomic::Ordering::SeqCst);
+    }
+    with_token(None, "initialize", token(true)).await;
+    assert_eq!(ask_as(&mcp, &local, &sessions[0].0, "ping", json!({})).await.status, 404);
+    assert_eq!(ask_as(&mcp, &local, &sessions[1].0, "ping", json!({})).await.status, 200);
 }
