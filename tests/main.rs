@@ -17,6 +17,7 @@ mod layering;
 mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;
+mod mcp_process;
 mod replicas;
 mod rotation;
 mod secrets;

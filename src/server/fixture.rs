@@ -77,6 +77,10 @@ impl Handler for Echo {
             self.0.entered.add_permits(1);
             self.0.gate.acquire().await.unwrap().forget();
         }
+        for step in 1..=input["steps"].as_u64().unwrap_or(0) {
+            context.report(None, &format!("step {step}"));
+            tokio::task::yield_now().await;
+        }
         if let Some(code) = input["fail"].as_str() {
             let code = Code::ALL.iter().find(|known| known.as_str() == code).unwrap();
             return Err(Error::new(*code, "as asked").with_retry_after(Duration::from_millis(1500)));
@@ -96,6 +100,7 @@ additionalProperties = false
 text = { "$ref" = "#/$defs/text" }
 wait = { type = "boolean" }
 fail = { type = "string" }
+steps = { type = "integer" }
 file = { type = "string" }
 [input."$defs".text]
 type = "string"

@@ -66,7 +66,8 @@ impl Front {
             Err(problem) => return problem.into_response(),
         };
         if request.uri().path() == MCP {
-            return self.0.mcp.handle(caller, request).await;
+            // Boxed, so that the other doors do not pay for its size.
+            return Box::pin(self.0.mcp.handle(caller, request)).await;
         }
         request.extensions_mut().insert(caller);
         match self.0.router.clone().call(request).await {

@@ -74,8 +74,7 @@ impl Agent {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let method = request.method().to_owned();
-        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method(method)))
+        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method()))
     }
 
     async fn notify(&self, notification: ClientNotification, context: NotificationContext<RoleServer>) {
@@ -297,8 +296,7 @@ impl ServerHandler for Agent {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut wanted: ListPromptsRequest = RequestOptionalParam::default();
-        wanted.params = request;
+        let wanted = ListPromptsRequest { params: request, ..RequestOptionalParam::default() };
         expect!(self.pass(ClientRequest::ListPromptsRequest(wanted), context).await, ListPromptsResult)
     }
 
