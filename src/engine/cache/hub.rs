@@ -230,6 +230,7 @@ impl Hub {
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
             Selector::Tag(tag) => Selector::Tag(tag.to_lowercase()),
+            Selector::Outdated { tag, whose } => Selector::Outdated { tag: tag.to_lowercase(), whose },
             other => other,
         };
         let at = self.clock.now();

@@ -8,7 +8,7 @@ use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::secrets::Secrets;
-use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, Timestamp};
+use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
 use super::answer::{Answer, Place, Times};
@@ -79,6 +79,12 @@ impl PackCache {
     pub(crate) fn would_leak(&self, call: &Call) -> bool {
         call.stage.called_by.as_ref().is_some_and(|calling| calling.shared)
             && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
+    }
+
+    /// Says whether an answer is of use to one caller only although callers share answers: an artifact belongs to whoever ran
+    /// the pack, and to everybody else its reference leads nowhere.
+    pub(crate) fn is_of_one(&self, artifacts: &[ArtifactRef]) -> bool {
+        !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
     pub(crate) fn contract(&self) -> &str {
@@ -162,7 +168,7 @@ impl PackCache {
     }
 
     /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
-    pub(crate) fn times(&self, now: Timestamp, artifacts: &[helmdeck_core::ArtifactRef]) -> Result<Times> {
+    pub(crate) fn times(&self, now: Timestamp, artifacts: &[ArtifactRef]) -> Result<Times> {
         let spec = self.spec()?;
         let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
         Ok(Times {
@@ -175,7 +181,9 @@ impl PackCache {
     /// Says why an answer must not be stored, if so.
     pub(crate) fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
         let bytes = outcome.output.bytes();
-        if outcome.remark.had_secret {
+        if self.is_of_one(&outcome.artifacts) {
+            Some("shared_artifact")
+        } else if outcome.remark.had_secret {
             Some("secret")
         } else if outcome.remark.no_store {
             Some("no_store")

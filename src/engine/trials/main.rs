@@ -16,5 +16,7 @@ mod key;
 mod notes;
 mod pipeline;
 mod replicas;
+mod shared;
 mod support;
 mod sweeping;
+mod writes;
