@@ -13,6 +13,8 @@ mod github;
 mod helmdeck_go;
 mod layering;
 mod mcp_clients;
+mod mcp_conformance;
+mod mcp_docs;
 mod replicas;
 mod rotation;
 mod secrets;
