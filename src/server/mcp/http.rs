@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::McpConfig;
 use super::direct;
-use super::door::{Door, Validity, Visit};
+use super::door::{Door, Validity, Visit, visiting};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
@@ -232,7 +232,8 @@ impl Inner {
         if let Err(refusal) = message::check_strictly(bytes) {
             return refused(&refusal);
         }
-        self.service.handle(self.request(parts, bytes.clone(), asking)).await
+        let visit = asking.visit.clone();
+        visiting(&visit, self.service.handle(self.request(parts, bytes.clone(), asking))).await
     }
 
     fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {

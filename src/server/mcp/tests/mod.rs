@@ -1,5 +1,6 @@
 //! Protocol tests of the MCP door: what each revision says, byte for byte where it matters.
 
+mod hidden;
 mod http;
 mod stdio;
 
