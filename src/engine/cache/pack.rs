@@ -7,6 +7,7 @@ use std::time::Duration;
 use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
+use helmdeck_core::outcome::UsedGrant;
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
@@ -138,7 +139,7 @@ impl PackCache {
     /// Says how an answer stands to this call now.
     pub(crate) fn standing(&self, answer: &Answer, call: &Call, now: Timestamp) -> Standing {
         // A clock that went back makes an answer look as if it were made later; it is as old as can be, not new.
-        if now >= answer.hard_until {
+        if now >= answer.hard_until || !self.may_still_use(answer, call) {
             return Standing::Ended;
         }
         let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
@@ -156,6 +157,13 @@ impl PackCache {
         } else {
             Standing::Old
         }
+    }
+
+    /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The pack's own
+    /// are part of the key.
+    pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
+        let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
+        answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
     }
 
     /// Says whether a failing handler may be covered up with this answer.
@@ -200,7 +208,7 @@ impl PackCache {
     /// whether it did.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
-        let place = &located.place;
+        let place = &answer.place;
         if !self.hub.warm(answer) {
             return false;
         }

@@ -242,8 +242,8 @@ where
         Boarding::Joined(ticket) => (ticket, false),
     };
     let landed = wait(&mut ticket, &call).await?;
-    if !started && cache.is_of_one(&landed.answer.artifacts) {
-        // The files are those of whoever started the flight, so this caller needs a run of its own.
+    if !started && (cache.is_of_one(&landed.answer.artifacts) || !cache.may_still_use(&landed.answer, &call)) {
+        // The files are those of whoever started the flight, or the credentials: this caller needs a run of its own.
         let key = landed.answer.place.key;
         return pass(cache, again.inner, call, Some(key), CacheStatus::Miss).await;
     }
@@ -414,7 +414,7 @@ where
     }
     let Journey { cache, inner, mut call, located, known, .. } = journey;
     let known = match known {
-        Some(known) if has_files(&cache, &known).await => Some(known),
+        Some(known) if cache.may_still_use(&known, &call) && has_files(&cache, &known).await => Some(known),
         _ => None,
     };
     if cache.spec()?.revalidate && purpose != Purpose::Refresh {
@@ -433,7 +433,8 @@ where
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             landing.keep = true;
-            let answer = known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?);
+            let answer =
+                known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?, &outcome.remark.used);
             Ok(Landed { answer: Arc::new(answer), how: How::Confirmed })
         }
         (Ok(mut outcome), _) => {

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cache;
+mod chains;
 mod cluster;
 mod commands;
 mod credentials;
