@@ -2,6 +2,7 @@
 
 mod hidden;
 mod http;
+mod rates;
 mod stdio;
 
 use ::http::Method;
