@@ -1,11 +1,13 @@
 //! A cached answer, in memory and as it is sealed: freshness, validator and references in a small head, then the output.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use helmdeck_core::outcome::{Remark, UsedGrant};
+use helmdeck_core::secrets::credential_tag;
 use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Json, Outcome, PackName, Timestamp, Version};
 use helmdeck_memory::Namespace;
 use serde::{Deserialize, Serialize};
@@ -73,6 +75,17 @@ struct Head {
     used: Vec<UsedGrant>,
 }
 
+/// Adds the tags of credentials to a place: whoever purges the answers made with one means this one too.
+fn marked(place: Arc<Place>, used: &[UsedGrant]) -> Arc<Place> {
+    let tags = used.iter().map(|one| credential_tag(&one.grant.name)).filter(|tag| !place.tags.contains(tag));
+    let tags: BTreeSet<String> = tags.collect();
+    if tags.is_empty() {
+        return place;
+    }
+    let tags = place.tags.iter().cloned().chain(tags).collect();
+    Arc::new(Place { tags, ..(*place).clone() })
+}
+
 /// The times of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
@@ -84,7 +97,7 @@ pub(crate) struct Times {
 impl Answer {
     pub(crate) fn new(place: Arc<Place>, outcome: &Outcome, times: Times, cost: Duration, upstream_calls: u32) -> Self {
         Self {
-            place,
+            place: marked(place, &outcome.remark.used),
             output: outcome.output.clone(),
             artifacts: Arc::clone(&outcome.artifacts),
             validator: outcome.remark.validator.clone(),
@@ -103,7 +116,7 @@ impl Answer {
         let mut used = self.used.clone();
         used.extend(confirmed_with.iter().filter(|one| !self.used.contains(one)).cloned());
         Self {
-            place: Arc::clone(&self.place),
+            place: marked(Arc::clone(&self.place), &used),
             output: self.output.clone(),
             artifacts: Arc::clone(&self.artifacts),
             validator: validator.or_else(|| self.validator.clone()),
@@ -178,7 +191,7 @@ impl Answer {
         // The seal vouches for these bytes: they are what `encode` was given, which was JSON.
         let output = Json::from_trusted(bytes.slice(5 + length..));
         Some(Self {
-            place,
+            place: marked(place, &head.used),
             output,
             artifacts: head.artifacts.into(),
             validator: head.validator,

@@ -8,7 +8,7 @@ use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{
     CacheStatus, Call, Code, Context, Error, Identity, Json, Outcome, PackName, Reply, Result, Secret,
 };
-use helmdeck_engine::{CacheConfig, Config, Engine};
+use helmdeck_engine::{CacheConfig, Config, Engine, Selector};
 use helmdeck_testkit::{TestClock, call, function, manifest, memory};
 
 use crate::support::{status, with_input};
@@ -116,6 +116,15 @@ async fn an_answer_ends_with_the_credentials_of_the_packs_that_were_called_for_i
         }
         // Rotated.
         safe.set("main", Some(2));
+        for user in ["alice", "bob"] {
+            assert_eq!(said(&run(user).await.unwrap()), (CacheStatus::Miss, "2"));
+            assert_eq!(said(&run(user).await.unwrap()), (CacheStatus::Hit, "2"));
+        }
+        // Purged by the credential's name: also out of the store.
+        let rows = async || engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind.get("cache").copied();
+        let there = rows().await.unwrap();
+        let purged = engine.memory().unwrap().purge(Selector::Tag("credential:main".to_owned())).await;
+        assert_eq!((purged.rows, rows().await), (there, None));
         for user in ["alice", "bob"] {
             assert_eq!(said(&run(user).await.unwrap()), (CacheStatus::Miss, "2"));
             assert_eq!(said(&run(user).await.unwrap()), (CacheStatus::Hit, "2"));
