@@ -298,8 +298,7 @@ impl ServerHandler for Agent {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut wanted: ListPromptsRequest = RequestOptionalParam::default();
-        wanted.params = request;
+        let wanted = ListPromptsRequest { params: request, ..RequestOptionalParam::default() };
         expect!(self.pass(ClientRequest::ListPromptsRequest(wanted), context).await, ListPromptsResult)
     }
 
