@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 
 use crate::caller::Glob;
 use crate::error::Result;
@@ -106,7 +107,7 @@ impl fmt::Debug for Secret {
 ///
 /// It names the principal, not the token: a refreshed token of the same credential keeps its cache entries, a changed
 /// version or a revoked grant does not.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// The credential's name.
     pub name: String,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use helmdeck_core::secrets::credential_tag;
 use helmdeck_core::{SystemClock, Timestamp};
-use helmdeck_memory::{Delete, Kind as RowKind};
+use helmdeck_memory::{Delete, Kind as RowKind, Reach};
 use helmdeck_vault::{About, Book, Change, Kind, Listed, Material, VaultError};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -120,7 +120,7 @@ async fn purge(setup: &Setup, name: &str) -> Result<u64> {
         ))
     };
     let Some(store) = setup.clear_store().await.map_err(failed)? else { return Ok(0) };
-    let tagged = Delete::Tagged { namespace: None, kind: RowKind::Cache, tag: credential_tag(name) };
+    let tagged = Delete::Tagged { whose: Reach::Everybody, kind: RowKind::Cache, tag: credential_tag(name) };
     let purged = store.delete(tagged).await;
     let closed = store.close().await;
     let purged = purged.map_err(|error| failed(error.into()))?;

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cache;
+mod chains;
 mod cluster;
 mod commands;
 mod credentials;
@@ -16,5 +17,7 @@ mod key;
 mod notes;
 mod pipeline;
 mod replicas;
+mod shared;
 mod support;
 mod sweeping;
+mod writes;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer;
 use super::config::McpConfig;
 use super::extra::Extra;
-use super::table::Tables;
+use super::table::{Entry, Tables, pack_name};
 use super::wish::CacheWish;
 
 /// The state behind all sessions. It holds no caller's.
@@ -91,7 +91,37 @@ impl Visit {
     }
 }
 
+tokio::task_local! {
+    /// Who sent the request that is being looked at: what rmcp asks of a handler before it hands a request over names nobody.
+    static VISITOR: Caller;
+}
+
+/// Does something for a visitor.
+pub(crate) async fn visiting<F: Future>(visit: &Visit, work: F) -> F::Output {
+    VISITOR.scope(visit.caller.clone(), work).await
+}
+
+/// Says whether the visitor may run a pack. Without one it is nobody's.
+pub(crate) fn is_for_visitor(pack: &PackName) -> bool {
+    VISITOR.try_with(|caller| caller.need_run(pack).is_ok()).unwrap_or(false)
+}
+
 impl Door {
+    /// Returns a tool that a caller may use.
+    ///
+    /// # Errors
+    /// For a tool that there is not and for one that the caller may not use the same, made of the name alone: nobody learns here
+    /// what packs there are.
+    pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<Entry>, ErrorData> {
+        if let Some(entry) = self.tables.current().get(name)
+            && caller.need_run(&entry.pack).is_ok()
+        {
+            return Ok(Arc::clone(entry));
+        }
+        let refused = pack_name(name).and_then(|pack| caller.need_run(&pack).err());
+        Err(refused.map_or_else(|| unknown_tool(name), |error| rpc_error(&error)))
+    }
+
     /// Makes a call of a pack. Whether the caller may run it has been asked before.
     pub(crate) fn call(&self, caller: &Caller, pack: &PackName, arguments: Bytes, wish: CacheWish) -> Call {
         let mut call = Call::new(pack.clone(), arguments, Arc::clone(&caller.identity));
@@ -120,8 +150,7 @@ pub(crate) fn rpc_error(error: &Error) -> ErrorData {
     ErrorData::new(code, error.to_string(), Some(answer::problem(error)))
 }
 
-/// Returns the error for a tool that there is not.
-pub(crate) fn unknown_tool(name: &str) -> ErrorData {
+fn unknown_tool(name: &str) -> ErrorData {
     let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
     ErrorData::invalid_params(format!("Unknown tool: {shown}"), None)
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::McpConfig;
 use super::direct;
-use super::door::{Door, Validity, Visit};
+use super::door::{Door, Validity, Visit, visiting};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
@@ -235,8 +235,9 @@ impl Inner {
         if let Err(refusal) = message::check_strictly(bytes) {
             return refused(&refusal);
         }
+        let visit = asking.visit.clone();
         // Boxed, so that who takes the short way does not carry all of rmcp along.
-        Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking))).await
+        visiting(&visit, Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking)))).await
     }
 
     fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {
