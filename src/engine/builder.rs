@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
+use helmdeck_egress::Egress;
 use helmdeck_events::Bus;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::artifacts::ArtifactStore;
 use crate::audit::Audit;
@@ -16,6 +18,7 @@ use crate::cache::hub::{self, Hub};
 use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::folder;
+use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
@@ -52,6 +55,8 @@ pub struct Builder {
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
     clock: Arc<dyn Clock>,
+    mcp: Vec<McpServer>,
+    egress: Option<Egress>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -77,6 +82,8 @@ impl Engine {
             secrets: Arc::new(NoSecrets),
             artifacts: None,
             clock: Arc::new(SystemClock::default()),
+            mcp: Vec::new(),
+            egress: None,
         }
     }
 }
@@ -142,6 +149,21 @@ impl Builder {
         self
     }
 
+    /// Adds MCP servers, whose tools become packs `mcp.<server>.<tool>` when they are asked for ([`Engine::import_all`],
+    /// [`Engine::import_in_background`], or a call of one). Nothing is started before.
+    #[must_use]
+    pub fn mcp(mut self, servers: Vec<McpServer>) -> Self {
+        self.mcp.extend(servers);
+        self
+    }
+
+    /// Says what HTTP goes out through; without this, a guard with its defaults: public addresses only.
+    #[must_use]
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = Some(egress);
+        self
+    }
+
     /// Builds every pack's pipeline. Manifests that are refused are listed ([`Engine::refused`]), not fatal.
     ///
     /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no task.
@@ -173,6 +195,16 @@ impl Builder {
         let artifacts = self.artifacts.map(|folder| {
             Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
         });
+        let servers = (!self.mcp.is_empty()).then(|| {
+            let around = Surroundings {
+                secrets: Arc::clone(&self.secrets),
+                egress: self.egress.unwrap_or_else(|| Egress::new(helmdeck_egress::Config::default())),
+                path: self.config.commands.path.clone(),
+                stop: stop.child_token(),
+                tasks: TaskTracker::new(),
+            };
+            Servers::new(self.mcp, around, &McpMetrics::register(&metrics))
+        });
         let engine = Engine(Arc::new(Inner {
             registry: Registry::default(),
             config: self.config,
@@ -187,6 +219,8 @@ impl Builder {
             packs_dir: self.packs_dir,
             watch: Mutex::new(None),
             janitor: Mutex::new(None),
+            servers,
+            loading: Mutex::new(()),
             stop,
         }));
         let snapshot = Inner::load(&engine.0, &Snapshot::default());
@@ -194,6 +228,7 @@ impl Builder {
             tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
         }
         engine.0.registry.replace(snapshot);
+        engine.hear_of_tools();
         if self.watch {
             start_watching(&engine);
         }
