@@ -1,5 +1,7 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod mcp;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
+
+pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 
 /// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
@@ -65,6 +69,8 @@ pub(crate) enum Command {
     Cache(CacheCommand),
     /// Serve the packs over REST
     Serve(ServeArgs),
+    /// Add, list and remove MCP servers, whose tools become packs
+    Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
     /// Show the configuration
@@ -200,6 +206,8 @@ pub(crate) enum PackCommand {
 pub(crate) enum PackKind {
     /// A program
     Command,
+    /// A tool of an MCP server, behind the cache
+    Mcp,
     /// A Rust function of this project
     Builtin,
 }

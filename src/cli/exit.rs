@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Usage = 2,
     /// What was asked for is not there.
     Absent = 3,
+    /// A secret is where none belongs.
+    Secret = 7,
     /// Something stored is damaged.
     Corrupt = 8,
     /// A policy forbids it.
@@ -33,6 +35,7 @@ impl Exit {
             Self::Failed => "failed",
             Self::Usage => "usage",
             Self::Absent => "not found",
+            Self::Secret => "secret refused",
             Self::Corrupt => "corrupt",
             Self::Refused => "refused",
             Self::Config => "configuration",

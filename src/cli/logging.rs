@@ -37,7 +37,9 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
         _ => "trace",
     };
     // The configuration was checked, so this can be read.
-    let targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let targets: Targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    // The MCP library logs whole messages, and those may hold anything. Who wants them names it: `rmcp=debug`.
+    let targets = if wanted.contains("rmcp") { targets } else { targets.with_target("rmcp", LevelFilter::OFF) };
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {

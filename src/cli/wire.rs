@@ -81,7 +81,7 @@ impl Setup {
         let egress = Egress::new(settings.egress.clone().guard());
         let secrets = EnvironmentSecrets::new(&settings.credentials, &self.env);
         let dependencies = helmdeck_packs::Dependencies {
-            egress,
+            egress: egress.clone(),
             clock: Arc::clone(&clock),
             #[cfg(feature = "github")]
             github: settings.github.packs(),
@@ -89,6 +89,8 @@ impl Setup {
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
             .secrets(Arc::new(secrets))
+            .egress(egress)
+            .mcp(settings.mcp.clone())
             .watch(watch);
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());

@@ -73,6 +73,12 @@ impl Engine {
         }
     }
 
+    /// Says whether a manifest of the packs folder waits for what an MCP server lists.
+    #[must_use]
+    pub fn needs_import(&self) -> bool {
+        !self.0.registry.snapshot().pending.is_empty()
+    }
+
     /// Asks every MCP server for its tools in the background, again and again until it answers. Packs appear as they do.
     pub fn import_in_background(&self) {
         let Some(servers) = &self.0.servers else { return };

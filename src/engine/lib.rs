@@ -29,4 +29,5 @@ pub use engine::Engine;
 pub use mcp::{McpReach, McpServer, McpStatus, McpValue};
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
+pub use scrub::looks_like_token;
 pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};

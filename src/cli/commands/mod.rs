@@ -9,6 +9,7 @@ mod doctor;
 mod forget;
 mod import;
 mod key;
+mod mcp_servers;
 mod memory;
 mod memory_defaults;
 mod memory_get;
@@ -21,9 +22,9 @@ mod run;
 mod serve;
 
 use crate::app::block_on;
-use crate::args::{CacheCommand, Cli, Command, KeyCommand, MemoryCommand, PackCommand};
+use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
 use crate::env::Environment;
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use crate::output::Output;
 use crate::wire::{self, Setup};
 
@@ -50,6 +51,15 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
         Command::Config(command) => config::run(&command, &global, &env, &output),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
+        Command::Mcp(arguments) => match arguments.command {
+            Some(McpCommand::Add(arguments)) => mcp_servers::add(&arguments, &global, &env, &output),
+            Some(McpCommand::Remove { name }) => mcp_servers::remove(&name, &global, &env, &output),
+            Some(McpCommand::List) => {
+                let setup = setup(env, "error")?;
+                block_on(mcp_servers::list(&setup))
+            }
+            None => Err(Failure::usage("name what to do: `helmdeck mcp add`, `list` or `remove`")),
+        },
         Command::Run(arguments) => {
             let setup = setup(env, WARN)?;
             block_on(run::run(&setup, &arguments))

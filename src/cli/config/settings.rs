@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use helmdeck_engine::McpServer;
 use helmdeck_server::ServerConfig;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) github: GitHub,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
+    /// `[[mcp.servers]]`.
+    pub(crate) mcp: Vec<McpServer>,
 }
 
 impl Settings {
@@ -95,7 +98,8 @@ pub(super) fn resolve(
         (Some(log), Some(runtime), Some(server), Some(memory), Some(engine), Some(egress), Some(github))
             if reading.problems.is_empty() =>
         {
-            Ok(Settings { data_dir, packs_dir, log, runtime, server, memory, engine, egress, github, credentials })
+            let mcp = Vec::new();
+            Ok(Settings { data_dir, packs_dir, log, runtime, server, memory, engine, egress, github, credentials, mcp })
         }
         _ => Err(reading.problems),
     }

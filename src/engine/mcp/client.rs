@@ -47,15 +47,14 @@ impl Drop for Listening {
 /// Our side of a connection. Sampling, elicitation and roots are not offered; who asks all the same is refused.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) server: Arc<str>,
     pub(crate) listeners: Listeners,
     /// Told when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
 }
 
 impl Client {
-    pub(crate) fn new(server: &str) -> Self {
-        Self { server: server.into(), listeners: Listeners::default(), changed: Arc::default() }
+    pub(crate) fn new() -> Self {
+        Self { listeners: Listeners::default(), changed: Arc::default() }
     }
 }
 

@@ -123,6 +123,12 @@ impl McpValue {
         &self.source
     }
 
+    /// Says whether it names a variable or a credential.
+    #[must_use]
+    pub fn is_reference(&self) -> bool {
+        self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
+    }
+
     fn credentials(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Credential(name) => Some(name.as_str()),

@@ -155,7 +155,7 @@ async fn attempt(
     mode: ClientLifecycleMode,
 ) -> Result<Opened, Refusal> {
     let fail = |error| Refusal { error, by_server: false };
-    let client = Client::new(name);
+    let client = Client::new();
     let too_long = Arc::new(OnceLock::new());
     let (service, group) = match way {
         Way::Program(program) => {
