@@ -54,9 +54,9 @@ pub struct Builder {
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
+    egress: Egress,
     clock: Arc<dyn Clock>,
     mcp: Vec<McpServer>,
-    egress: Option<Egress>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -81,9 +81,9 @@ impl Engine {
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
+            egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
             mcp: Vec::new(),
-            egress: None,
         }
     }
 }
@@ -142,6 +142,13 @@ impl Builder {
         self
     }
 
+    /// Says through which guard MCP servers over HTTP are reached. Without this, one with its defaults.
+    #[must_use]
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
     /// Says what time it is.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -154,13 +161,6 @@ impl Builder {
     #[must_use]
     pub fn mcp(mut self, servers: Vec<McpServer>) -> Self {
         self.mcp.extend(servers);
-        self
-    }
-
-    /// Says what HTTP goes out through; without this, a guard with its defaults: public addresses only.
-    #[must_use]
-    pub fn egress(mut self, egress: Egress) -> Self {
-        self.egress = Some(egress);
         self
     }
 
@@ -198,7 +198,7 @@ impl Builder {
         let servers = (!self.mcp.is_empty()).then(|| {
             let around = Surroundings {
                 secrets: Arc::clone(&self.secrets),
-                egress: self.egress.unwrap_or_else(|| Egress::new(helmdeck_egress::Config::default())),
+                egress: self.egress.clone(),
                 path: self.config.commands.path.clone(),
                 stop: stop.child_token(),
                 tasks: TaskTracker::new(),

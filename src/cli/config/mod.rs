@@ -73,7 +73,10 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environme
         problems.extend(layers.set(key, value, Origin::Flag(flag)).err());
     }
     let settings = match settings::resolve(&layers, file.as_ref(), env) {
-        Ok(settings) => Some(Settings { mcp, ..settings }).filter(|_| problems.is_empty()),
+        Ok(mut settings) => {
+            settings.mcp = mcp;
+            Some(settings).filter(|_| problems.is_empty())
+        }
         Err(more) => {
             problems.extend(more);
             None
