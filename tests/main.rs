@@ -12,6 +12,7 @@ mod gates;
 mod github;
 mod helmdeck_go;
 mod layering;
+mod mcp_clients;
 mod mcp_servers;
 mod replicas;
 mod rotation;

@@ -111,23 +111,16 @@ impl<'a> With<'a> {
             let grant = Grant { name: "github-token".into(), version: 1 };
             Arc::new(OneSecret(grant, Secret::new(token.to_owned()))) as Arc<dyn CallSecrets>
         };
+        let (pack, version) = (PackName::new(manifest.name.as_str()).unwrap(), Version::new(1).unwrap());
+        let context = Context::new(pack, version, Arc::new(Identity::local()), RunId::next(Frozen.now()));
         Context {
-            pack: PackName::new(manifest.name.as_str()).unwrap(),
-            version: Version::new(1).unwrap(),
-            identity: Arc::new(Identity::local()),
-            run: RunId::next(Frozen.now()),
             deadline: self.time.map(|time| Instant::now() + time),
-            cancel: None,
-            depth: 0,
             stale: self.stale.map(|reply| Stale {
                 output: reply.output.clone().unwrap(),
                 validator: reply.validator.clone().unwrap(),
             }),
-            progress: None,
             secrets: self.token.map(secret),
-            artifacts: None,
-            packs: None,
-            memory: Err(helmdeck_core::memory::NoMemory::Off),
+            ..context
         }
     }
 }

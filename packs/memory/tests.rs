@@ -14,21 +14,9 @@ fn manifest(builtin: &Builtin) -> Manifest {
 
 fn context(builtin: &Builtin, memory: NoMemory) -> Context {
     let manifest = manifest(builtin);
-    Context {
-        pack: manifest.name,
-        version: manifest.version,
-        identity: Arc::new(Identity::local()),
-        run: RunId::next(SystemClock::default().now()),
-        deadline: None,
-        cancel: None,
-        depth: 0,
-        stale: None,
-        progress: None,
-        secrets: None,
-        artifacts: None,
-        packs: None,
-        memory: Err(memory),
-    }
+    let run = RunId::next(SystemClock::default().now());
+    let context = Context::new(manifest.name, manifest.version, Arc::new(Identity::local()), run);
+    Context { memory: Err(memory), ..context }
 }
 
 #[test]

@@ -145,21 +145,8 @@ async fn direct_call(manifest: &Manifest, handler: &Arc<dyn Handler>, call: Call
         std::borrow::Cow::Borrowed(_) => Json::from_trusted(call.input.clone()),
         std::borrow::Cow::Owned(text) => Json::from_trusted(text.into()),
     };
-    let context = Context {
-        pack: manifest.name.clone(),
-        version: manifest.version,
-        identity: call.identity,
-        run: helmdeck_core::RunId::next(SystemClock::default().now()),
-        deadline: None,
-        cancel: None,
-        depth: 0,
-        stale: None,
-        progress: None,
-        secrets: None,
-        artifacts: None,
-        packs: None,
-        memory: Err(helmdeck_core::memory::NoMemory::Off),
-    };
+    let run = helmdeck_core::RunId::next(SystemClock::default().now());
+    let context = Context::new(manifest.name.clone(), manifest.version, call.identity, run);
     let output = handler.run(context, input).await?.output.unwrap();
     if !manifest.output.accepts_unread(output.bytes()) {
         manifest.output.validate(&serde_json::from_slice(output.bytes()).unwrap()).unwrap();

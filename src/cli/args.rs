@@ -13,7 +13,7 @@ use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 
-/// Runs typed packs for agents and people, from the shell and over REST, with a memory that is off until you turn it on.
+/// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -67,9 +67,9 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Serve the packs over REST
+    /// Serve the packs over REST and MCP
     Serve(ServeArgs),
-    /// Add, list and remove MCP servers, whose tools become packs
+    /// Serve the packs to one MCP client over stdin and stdout; or add, list and remove MCP servers
     Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
@@ -250,18 +250,25 @@ pub(crate) enum MemoryCommand {
     Forget(ForgetArgs),
 }
 
-/// `helmdeck memory export`.
+/// Which entries of an archive are meant; all of them unless said otherwise.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// Where to; - for stdout
-    #[arg(value_name = "FILE|-")]
-    pub(crate) file: PathBuf,
+pub(crate) struct OnlyArgs {
     /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Only of this kind: cache, note, fact, audit or conversation
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
+}
+
+/// `helmdeck memory export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Where to; - for stdout
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Replace a file that is there
     #[arg(long)]
     pub(crate) force: bool,
@@ -273,12 +280,8 @@ pub(crate) struct ImportArgs {
     /// The archive, - for stdin; with --helmdeck-go the database
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
-    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
-    pub(crate) namespace: Option<Namespace>,
-    /// Only of this kind: cache, note, fact, audit or conversation
-    #[arg(long, value_parser = parse_kind)]
-    pub(crate) kind: Option<Kind>,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
     /// Read and verify, and say what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -38,8 +38,9 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
     };
     // The configuration was checked, so this can be read.
     let targets: Targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
-    // The MCP library logs whole messages, and those may hold anything. Who wants them names it: `rmcp=debug`.
-    let targets = if wanted.contains("rmcp") { targets } else { targets.with_target("rmcp", LevelFilter::OFF) };
+    // Below a warning rmcp logs whole messages, and what callers send may be secret.
+    let rmcp = targets.default_level().unwrap_or(LevelFilter::OFF).min(LevelFilter::WARN);
+    let targets = targets.with_target("rmcp", rmcp);
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {

@@ -90,7 +90,7 @@ impl Setup {
             .builtins(helmdeck_packs::all(&dependencies))
             .secrets(Arc::new(secrets))
             .egress(egress)
-            .mcp(settings.mcp.clone())
+            .mcp(settings.mcp_servers.clone())
             .watch(watch);
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());

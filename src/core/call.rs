@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Artifacts, CallSecrets, ProgressSink, Stale};
+use crate::secrets::Grant;
 use crate::{Identity, PackName, RunId, Version};
 
 /// What the caller wants of the cache. Without both gates open it changes nothing.
@@ -106,6 +107,18 @@ pub struct CallingPack {
     pub name: PackName,
     /// Whether callers share its answer, so that nothing of one of them may be in it.
     pub shared: bool,
+    /// If they do: the grants that its answer is shared under. What it calls may use these and no others.
+    pub grants: Vec<Grant>,
+}
+
+/// The bytes of a call as they came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// The bytes.
+    pub input: Bytes,
+    /// The generation of the secrets ([`crate::secrets::Secrets::generation`]) when they came in. Grants are resolved after this:
+    /// an answer whose grants changed while it was made is not taken for one made with those of today.
+    pub secrets: u64,
 }
 
 /// What the layers of the pipeline hand to each other, in the order in which they set it.
@@ -114,7 +127,7 @@ pub struct Stage {
     /// Set when a pack calls this one; not while gate 1 is shut.
     pub called_by: Option<Arc<CallingPack>>,
     /// Set by `recall`: the bytes as they came in, before defaults were filled in.
-    pub raw: Option<Bytes>,
+    pub raw: Option<Raw>,
     /// Set by `validate_input`: the session that the input pinned (`_session_id`).
     pub pinned_session: Option<Arc<str>>,
     /// Set by `validate_input`: the input with its defaults, parsed.

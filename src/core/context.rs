@@ -115,6 +115,27 @@ pub struct Context {
 }
 
 impl Context {
+    /// Makes the context of a run with nothing but who runs for whom: no deadline, no credentials, no files, no other packs, no
+    /// memory. For handlers that run without an engine, in tests and measurements.
+    #[must_use]
+    pub const fn new(pack: PackName, version: Version, identity: Arc<Identity>, run: RunId) -> Self {
+        Self {
+            pack,
+            version,
+            identity,
+            run,
+            deadline: None,
+            cancel: None,
+            depth: 0,
+            stale: None,
+            progress: None,
+            secrets: None,
+            artifacts: None,
+            packs: None,
+            memory: Err(NoMemory::Off),
+        }
+    }
+
     /// Reports progress: a percentage (0 to 100) if known, and a short text. Cheap, never blocks.
     pub fn report(&self, percent: Option<f32>, message: &str) {
         if let Some(progress) = &self.progress {

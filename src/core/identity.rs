@@ -5,6 +5,9 @@ use std::sync::Arc;
 /// The longest tenant, user or session, in bytes.
 pub const MAX_PART_BYTES: usize = 256;
 
+/// The tenant and the user of a caller that nobody vouches for, and of no other.
+const ANONYMOUS: (&str, &str) = ("local", "anonymous");
+
 /// Tenant, user, and the agent's dialogue (`session`) if it named one.
 ///
 /// *Caller* means (tenant, user). The parts are kept apart everywhere: no joined string that a `:` could break.
@@ -20,10 +23,15 @@ impl Identity {
     /// Makes the identity of a known caller.
     ///
     /// # Errors
-    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character.
+    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or if it is the name of
+    /// [`Identity::anonymous`], whose files and rows would be this caller's.
     pub fn new(tenant: &str, user: &str) -> Result<Self, String> {
         check("tenant", tenant)?;
         check("user", user)?;
+        if (tenant, user) == ANONYMOUS {
+            let (tenant, user) = ANONYMOUS;
+            return Err(format!("the user \"{user}\" of the tenant \"{tenant}\" stands for callers without a token"));
+        }
         Ok(Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: false })
     }
 
@@ -37,10 +45,11 @@ impl Identity {
 
     /// Returns the identity of a caller that an authenticated server does not know.
     ///
-    /// Such a caller is never cached, unless the pack's scope is `shared`.
+    /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like it, and with no tenant.
     #[must_use]
     pub fn anonymous() -> Self {
-        Self { tenant: "local".into(), user: "anonymous".into(), session: None, anonymous: true }
+        let (tenant, user) = ANONYMOUS;
+        Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: true }
     }
 
     /// Narrows the identity to one dialogue.
@@ -78,7 +87,11 @@ impl Identity {
     }
 }
 
-fn check(what: &str, text: &str) -> Result<(), String> {
+/// Checks a part of an identity: a tenant, a user, or a session.
+///
+/// # Errors
+/// A message that names `what`, if the part is empty, longer than [`MAX_PART_BYTES`], or has a control character.
+pub fn check(what: &str, text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > MAX_PART_BYTES || text.chars().any(char::is_control) {
         return Err(format!("the {what} must be 1 to {MAX_PART_BYTES} bytes without control characters"));
     }
@@ -95,5 +108,13 @@ mod tests {
         assert!(Identity::new("", "c").is_err());
         assert!(Identity::new("a", "c\n").is_err());
         assert!(Identity::local().with_session(&"x".repeat(257)).is_err());
+        assert!(check("session", &"x".repeat(256)).is_ok() && check("session", "a\nb").is_err());
+    }
+
+    #[test]
+    fn nobody_is_vouched_for_as_the_one_whom_nobody_vouches_for() {
+        let anonymous = Identity::anonymous();
+        assert!(Identity::new(anonymous.tenant(), anonymous.user()).is_err());
+        assert!(Identity::new("t", anonymous.user()).is_ok() && Identity::new(anonymous.tenant(), "u").is_ok());
     }
 }

@@ -57,6 +57,21 @@ pub struct CacheInfo {
     pub key: [u8; 8],
 }
 
+impl CacheInfo {
+    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key}`.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"status\":\"");
+        out.extend_from_slice(self.status.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"age_ms\":");
+        write_number(out, millis(self.age));
+        out.extend_from_slice(b",\"ttl_ms\":");
+        write_number(out, millis(self.ttl));
+        out.extend_from_slice(b",\"key\":\"");
+        out.extend_from_slice(&hex(&self.key));
+        out.extend_from_slice(b"\"}");
+    }
+}
+
 /// The answer to a call.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -118,15 +133,8 @@ impl Outcome {
             let _ = serde_json::to_writer(&mut *out, session.as_ref());
         }
         if let Some(cache) = &self.cache {
-            out.extend_from_slice(b",\"cache\":{\"status\":\"");
-            out.extend_from_slice(cache.status.as_str().as_bytes());
-            out.extend_from_slice(b"\",\"age_ms\":");
-            write_number(out, millis(cache.age));
-            out.extend_from_slice(b",\"ttl_ms\":");
-            write_number(out, millis(cache.ttl));
-            out.extend_from_slice(b",\"key\":\"");
-            out.extend_from_slice(&hex(&cache.key));
-            out.extend_from_slice(b"\"}");
+            out.extend_from_slice(b",\"cache\":");
+            cache.write_json(out);
         }
         out.push(b'}');
     }

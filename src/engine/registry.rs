@@ -46,6 +46,8 @@ pub(crate) struct Snapshot {
     pub(crate) refused: Vec<ManifestError>,
     /// Packs over a tool of a server that was not asked yet, with the server's name.
     pub(crate) pending: BTreeMap<PackName, String>,
+    /// How many snapshots there were before this one.
+    revision: u64,
 }
 
 /// The registry.
@@ -57,8 +59,14 @@ impl Registry {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn replace(&self, snapshot: Snapshot) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    pub(crate) fn replace(&self, mut snapshot: Snapshot) {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        snapshot.revision = current.revision + 1;
+        *current = Arc::new(snapshot);
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).revision
     }
 
     /// Returns a pack in a version, the highest if none is named.

@@ -69,6 +69,23 @@ impl Put {
             restore: None,
         }
     }
+
+    /// Makes a write that ends an entry from within, by putting nothing in its place: for whoever wrote it and knows by now that
+    /// it should not have been. `version` and `updated_at` are what its own write answered; an entry that was made in its place
+    /// later stays, also at the same version, as after a delete.
+    ///
+    /// It is refused with `VersionMismatch` or `NotNewer` if what is there, if anything, is another entry.
+    pub fn ending(
+        namespace: Namespace,
+        kind: Kind,
+        key: impl Into<String>,
+        version: u64,
+        updated_at: Timestamp,
+    ) -> Self {
+        let after = Timestamp(updated_at.micros().saturating_add(1));
+        let ended = Restore { version, created_at: updated_at, updated_at: after, expires_at: Some(updated_at) };
+        Self { expect_version: Some(version), restore: Some(ended), ..Self::new(namespace, kind, key, Bytes::new()) }
+    }
 }
 
 /// What to delete. Deleting works on raw rows and never decrypts, so forgetting works after a lost key.

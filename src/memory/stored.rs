@@ -27,7 +27,10 @@ pub struct Stored<D> {
     driver: Arc<D>,
     seal: Arc<dyn Seal>,
     ring: Option<KeyRing>,
-    limits: Limits,
+    /// Shared with the threads that prepare large writes.
+    limits: Arc<Limits>,
+    /// What follows from the limits for each kind.
+    quotas: Quotas,
     clock: Arc<dyn Clock>,
     /// What was written of kind `cache` since its total was looked at.
     written: AtomicU64,
@@ -64,10 +67,11 @@ impl<D: Driver> Stored<D> {
     }
 
     fn new(driver: D, seal: Arc<dyn Seal>, ring: Option<KeyRing>, config: &Config, clock: Arc<dyn Clock>) -> Self {
-        let limits = config.limits.clone();
+        let limits = Arc::new(config.limits.clone());
+        let quotas = Quotas::new(|kind| limits.quota(kind));
         // The first write looks, whatever was written before this process began.
         let written = AtomicU64::new(step(limits.cache_bytes));
-        Self { driver: Arc::new(driver), seal, ring, limits, clock, written }
+        Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written }
     }
 
     fn ring(&self) -> Result<&KeyRing> {
@@ -95,7 +99,7 @@ impl<D: Driver> Stored<D> {
     }
 
     fn batch(&self, ops: Vec<DraftOp>, now: Timestamp) -> Batch {
-        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: Quotas::new(|kind| self.limits.quota(kind)) }
+        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: self.quotas }
     }
 
     async fn remove(&self, op: DraftOp) -> Result<u64> {
@@ -229,7 +233,7 @@ impl<D: Driver> Store for Stored<D> {
         self.limits.check(&batch)?;
         let now = self.clock.now();
         let bytes: usize = batch.iter().map(|op| if let Op::Put(put) = op { put.value.len() } else { 0 }).sum();
-        let (seal, limits) = (Arc::clone(&self.seal), self.limits.clone());
+        let (seal, limits) = (Arc::clone(&self.seal), Arc::clone(&self.limits));
         let count = batch.len();
         let drafts = move || batch.into_iter().map(|op| draft(op, now, &limits, &*seal)).collect::<Result<Vec<_>>>();
         let mut ops = if bytes > INLINE_BYTES {

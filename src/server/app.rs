@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::{Clock, Identity};
+use helmdeck_core::Clock;
 use helmdeck_engine::Engine;
 use tokio_util::task::TaskTracker;
 
@@ -14,8 +14,6 @@ use crate::idempotency::{Idempotency, Ledger};
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) config: ServerConfig,
-    /// Who calls: without authentication everybody is the one local caller.
-    pub(crate) identity: Arc<Identity>,
     pub(crate) idempotency: Idempotency,
     /// Calls that go on when their client goes away; a stopping server waits for them.
     pub(crate) calls: TaskTracker,
@@ -23,12 +21,6 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
-        Self {
-            engine,
-            config,
-            identity: Arc::new(Identity::local()),
-            idempotency: Idempotency::new(clock, ledger),
-            calls: TaskTracker::new(),
-        }
+        Self { engine, config, idempotency: Idempotency::new(clock, ledger), calls: TaskTracker::new() }
     }
 }

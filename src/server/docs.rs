@@ -12,6 +12,7 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
 use http::{HeaderMap, header};
 use serde_json::Value;
 
+use crate::access::By;
 use crate::app::App;
 use crate::rest::NOSNIFF;
 
@@ -19,8 +20,8 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Answers with the page.
-pub(crate) async fn page(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+/// Answers with the page: the packs that the caller may run.
+pub(crate) async fn page(State(app): State<Arc<App>>, By(caller): By, headers: HeaderMap) -> Response {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
     let headers = [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -28,7 +29,9 @@ pub(crate) async fn page(State(app): State<Arc<App>>, headers: HeaderMap) -> Res
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         NOSNIFF,
     ];
-    (headers, Html(html(&app.engine.packs(), host))).into_response()
+    let mut packs = app.engine.packs();
+    packs.retain(|pack| caller.permissions.allow_run(pack.name.as_str()));
+    (headers, Html(html(&packs, host))).into_response()
 }
 
 /// Answers with the page's style sheet.
@@ -54,7 +57,7 @@ fn html(packs: &[PackInfo], host: &str) -> String {
         section(&mut page, pack, host);
     }
     if packs.is_empty() {
-        page.push_str("<p>No packs are registered.</p>");
+        page.push_str("<p>There are no packs that you may run.</p>");
     }
     page.push_str("</main></body></html>\n");
     page

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod access;
 mod app;
 mod config;
 mod docs;
@@ -7,6 +8,7 @@ mod front;
 mod guard;
 mod idempotency;
 mod limits;
+pub mod mcp;
 mod openapi;
 mod problem;
 mod rest;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Identity};
@@ -52,7 +52,7 @@ pub(crate) struct Rate {
     interval: Duration,
     /// The time in which an empty bucket fills.
     capacity: Duration,
-    full_at: Mutex<HashMap<(String, String), Duration>>,
+    full_at: Mutex<HashMap<Arc<Identity>, Duration>>,
 }
 
 impl Rate {
@@ -64,25 +64,28 @@ impl Rate {
     }
 
     /// Takes a token of this caller, or says `rate_limited` and when the next one is there. `now` only grows.
-    pub(crate) fn take(&self, identity: &Identity, now: Duration) -> Result<(), Error> {
-        let caller = (identity.tenant().to_owned(), identity.user().to_owned());
+    pub(crate) fn take(&self, caller: &Arc<Identity>, now: Duration) -> Result<(), Error> {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if full_at.len() >= MAX_CALLERS && !full_at.contains_key(&caller) {
-            forget_some(&mut full_at, now);
-        }
-        let full = full_at.entry(caller).or_insert(now);
-        let next = (*full).max(now) + self.interval;
+        let full = full_at.get(caller).copied().unwrap_or(now);
+        let next = full.max(now) + self.interval;
         let wait = next.saturating_sub(now + self.capacity);
-        if wait.is_zero() {
-            *full = next;
-            return Ok(());
+        if !wait.is_zero() {
+            return Err(Error::new(Code::RateLimited, "too many requests a second").with_retry_after(wait));
         }
-        Err(Error::new(Code::RateLimited, "too many requests a second").with_retry_after(wait))
+        if let Some(full) = full_at.get_mut(caller) {
+            *full = next;
+        } else {
+            if full_at.len() >= MAX_CALLERS {
+                forget_some(&mut full_at, now);
+            }
+            full_at.insert(Arc::clone(caller), next);
+        }
+        Ok(())
     }
 }
 
 /// Makes room: whoever's bucket is full needs no memory; if nobody's is, the one nearest to it goes.
-fn forget_some(full_at: &mut HashMap<(String, String), Duration>, now: Duration) {
+fn forget_some(full_at: &mut HashMap<Arc<Identity>, Duration>, now: Duration) {
     full_at.retain(|_, full| *full > now);
     if full_at.len() >= MAX_CALLERS
         && let Some(nearest) = full_at.iter().min_by_key(|(_, full)| **full).map(|(caller, _)| caller.clone())
@@ -112,7 +115,7 @@ mod tests {
     #[test]
     fn a_bucket_empties_by_its_burst_and_fills_by_its_rate() {
         let rate = Rate::new(10, 3).unwrap();
-        let (caller, start) = (Identity::local(), Duration::from_secs(100));
+        let (caller, start) = (Arc::new(Identity::local()), Duration::from_secs(100));
         for _ in 0..3 {
             rate.take(&caller, start).unwrap();
         }
@@ -130,11 +133,12 @@ mod tests {
     #[test]
     fn callers_have_a_bucket_each_and_the_memory_is_bounded() {
         let rate = Rate::new(1, 0).unwrap();
+        let caller = |user: usize| Arc::new(Identity::new("t", &user.to_string()).unwrap());
         for user in 0..=MAX_CALLERS {
-            rate.take(&Identity::new("t", &user.to_string()).unwrap(), Duration::ZERO).unwrap();
+            rate.take(&caller(user), Duration::ZERO).unwrap();
         }
         assert!(rate.full_at.lock().unwrap().len() <= MAX_CALLERS);
-        assert!(rate.take(&Identity::new("t", &MAX_CALLERS.to_string()).unwrap(), Duration::ZERO).is_err());
+        assert!(rate.take(&caller(MAX_CALLERS), Duration::ZERO).is_err());
         assert!(Rate::new(0, 5).is_none());
     }
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::{Code, Error};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
+
+use crate::access::ASK;
 
 /// The media type of problem details.
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -75,6 +77,9 @@ impl IntoResponse for Problem {
         }
         if let Some((name, value)) = self.header {
             headers.insert(name, value);
+        } else if self.error.code() == Code::Unauthenticated {
+            // RFC 9110, section 15.5.2: a 401 always says how to authenticate.
+            headers.insert(WWW_AUTHENTICATE, ASK);
         }
         response
     }

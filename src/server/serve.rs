@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::config::{ServerConfig, check_listen};
 use crate::front::Front;
 use crate::idempotency::Ledger;
+use crate::mcp::{Extra, Mcp, McpConfig};
 
 /// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -34,6 +35,8 @@ pub struct Server {
     config: ServerConfig,
     clock: Arc<dyn Clock>,
     ledger: Option<Ledger>,
+    mcp: McpConfig,
+    extra: Option<Arc<dyn Extra>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -46,7 +49,14 @@ impl Server {
     /// Makes a server of an engine.
     #[must_use]
     pub fn new(engine: Engine, config: ServerConfig) -> Self {
-        Self { engine, config, clock: Arc::new(SystemClock::default()), ledger: None }
+        Self {
+            engine,
+            config,
+            clock: Arc::new(SystemClock::default()),
+            ledger: None,
+            mcp: McpConfig::default(),
+            extra: None,
+        }
     }
 
     /// Lets idempotency keys outlive the process, in the system database; their answers too, sealed, if there are keys to
@@ -54,6 +64,20 @@ impl Server {
     #[must_use]
     pub fn remember(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.ledger = Some(Ledger::new(system, keyring));
+        self
+    }
+
+    /// Says how MCP is served; the defaults unless given.
+    #[must_use]
+    pub fn mcp(mut self, config: McpConfig) -> Self {
+        self.mcp = config;
+        self
+    }
+
+    /// Adds to the MCP door what packs have no words for.
+    #[must_use]
+    pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
+        self.extra = Some(extra);
         self
     }
 
@@ -68,7 +92,7 @@ impl Server {
     ///
     /// What concerns connections (their number, the time for a request head, the drain) is that listener's then.
     pub fn router(self) -> Router {
-        let (_, front) = self.assemble();
+        let (_, _, front) = self.assemble();
         Router::new().fallback(move |request: Request| {
             let front = front.clone();
             async move { front.handle(request).await }
@@ -85,7 +109,7 @@ impl Server {
     /// answers when asked for its address.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         check_listen(listener.local_addr()?).and_then(|()| self.config.validate()).map_err(invalid)?;
-        let (app, front) = self.assemble();
+        let (app, mcp, front) = self.assemble();
         let mut connections = Connections {
             front,
             protocol: protocol(&app.config),
@@ -96,6 +120,7 @@ impl Server {
         connections.accept(listener, &shutdown).await;
 
         app.calls.close();
+        mcp.drain();
         connections.drain.cancel();
         let finished = async {
             while connections.open.join_next().await.is_some() {}
@@ -105,14 +130,16 @@ impl Server {
             let (connections, calls) = (connections.open.len(), app.calls.len());
             tracing::warn!(connections, calls, "the drain timed out, closing what is left");
         }
+        mcp.stop();
         connections.open.shutdown().await;
         Ok(())
     }
 
-    fn assemble(self) -> (Arc<App>, Front) {
+    fn assemble(self) -> (Arc<App>, Mcp, Front) {
+        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let app = Arc::new(App::new(self.engine, self.config, Arc::clone(&self.clock), self.ledger));
-        let front = Front::new(Arc::clone(&app), self.clock);
-        (app, front)
+        let front = Front::new(Arc::clone(&app), mcp.clone(), self.clock);
+        (app, mcp, front)
     }
 }
 

@@ -1,5 +1,7 @@
-//! What several tests share: the program in a home of its own (`program`), and an engine over a real file (`rig`).
+//! What several tests share: the program in a home of its own (`program`), an engine over a real file (`rig`), and other
+//! people's MCP clients and servers (`mcp`).
 
+pub(crate) mod mcp;
 pub(crate) mod program;
 pub(crate) mod rig;
 

@@ -16,21 +16,8 @@ fn manifest() -> Manifest {
 
 fn context() -> Context {
     let manifest = manifest();
-    Context {
-        pack: manifest.name,
-        version: manifest.version,
-        identity: Arc::new(Identity::local()),
-        run: RunId::next(SystemClock::default().now()),
-        deadline: None,
-        cancel: None,
-        depth: 0,
-        stale: None,
-        progress: None,
-        secrets: None,
-        artifacts: None,
-        packs: None,
-        memory: Err(helmdeck_core::memory::NoMemory::Off),
-    }
+    let run = RunId::next(SystemClock::default().now());
+    Context::new(manifest.name, manifest.version, Arc::new(Identity::local()), run)
 }
 
 /// Runs the pack as the engine does: input checked, defaults filled in, output checked.

@@ -11,7 +11,7 @@ use helmdeck_memory::archive::{ArchiveError, Exported, Filter, export};
 use helmdeck_memory::{KeyRing, Store};
 use serde_json::json;
 
-use crate::args::ExportArgs;
+use crate::args::{ExportArgs, OnlyArgs};
 use crate::exit::{Exit, Failure, Result};
 use crate::progress::Steps;
 use crate::signals::Stop;
@@ -41,6 +41,12 @@ pub(crate) async fn run(setup: &Setup, arguments: &ExportArgs) -> Result<()> {
     report(setup, arguments, &answer?, to_stdout)
 }
 
+impl From<&OnlyArgs> for Filter {
+    fn from(only: &OnlyArgs) -> Self {
+        Self { namespace: only.namespace.clone(), kind: only.kind }
+    }
+}
+
 async fn to_file(setup: &Setup, store: &dyn Store, ring: &KeyRing, arguments: &ExportArgs) -> Result<Exported> {
     let (draft, file) = Draft::beside(&arguments.file)?;
     let (exported, file) = write(setup, store, ring, arguments, file).await?;
@@ -57,7 +63,7 @@ async fn write<W: Write + Send + 'static>(
     arguments: &ExportArgs,
     out: W,
 ) -> Result<(Exported, W)> {
-    let filter = Filter { namespace: arguments.namespace.clone(), kind: arguments.kind };
+    let filter = Filter::from(&arguments.only);
     let (clock, mut signals) = (SystemClock::default(), Stop::catch()?);
     let mut steps = Steps::new(setup.output, "exported");
     let mut show = |count| steps.at(count, None);

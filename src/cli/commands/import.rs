@@ -58,7 +58,7 @@ async fn destination(
 }
 
 async fn of_archive(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, target: Target) -> Result<()> {
-    let filter = Filter { namespace: arguments.namespace.clone(), kind: arguments.kind };
+    let filter = Filter::from(&arguments.only);
     let input: Box<dyn Read + Send> = if arguments.file == Path::new("-") {
         Box::new(io::stdin())
     } else {
@@ -89,7 +89,7 @@ fn of_archive_text(imported: &Imported, dry_run: bool) -> String {
 }
 
 async fn original(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, target: Target) -> Result<()> {
-    if arguments.namespace.is_some() || arguments.kind.is_some() {
+    if Filter::from(&arguments.only) != Filter::default() {
         return Err(Failure::usage("--namespace and --kind choose from an archive, not with --helmdeck-go"));
     }
     let sessions = match arguments.split_sessions {

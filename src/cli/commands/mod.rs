@@ -9,6 +9,7 @@ mod doctor;
 mod forget;
 mod import;
 mod key;
+mod mcp;
 mod mcp_servers;
 mod memory;
 mod memory_defaults;
@@ -24,7 +25,7 @@ mod serve;
 use crate::app::block_on;
 use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
 use crate::env::Environment;
-use crate::exit::{Failure, Result};
+use crate::exit::Result;
 use crate::output::Output;
 use crate::wire::{self, Setup};
 
@@ -58,7 +59,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 let setup = setup(env, "error")?;
                 block_on(mcp_servers::list(&setup))
             }
-            None => Err(Failure::usage("name what to do: `helmdeck mcp add`, `list` or `remove`")),
+            None => mcp::run(&global, env, output),
         },
         Command::Run(arguments) => {
             let setup = setup(env, WARN)?;

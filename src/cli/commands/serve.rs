@@ -1,4 +1,4 @@
-//! `helmdeck serve`: the packs over REST, until it is told to stop; then everything under way is finished first.
+//! `helmdeck serve`: the packs over REST and MCP, until it is told to stop; then everything under way is finished first.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn serve(setup: Setup) -> Result<()> {
     engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
 
     let stop = CancellationToken::new();
-    let mut server = Server::new(engine.clone(), setup.settings.server.clone());
+    let mut server = Server::new(engine.clone(), setup.settings.server.clone()).mcp(setup.settings.mcp.clone());
     if let Ok(system) = setup.system() {
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }

@@ -52,14 +52,14 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environme
     let mut problems = Vec::new();
     let file = file::find(file, env)?;
     let mut file_exists = false;
-    let mut mcp = Vec::new();
+    let mut mcp_servers = Vec::new();
     if let Some(found) = &file {
         match file::read(found) {
             Ok(Some(text)) => {
                 file_exists = true;
                 problems.extend(file::add(&mut layers, &found.path.display().to_string(), &text));
                 match servers::read(&found.path, &text, env) {
-                    Ok(servers) => mcp = servers,
+                    Ok(found) => mcp_servers = found,
                     Err(more) => problems.extend(more),
                 }
             }
@@ -74,7 +74,7 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environme
     }
     let settings = match settings::resolve(&layers, file.as_ref(), env) {
         Ok(mut settings) => {
-            settings.mcp = mcp;
+            settings.mcp_servers = mcp_servers;
             Some(settings).filter(|_| problems.is_empty())
         }
         Err(more) => {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use helmdeck_engine::McpServer;
 use helmdeck_server::ServerConfig;
+use helmdeck_server::mcp::McpConfig;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -12,6 +13,7 @@ use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
 use super::parts::{Egress, GitHub, Log, Memory, Runtime};
+use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 use crate::logging;
@@ -31,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) runtime: Runtime,
     /// `[server]`.
     pub(crate) server: ServerConfig,
+    /// `[mcp]`.
+    pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
     /// `[cache]`, `[audit]`, `[artifacts]` and `[commands]`.
@@ -46,7 +50,7 @@ pub(crate) struct Settings {
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
     /// `[[mcp.servers]]`.
-    pub(crate) mcp: Vec<McpServer>,
+    pub(crate) mcp_servers: Vec<McpServer>,
 }
 
 impl Settings {
@@ -85,6 +89,8 @@ pub(super) fn resolve(
     let log: Option<Log> = reading.part("log", |log: &Log| logging::check(&log.level));
     let runtime = reading.part("runtime", |_: &Runtime| Ok(()));
     let server = reading.part("server", ServerConfig::validate);
+    let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
+    let mcp = reading.read(of_mcp, &["mcp"], McpConfig::validate);
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
@@ -94,12 +100,25 @@ pub(super) fn resolve(
     let packs_dir = reading
         .folder("packs_dir", file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, memory, engine, egress, github) {
-        (Some(log), Some(runtime), Some(server), Some(memory), Some(engine), Some(egress), Some(github))
+    match (log, runtime, server, mcp, memory, engine, egress, github) {
+        (Some(log), Some(runtime), Some(server), Some(mcp), Some(memory), Some(engine), Some(egress), Some(github))
             if reading.problems.is_empty() =>
         {
-            let mcp = Vec::new();
-            Ok(Settings { data_dir, packs_dir, log, runtime, server, memory, engine, egress, github, credentials, mcp })
+            let mcp_servers = Vec::new();
+            Ok(Settings {
+                data_dir,
+                packs_dir,
+                log,
+                runtime,
+                server,
+                mcp,
+                memory,
+                engine,
+                egress,
+                github,
+                credentials,
+                mcp_servers,
+            })
         }
         _ => Err(reading.problems),
     }

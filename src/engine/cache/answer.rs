@@ -51,7 +51,7 @@ pub(crate) struct Answer {
     pub(crate) cost: Duration,
     /// How many requests of somebody's quota it took.
     pub(crate) upstream_calls: u32,
-    /// Purged or replaced: must not be served any more.
+    /// Not kept, purged, replaced or pushed out of the hot tier: goes to nobody but who has it already.
     dead: AtomicBool,
 }
 

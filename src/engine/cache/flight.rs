@@ -3,6 +3,9 @@
 //! A flight is a task of its own. Each waiter holds a ticket and keeps its own deadline; when the last ticket of an unfinished
 //! flight is dropped, the flight is cancelled. Progress fans out to everybody who waits. A purge that covers a flight poisons
 //! it: its waiters get their answer, but nothing of it is stored, and new callers start another.
+//!
+//! An answer that is not kept, for this or another reason, is of those who were on board when it landed, and of nobody else: it
+//! is dead before the first of them is told, so that none of them can pass it on to who comes later.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -150,13 +153,14 @@ impl Flights {
         Boarding::Started(Ticket::new(self, flight))
     }
 
-    /// Ends a flight: keeps its answer unless it was poisoned, then tells everybody who waits.
-    pub(crate) fn land(&self, flight: &Arc<Flight>, result: Result<Landed>, keep: impl FnOnce(&Landed)) {
+    /// Ends a flight, then tells everybody who waits. `keep` keeps the answer, and says whether it did; it is not asked if the
+    /// flight was poisoned. An answer that is not kept is dead from here on.
+    pub(crate) fn land(&self, flight: &Arc<Flight>, result: Result<Landed>, keep: impl FnOnce(&Landed) -> bool) {
         let mut map = self.map();
         if let Ok(landed) = &result
-            && !flight.poisoned.load(Ordering::Acquire)
+            && (flight.poisoned.load(Ordering::Acquire) || !keep(landed))
         {
-            keep(landed);
+            landed.answer.kill();
         }
         if map.get(&flight.key).is_some_and(|current| Arc::ptr_eq(current, flight)) {
             map.remove(&flight.key);

@@ -9,6 +9,7 @@ use helmdeck_core::{Clock, Identity};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::system::System;
 use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
+use moka::notification::RemovalCause;
 use moka::sync::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +71,7 @@ pub(crate) struct Hub {
     pub(crate) others: Others,
     /// Grows with every purge, before it looks through the hot tier.
     epoch: AtomicU64,
+    /// Every answer that may be served again; whatever leaves it is dead.
     hot: Cache<Key, Arc<Answer>>,
     /// Points into the hot tier without keeping anything alive.
     aliases: Cache<Alias, Weak<Answer>>,
@@ -101,9 +103,15 @@ impl Hub {
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
         let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.weight()).unwrap_or(u32::MAX);
+        // A purge looks for answers here and nowhere else: what has left is not recalled, although somebody still holds it.
+        let leave = |_: Arc<Key>, answer: Arc<Answer>, _: RemovalCause| answer.kill();
         let for_aliases = config.hot_bytes / 10;
         let hub = Arc::new(Self {
-            hot: Cache::builder().max_capacity(config.hot_bytes - for_aliases).weigher(weigh).build(),
+            hot: Cache::builder()
+                .max_capacity(config.hot_bytes - for_aliases)
+                .weigher(weigh)
+                .eviction_listener(leave)
+                .build(),
             aliases: Cache::builder().max_capacity(for_aliases).weigher(weigh_alias).build(),
             reading: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             writing: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
@@ -134,14 +142,16 @@ impl Hub {
         self.hot.get(key).filter(|answer| !answer.is_dead())
     }
 
-    /// Puts an answer into the hot tier, in the place of its predecessor.
-    pub(crate) fn warm(&self, answer: &Arc<Answer>) {
-        if let Some(old) = self.hot.get(&answer.place.key)
-            && !Arc::ptr_eq(&old, answer)
-        {
-            old.kill();
+    /// Puts a live answer into the hot tier, in the place of its predecessor. Says whether it is there now.
+    pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
+        if answer.is_dead() {
+            return false;
         }
-        self.hot.insert(answer.place.key, Arc::clone(answer));
+        // In its own place it would be its own predecessor.
+        if self.hot.get(&answer.place.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
+            self.hot.insert(answer.place.key, Arc::clone(answer));
+        }
+        true
     }
 
     /// Returns a number to compare with later: has anything been purged since?
@@ -167,7 +177,7 @@ impl Hub {
 
     /// Remembers the bytes of a call.
     pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
-        if alias.input.len() <= MAX_ALIAS_BYTES {
+        if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_dead() {
             // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
             let alias = Alias { input: Bytes::copy_from_slice(&alias.input), ..alias };
             self.aliases.insert(alias, Arc::downgrade(answer));

@@ -98,12 +98,14 @@ pub(crate) fn canonical_input(call: &Call) -> Result<Vec<u8>, CanonicalError> {
 /// Returns whose an answer is, `None` if this caller must not be cached.
 pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Option<&Arc<str>>) -> Option<Namespace> {
     match scope {
-        Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
-        _ if identity.is_anonymous() => None,
-        // Work in a pinned session sees that session's files: its answers are nobody else's.
+        _ if identity.is_anonymous() && (scope != Scope::Shared || pinned_session.is_some()) => None,
+        // Work in a pinned session sees that session's files: its answers are nobody else's, in no scope.
         _ if pinned_session.is_some() => {
             Some(Namespace::new(identity.tenant(), identity.user(), pinned_session.map(AsRef::as_ref)))
         }
+        // Those whom nobody vouches for share with each other, and with no tenant.
+        Scope::Shared if identity.is_anonymous() => Some(Namespace::of_caller(identity)),
+        Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
         Scope::Session => Some(Namespace::new(identity.tenant(), identity.user(), identity.session())),
         Scope::Caller => Some(Namespace::new(identity.tenant(), identity.user(), None)),
     }

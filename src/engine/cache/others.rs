@@ -74,6 +74,8 @@ pub(crate) struct Row {
     /// When its answer landed.
     pub(crate) epoch: u64,
     pub(crate) version: u64,
+    /// The time of the row.
+    pub(crate) updated_at: Timestamp,
     /// When the write was over.
     pub(crate) written_at: Timestamp,
 }

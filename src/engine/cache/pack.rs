@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::secrets::Secrets;
@@ -84,9 +85,14 @@ impl PackCache {
         &self.contract_hex
     }
 
+    /// Returns the bytes of a call that comes in now.
+    pub(crate) fn raw(&self, call: &Call) -> Raw {
+        Raw { input: call.input.clone(), secrets: self.secrets.generation() }
+    }
+
     /// Returns the alias of a call's bytes, as they came in.
-    pub(crate) fn alias(&self, call: &Call, input: bytes::Bytes) -> Alias {
-        Alias { stack: self.stack, secrets: self.secrets.generation(), identity: Arc::clone(&call.identity), input }
+    pub(crate) fn alias(&self, call: &Call, raw: Raw) -> Alias {
+        Alias { stack: self.stack, secrets: raw.secrets, identity: Arc::clone(&call.identity), input: raw.input }
     }
 
     /// Returns where the answer to a call belongs; `None` if this caller or this input cannot be cached.
@@ -182,11 +188,14 @@ impl PackCache {
         }
     }
 
-    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
-    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) {
-        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return };
+    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there. Says
+    /// whether it did.
+    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
+        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
         let place = &located.place;
-        self.hub.warm(answer);
+        if !self.hub.warm(answer) {
+            return false;
+        }
         let namespace: Namespace = place.namespace.clone();
         let mut put = Put::new(
             namespace,
@@ -210,5 +219,6 @@ impl PackCache {
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
         self.hub.write(Write { put, place: Arc::clone(place), epoch: self.hub.epoch(), lock });
+        true
     }
 }

@@ -222,27 +222,31 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
 /// Notes a written row, or takes it back if others deleted it while it was being written. Gives it back if that failed.
 async fn settle(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     let Written::Put(meta) = written else { return None };
-    let row =
-        Row { place: Arc::clone(&write.place), epoch: write.epoch, version: meta.version, written_at: hub.clock.now() };
+    let row = Row {
+        place: Arc::clone(&write.place),
+        epoch: write.epoch,
+        version: meta.version,
+        updated_at: meta.updated_at,
+        written_at: hub.clock.now(),
+    };
     take_back(hub, hub.others.wrote(row)?).await
 }
 
-/// Sees to it that a row is read by nobody, if it is still the one that was written. Gives it back if that failed.
+/// Sees to it that a row is read by nobody, if it is still the one that was written: what was made in its place after the purge,
+/// at the same version again, stays. Gives it back if that failed.
 ///
 /// It is replaced by nothing rather than deleted: deletes are news for all others, who would take back rows in their turn.
 /// Who is told what is deleted, and not merely that something was, is told of this one too.
 async fn take_back(hub: &Hub, row: Row) -> Option<Row> {
     let key = row.place.key.stored(&row.place.pack, row.place.version);
     let namespace = row.place.namespace.clone();
-    let mut nothing = Put::new(namespace.clone(), Kind::Cache, key.clone(), Vec::new());
-    nothing.ttl = Some(Duration::ZERO);
-    nothing.expect_version = Some(row.version);
+    let nothing = Put::ending(namespace.clone(), Kind::Cache, key.clone(), row.version, row.updated_at);
     let mut batch = vec![Op::Put(nothing)];
     if hub.others.are_told() {
         batch.push(Op::Delete(Delete::Key { namespace, kind: Kind::Cache, key }));
     }
     match attempt(hub, batch).await {
-        Ok(_) | Err(Some(StoreError::VersionMismatch { .. } | StoreError::Closed)) => None,
+        Ok(_) | Err(Some(StoreError::VersionMismatch { .. } | StoreError::NotNewer | StoreError::Closed)) => None,
         Err(_) => Some(row),
     }
 }

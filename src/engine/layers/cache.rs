@@ -182,6 +182,7 @@ fn remember(cache: &PackCache, call: &mut Call, found: &Arc<Answer>) {
 /// Answers from the hot tier or the store, or not at all.
 async fn only_if_cached<S>(journey: Journey<S>) -> Result<Outcome> {
     let Journey { cache, call, located, known, .. } = journey;
+    let epoch = cache.hub.epoch();
     let found = match known {
         Some(known) => Some(known),
         None => cache.hub.read(&located.place, cache.contract()).await.map(Arc::new),
@@ -195,7 +196,7 @@ async fn only_if_cached<S>(journey: Journey<S>) -> Result<Outcome> {
     if !has_files(&cache, &found).await {
         return Err(nothing_cached());
     }
-    cache.hub.warm(&found);
+    cache.hub.warm_unless_purged(&found, epoch);
     Ok(serve(&cache, &found, status))
 }
 
@@ -364,10 +365,9 @@ where
             let now = cache.hub.clock.now();
             cache.hub.flights.land(&flight, result, |landed| match landed.how {
                 How::Stored | How::Stale => cache.hub.warm(&landed.answer),
-                How::Ran | How::Confirmed if landing.keep => {
-                    cache.keep(&located, &landed.answer, now, landing.lock.take())
+                How::Ran | How::Confirmed => {
+                    landing.keep && cache.keep(&located, &landed.answer, now, landing.lock.take())
                 }
-                How::Ran | How::Confirmed => {}
             });
         })
     })

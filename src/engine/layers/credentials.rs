@@ -60,6 +60,15 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
         let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
         let Some(name) = template.fill(value) else { continue };
         match layer.secrets.grant(&name.text, &call.identity, &call.pack)? {
+            Some(grant) if !may_use(call, &grant) => {
+                let message = format!(
+                    "callers share the answer of the pack that calls \"{}\": it can use the credential \"{}\" only if that \
+                     pack declares it too",
+                    call.pack,
+                    name.text.escape_debug()
+                );
+                return Err(Error::new(Code::Forbidden, message));
+            }
             Some(grant) => grants.push(grant),
             // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean that.
             None if !name.from_input => {}
@@ -77,6 +86,11 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
         pack: call.pack.clone(),
         outer: call.stage.secrets.clone(),
     })
+}
+
+/// A shared answer is kept under the grants of its own pack: what was made with another one would go to callers without it.
+fn may_use(call: &Call, grant: &Grant) -> bool {
+    call.stage.called_by.as_ref().is_none_or(|calling| !calling.shared || calling.grants.contains(grant))
 }
 
 /// The credentials of one call. Remembers what it handed out, so that it can be taken out of whatever leaves the handler.

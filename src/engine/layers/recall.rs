@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
+use helmdeck_core::call::Raw;
 use helmdeck_core::{CacheStatus, Call, Directive, Error, Outcome, Result};
 use tower::{Layer, Service};
 
 use super::{Answered, answer};
 use crate::cache::counters::Saved;
+use crate::cache::hub::Alias;
 use crate::cache::pack::{PackCache, Standing};
 
 /// Recalls answers of one pack.
@@ -43,21 +45,22 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        match recall(&self.cache, &call) {
+        let alias = self.cache.alias(&call, self.cache.raw(&call));
+        match recall(&self.cache, &call, &alias) {
             Some(outcome) => answer(Ok(outcome)),
             None => {
-                call.stage.raw = Some(call.input.clone());
+                call.stage.raw = Some(Raw { input: alias.input, secrets: alias.secrets });
                 Either::Right(self.inner.call(call))
             }
         }
     }
 }
 
-fn recall(cache: &PackCache, call: &Call) -> Option<Outcome> {
+fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     if call.directive != Directive::Default || cache.would_leak(call) {
         return None;
     }
-    let found = cache.hub.recall(&cache.alias(call, call.input.clone()))?;
+    let found = cache.hub.recall(alias)?;
     let now = cache.hub.clock.now();
     // Files may be gone by now; whether they are takes a look, which `cache` takes.
     if !found.artifacts.is_empty() || cache.standing(&found, call, now) != Standing::Fresh {

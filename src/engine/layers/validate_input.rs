@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::Either;
-use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, json, schema};
+use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, identity, json, schema};
 use tower::{Layer, Service};
 
 use super::{Answered, answer};
@@ -79,9 +79,10 @@ pub(crate) fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Result<()
 
     let mut rest: Option<String> = None;
     if let Some(session) = value.as_object_mut().and_then(|object| object.remove(SESSION_FIELD)) {
-        let session = session.as_str().map(Arc::from);
-        call.stage.pinned_session =
-            Some(session.ok_or_else(|| Error::new(Code::InvalidInput, "_session_id must be text"))?);
+        let session = session.as_str().ok_or_else(|| Error::new(Code::InvalidInput, "_session_id must be text"))?;
+        // It becomes part of a namespace, as the sessions of identities do.
+        identity::check(SESSION_FIELD, session).map_err(|message| Error::new(Code::InvalidInput, message))?;
+        call.stage.pinned_session = Some(Arc::from(session));
         rest = schema::take_member(text, SESSION_FIELD).map(|(_, rest)| rest);
     }
     let schema = &layer.manifest.input;

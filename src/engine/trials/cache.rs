@@ -304,6 +304,41 @@ async fn anonymous_callers_are_cached_only_where_all_share() {
 }
 
 #[tokio::test]
+async fn nobody_vouches_for_an_anonymous_caller_also_not_the_tenant_whose_name_it_bears() {
+    let (pack, counted) = echo("scope = \"shared\"");
+    let bench = Bench::open(vec![pack]).await;
+    let mut ask = call("t.echo", "{}");
+    ask.identity = Arc::new(Identity::new("local", "somebody").unwrap());
+    assert_eq!(status(&bench.call(ask.clone()).await.unwrap()), CacheStatus::Miss);
+    ask.identity = Arc::new(Identity::anonymous());
+    assert_eq!(status(&bench.call(ask.clone()).await.unwrap()), CacheStatus::Miss);
+    assert_eq!(status(&bench.call(ask.clone()).await.unwrap()), CacheStatus::Hit);
+    ask.identity = Arc::new(Identity::new("local", "else").unwrap());
+    assert_eq!(status(&bench.call(ask).await.unwrap()), CacheStatus::Hit, "the answer of somebody, of the same tenant");
+    assert_eq!(counted.runs(), 2);
+}
+
+#[tokio::test]
+async fn what_was_made_in_a_pinned_session_is_its_owners_in_every_scope() {
+    for scope in ["caller", "session", "shared"] {
+        let (pack, counted) = echo(&format!("scope = \"{scope}\""));
+        let bench = Bench::open(vec![pack]).await;
+        let run = async |user: &str, input: &str| {
+            let mut call = call("t.echo", input);
+            call.identity = Arc::new(Identity::new("t", user).unwrap());
+            status(&bench.call(call).await.unwrap())
+        };
+        let pinned = "{\"_session_id\": \"s\"}";
+        assert_eq!(run("a", pinned).await, CacheStatus::Miss);
+        assert_eq!(run("a", " {\"_session_id\": \"s\"}").await, CacheStatus::Hit, "{scope}");
+        for (user, input) in [("b", pinned), ("b", "{}"), ("a", "{\"_session_id\": \"other\"}")] {
+            assert_eq!(run(user, input).await, CacheStatus::Miss, "{scope}: {user} {input}");
+        }
+        assert_eq!(counted.runs(), 4, "{scope}");
+    }
+}
+
+#[tokio::test]
 async fn purges_reach_every_tier_and_nothing_else() {
     let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
     let bench = Bench::open(vec![pack]).await;

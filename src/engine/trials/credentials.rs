@@ -11,16 +11,16 @@ use helmdeck_testkit::{TestClock, call, function, manifest, memory};
 
 use crate::support::{status, with_input};
 
-const CANARY: &str = "canary-4f9b\"c1 7e";
+pub(crate) const CANARY: &str = "canary-4f9b\"c1 7e";
 
 #[derive(Default)]
-struct Wallet {
+pub(crate) struct Wallet {
     versions: Mutex<HashMap<String, u64>>,
     generation: AtomicU64,
 }
 
 impl Wallet {
-    fn set(&self, name: &str, version: Option<u64>) {
+    pub(crate) fn set(&self, name: &str, version: Option<u64>) {
         let mut versions = self.versions.lock().unwrap();
         match version {
             Some(version) => versions.insert(name.to_owned(), version),
@@ -56,13 +56,23 @@ async fn rig(
     + Sync
     + 'static,
 ) -> Rig {
+    rig_with(Arc::default(), run).await
+}
+
+async fn rig_with(
+    wallet: Arc<Wallet>,
+    run: impl Fn(helmdeck_core::Context, Json) -> futures_util::future::BoxFuture<'static, Result<Reply>>
+    + Send
+    + Sync
+    + 'static,
+) -> Rig {
     let text = manifest(
         "t.secret",
         "read_only = true\ncredentials = [\"{input.credential|main}\"]",
         "[memory]\ncache = true\nttl = \"60s\"",
     );
     let (pack, _) = function(&with_input(&text), run);
-    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    let clock = Arc::new(TestClock::default());
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder(Config::default())
         .builtins(vec![pack])
@@ -104,6 +114,26 @@ async fn another_credential_version_or_a_revoked_grant_never_hits() {
     assert_eq!(status(&run("{}").await.unwrap()), CacheStatus::Hit, "another credential's change is no concern");
     rig.wallet.set("main", None);
     assert_eq!(run("{}").await.unwrap().output.as_str(), "false");
+}
+
+#[tokio::test]
+async fn a_credential_that_changes_during_a_run_does_not_hit_with_what_was_made_before() {
+    let wallet = Arc::new(Wallet::default());
+    wallet.set("main", Some(1));
+    let rig = rig_with(Arc::clone(&wallet), move |cx, _| {
+        let version = cx.secrets.as_ref().unwrap().grants()[0].version;
+        // Somebody takes the old token away and puts another person's into its place.
+        wallet.set("main", Some(2));
+        Box::pin(async move { Reply::value(&version) })
+    })
+    .await;
+    let run = || async { rig.engine.call(secret_call("{}")).await.unwrap() };
+    assert_eq!(run().await.output.as_str(), "1");
+    let second = run().await;
+    assert_eq!((second.output.as_str(), status(&second)), ("2", CacheStatus::Miss));
+    // The handler set it once more: the third call comes with the grant of the second, in a later generation.
+    assert_eq!(status(&run().await), CacheStatus::Hit);
+    assert_eq!(rig.wallet.versions.lock().unwrap()["main"], 2);
 }
 
 #[tokio::test]
@@ -166,4 +196,37 @@ async fn check_outcome(rig: &Rig, outcome: &Outcome, leaks: impl Fn(&str) -> boo
     assert!(!leaks(&text) && text.contains("[secret]"), "{text}");
     let (_, bytes) = rig.engine.artifact(&Identity::local(), &outcome.artifacts[0].key).await.unwrap();
     assert_eq!(&bytes[..], b"token=[secret]");
+}
+
+#[tokio::test]
+async fn a_shared_answer_is_made_with_no_credential_but_those_it_is_shared_under() {
+    let secret = "read_only = true\ncredentials = [\"main\"]";
+    let (inner, runs) =
+        function(&manifest("t.inner", secret, ""), |cx, _| async move { Reply::value(&cx.credential()?.is_some()) });
+    let through = |cx: helmdeck_core::Context, _| async move {
+        Ok(Reply::json(cx.call("t.inner", Json::parse("{}").unwrap()).await?.output))
+    };
+    let memory_of = |scope: &str| format!("[memory]\ncache = true\nttl = \"60s\"\nscope = \"{scope}\"");
+    let outer = |name: &str, top: &str, scope: &str| function(&manifest(name, top, &memory_of(scope)), through).0;
+    let packs = vec![
+        inner,
+        outer("t.own", "read_only = true", "caller"),
+        outer("t.shared", "read_only = true", "shared"),
+        outer("t.declared", secret, "shared"),
+    ];
+    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    wallet.set("main", Some(1));
+    let builder = Engine::builder(Config::default()).builtins(packs).secrets(Arc::clone(&wallet) as _);
+    let engine = builder.memory(memory(Arc::clone(&clock) as _).await).clock(clock).build();
+    assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+
+    let refused = engine.call(call("t.shared", "{}")).await.unwrap_err();
+    assert_eq!((refused.code(), runs.runs()), (Code::Forbidden, 0), "{refused}");
+    assert!(refused.message().contains("t.inner") && refused.message().contains("main"), "{refused}");
+    for name in ["t.own", "t.declared"] {
+        assert_eq!(engine.call(call(name, "{}")).await.unwrap().output.as_str(), "true", "{name}");
+    }
+    // Who has no such credential asks as anybody would, and may share what comes of it.
+    wallet.set("main", None);
+    assert_eq!(engine.call(call("t.shared", "{}")).await.unwrap().output.as_str(), "false");
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use helmdeck_core::{Builtin, CacheStatus, Code, Json, Reply};
-use helmdeck_engine::Selector;
-use helmdeck_testkit::{Counted, call, function, manifest};
+use futures_util::FutureExt;
+use helmdeck_core::{Builtin, CacheStatus, Code, Context, Json, Outcome, Reply};
+use helmdeck_engine::{Config, Engine, Selector};
+use helmdeck_testkit::{Counted, TestClock, call, function, manifest, memory};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
+use crate::credentials::Wallet;
 use crate::support::{Bench, status};
 
 /// A cached pack whose runs wait for a permit each; tells when a run starts and when one is dropped before its end.
@@ -20,11 +22,19 @@ struct Gated {
     dropped: mpsc::UnboundedReceiver<()>,
 }
 
+/// What the handler answers in a run, once it is let go.
+type Deed = fn(&Context, usize) -> Reply;
+
 fn gated(memory: &str) -> Gated {
+    gated_with(memory, |_, n| Reply::json(Json::parse(format!("{{\"n\":{n}}}")).unwrap()))
+}
+
+fn gated_with(memory: &str, reply: Deed) -> Gated {
     let (permits, started) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
     let (signal, dropped) = mpsc::unbounded_channel();
     let (gate, start, runs) = (Arc::clone(&permits), Arc::clone(&started), AtomicUsize::new(0));
-    let text = manifest("t.gated", "read_only = true", &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+    let top = "read_only = true\ncredentials = [\"main\"]";
+    let text = manifest("t.gated", top, &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
     let (pack, counted) = function(&text, move |cx, _| {
         let (gate, start, signal) = (Arc::clone(&gate), Arc::clone(&start), signal.clone());
         let n = runs.fetch_add(1, Ordering::SeqCst) + 1;
@@ -34,7 +44,7 @@ fn gated(memory: &str) -> Gated {
             cx.report(Some(50.0), "half way");
             gate.acquire().await.unwrap().forget();
             guard.0 = None;
-            Ok(Reply::json(Json::parse(format!("{{\"n\":{n}}}")).unwrap()))
+            Ok(reply(&cx, n))
         }
     });
     Gated { pack, counted, permits, started, dropped }
@@ -189,4 +199,69 @@ async fn progress_reaches_everybody_who_waits() {
         (seen.recv().await.unwrap(), seen.recv().await.unwrap()),
         ("half way".to_owned(), "half way".to_owned())
     );
+}
+
+/// Calls twice, with one run for both, and says how the two and a third call, made as soon as the first has its answer, were
+/// answered: while the second still holds the answer, and long before it is asked what it got.
+async fn two_on_board_and_one_too_late(
+    mut gated: Gated,
+    between: impl AsyncFnOnce(&Bench),
+) -> (String, [(CacheStatus, String); 3]) {
+    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    wallet.set("main", Some(1));
+    let builder = Engine::builder(Config::default()).builtins(vec![gated.pack]).secrets(wallet);
+    let memory = memory(Arc::clone(&clock) as _).await;
+    let bench = Bench { engine: builder.memory(memory).clock(Arc::clone(&clock) as _).build(), clock };
+    let answer = |outcome: Outcome| (status(&outcome), outcome.output.as_str().chars().take(7).collect());
+    let [mut first, mut second] = [(); 2].map(|()| Box::pin(bench.run("t.gated", "{}")));
+    tokio::select! {
+        biased;
+        () = gated.started.notified() => {}
+        _ = &mut first => unreachable!("its run waits for a permit"),
+    }
+    assert!(
+        (&mut second).now_or_never().is_none(),
+        "it is on board, and not looked at again until the others are through"
+    );
+    between(&bench).await;
+    gated.permits.add_permits(2);
+    let first = answer(first.await);
+    let late = answer(bench.run("t.gated", "{}").await);
+    assert_eq!(gated.counted.runs(), 2, "one for those on board, one for who came later");
+    assert!(gated.dropped.try_recv().is_err());
+    let second = answer(second.await);
+    (bench.engine.metrics(), [first, second, late])
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_kept_goes_to_those_on_board_and_to_nobody_who_comes_later() {
+    fn text(n: usize, rest: &str) -> Json {
+        Json::parse(format!("{{\"n\":{n},\"rest\":\"{rest}\"}}")).unwrap()
+    }
+    let cases: [(&str, &str, Deed); 4] = [
+        ("no_store", "", |_, n| Reply::json(text(n, "")).no_store()),
+        ("too_large", "max_bytes = \"1KiB\"", |_, n| Reply::json(text(n, &"x".repeat(2000)))),
+        ("secret", "", |cx, n| {
+            let secret = cx.credential().unwrap().unwrap();
+            Reply::json(text(n, &secret.expose().replace('"', "\\\"")))
+        }),
+        ("token_format", "", |_, n| Reply::json(text(n, &format!("ghp_{}", "a1".repeat(18))))),
+    ];
+    for (what, memory, reply) in cases {
+        let (metrics, answers) = two_on_board_and_one_too_late(gated_with(memory, reply), async |_| ()).await;
+        let [one, two] = ["{\"n\":1,", "{\"n\":2,"].map(str::to_owned);
+        assert!(metrics.contains(&format!("helmdeck_cache_refused_total{{reason=\"{what}\"}} 2")), "{what}: {metrics}");
+        let expected = [(CacheStatus::Miss, one.clone()), (CacheStatus::Coalesced, one), (CacheStatus::Miss, two)];
+        assert_eq!(answers, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_purged_during_its_run_goes_to_nobody_who_comes_later() {
+    let purge = async |bench: &Bench| {
+        bench.engine.memory().unwrap().purge(Selector::All).await;
+    };
+    let (_, answers) = two_on_board_and_one_too_late(gated(""), purge).await;
+    let [one, two] = ["{\"n\":1}", "{\"n\":2}"].map(str::to_owned);
+    assert_eq!(answers, [(CacheStatus::Miss, one.clone()), (CacheStatus::Coalesced, one), (CacheStatus::Miss, two)]);
 }

@@ -33,7 +33,16 @@ async fn bad_input_is_refused_before_the_handler_runs() {
     let (pack, counted) =
         function(&with_input(&manifest("t.no", "", "")), |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) });
     let bench = Bench::shut(vec![pack]);
-    for input in ["{", "[]", "{\"n\":\"x\"}", "{\"n\":1,\"n\":2}", "\"\\ud800\"", "{\"_session_id\":1}"] {
+    for input in [
+        "{",
+        "[]",
+        "{\"n\":\"x\"}",
+        "{\"n\":1,\"n\":2}",
+        "\"\\ud800\"",
+        "{\"_session_id\":1}",
+        "{\"_session_id\":\"\"}",
+        "{\"_session_id\":\"a\\nb\"}",
+    ] {
         let error = bench.call(call("t.no", input)).await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidInput, "{input}: {error}");
     }

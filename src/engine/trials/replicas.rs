@@ -240,6 +240,47 @@ async fn a_row_written_between_a_purge_and_the_news_of_it_is_taken_back() {
     assert_eq!(live(&store).await, 1);
 }
 
+/// Both rows are at version 1: a version alone does not tell them apart.
+#[tokio::test]
+async fn a_row_that_was_made_after_a_purge_is_not_taken_back_for_one_that_was_made_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in ["memory:".to_owned(), format!("sqlite:{}", folder.path().join("memory.db").display())] {
+        let clock = Arc::new(TestClock::default());
+        let config = helmdeck_memory::Config::default();
+        let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(&clock) as _).await.unwrap();
+        for heard_while_writing in [true, false] {
+            let place = format!("{url}, heard while writing: {heard_while_writing}");
+            let slow = Replica::new(ReplicaStore::telling(&store), &clock);
+            if heard_while_writing {
+                slow.store.after_write.shut();
+            }
+            slow.run("a").await;
+            if heard_while_writing {
+                slow.store.after_write.reached().await;
+            } else {
+                slow.settle().await;
+            }
+            assert_eq!(live(&store).await, 1, "{place}");
+            store.delete(all(Kind::Cache)).await.unwrap();
+            clock.advance(Duration::from_micros(1));
+            let quick = Replica::new(ReplicaStore::silent(&store), &clock);
+            assert_eq!(quick.run("a").await, CacheStatus::Miss, "{place}");
+            quick.settle().await;
+            slow.store.tell(Change::Deleted(all(Kind::Cache)));
+            until("the news", async || !slow.has("a").await).await;
+            slow.store.after_write.open();
+            slow.settle().await;
+            assert_eq!(live(&store).await, 1, "the newer row stays: {place}");
+            let third = Replica::new(ReplicaStore::silent(&store), &clock);
+            assert_eq!((third.run("a").await, third.counted.runs()), (CacheStatus::Hit, 0), "{place}");
+            // For the next round.
+            store.delete(all(Kind::Cache)).await.unwrap();
+            clock.advance(Duration::from_secs(61));
+        }
+        store.close().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_replica_that_knows_of_a_purge_does_not_believe_a_row_of_one_that_does_not_yet() {
     let (store, clock) = shared().await;

@@ -74,6 +74,7 @@ pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
             restores::restored_entries_stand_in_lists_where_they_stood,
             restores::a_version_of_nobody_is_made_one_that_can_be,
             restores::a_restored_entry_can_be_conditional,
+            restores::an_entry_is_ended_and_none_that_took_its_place,
             walks::a_walk_comes_by_every_row_of_everybody_once,
             walks::a_part_of_a_walk_is_bounded_in_bytes,
             walks::a_mark_of_nobody_is_refused,

@@ -98,3 +98,24 @@ pub(super) async fn a_restored_entry_can_be_conditional(s: Subject) {
     let matching = Put { expect_version: Some(3), ..restore("k", "w", former(9, 1, 2)) };
     assert_eq!(s.store.put(matching).await.unwrap().version, 9);
 }
+
+pub(super) async fn an_entry_is_ended_and_none_that_took_its_place(s: Subject) {
+    let key = || Delete::Key { namespace: alice(), kind: Kind::Note, key: "k".into() };
+    let written = s.store.put(put("k", "outdated")).await.unwrap();
+    let ending = Put::ending(alice(), Kind::Note, "k", written.version, written.updated_at);
+    s.store.delete(key()).await.unwrap();
+    let ended = s.store.put(ending.clone()).await;
+    assert!(matches!(ended, Err(StoreError::VersionMismatch { expected: 1, found: 0 })), "gone: {ended:?}");
+
+    s.clock.advance(Duration::from_micros(1));
+    let newer = s.store.put(put("k", "newer")).await.unwrap();
+    assert_eq!(newer.version, written.version, "the version alone does not tell them apart");
+    let ended = s.store.write(vec![Op::Put(ending), Op::Delete(key())]).await;
+    assert!(matches!(ended, Err(StoreError::NotNewer)), "{ended:?}");
+    assert_eq!(s.store.get(&alice(), Kind::Note, "k").await.unwrap().unwrap().meta, newer, "as it was");
+
+    let ending = Put::ending(alice(), Kind::Note, "k", newer.version, newer.updated_at);
+    s.store.put(ending).await.unwrap();
+    assert!(s.store.get(&alice(), Kind::Note, "k").await.unwrap().is_none());
+    assert_eq!(s.store.sweep_expired(10).await.unwrap(), 1);
+}

@@ -8,12 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use helmdeck_core::Permissions;
 use helmdeck_engine::{Engine, PackInfo};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
+use crate::access::By;
 use crate::app::App;
 use crate::rest::{artifacts, defaults, facts, memory, operations, packs};
 
@@ -40,20 +42,23 @@ const SHAPES: &str = include_str!("shapes.json");
 )]
 pub(crate) struct Routes;
 
-/// Answers with the document.
-pub(crate) async fn document(State(app): State<Arc<App>>) -> Response {
+/// Answers with the document: everything but the packs that the caller may not run.
+pub(crate) async fn document(State(app): State<Arc<App>>, By(caller): By) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
-    (headers, build(&app.engine).to_string()).into_response()
+    (headers, build(&app.engine, &caller.permissions).to_string()).into_response()
 }
 
-fn build(engine: &Engine) -> Value {
+fn build(engine: &Engine, permissions: &Permissions) -> Value {
     static ROUTES: OnceLock<Value> = OnceLock::new();
     let mut document = ROUTES.get_or_init(routes).clone();
     let (mut paths, mut schemas) = (Map::new(), Map::new());
     for latest in engine.packs() {
+        if !permissions.allow_run(latest.name.as_str()) {
+            continue;
+        }
         add_pack(&latest, None, &mut paths, &mut schemas);
         for version in &latest.versions {
             // A pack that was unregistered a moment ago is left out.

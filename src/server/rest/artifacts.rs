@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use helmdeck_core::Code;
+use helmdeck_core::{Code, Permission};
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::{NOSNIFF, in_time};
+use crate::access::By;
 use crate::app::App;
 use crate::problem::Problem;
 
 /// Downloads a file of a run by the `key` in the outcome's `artifacts`.
 ///
-/// A file of somebody else is not found, as one that never was.
+/// A file of somebody else is not found, as one that never was; an administrator gets any.
 #[utoipa::path(get, path = "/api/v1/artifacts/{key}", tag = "artifacts", operation_id = "download_artifact",
     params(("key" = String, Path, description = "`<pack>/<run>/<name>`; its slashes are written as they are")),
     responses(
@@ -26,11 +27,21 @@ use crate::problem::Problem;
     ))]
 pub(crate) async fn download(
     State(app): State<Arc<App>>,
+    By(caller): By,
     path: RawPathParams,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let key = path.iter().next().map(|(_, key)| key).unwrap_or_default();
-    let (artifact, bytes) = in_time(&app, app.engine.artifact(&app.identity, key)).await??;
+    if caller.identity.is_anonymous() {
+        // All callers without a token are one, and what one of them made is not for the others.
+        return Err(Problem::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
+    }
+    let found = if caller.permissions.allow(&Permission::Admin) {
+        in_time(&app, app.engine.artifact_of_anyone(key)).await?
+    } else {
+        in_time(&app, app.engine.artifact(&caller.identity, key)).await?
+    };
+    let (artifact, bytes) = found?;
 
     let etag = header(format!("\"{}\"", artifact.sha256))?;
     let mut response = if knows(&headers, &etag) {

@@ -1,18 +1,26 @@
-//! A request body, bounded in size and time before a byte of it is kept. It is handed on raw, never parsed here.
+//! A request body, bounded in size and time before a byte of it is kept. The input of a pack is handed on raw, never parsed
+//! here; what a route asks for itself is read as strictly as a pack's input is.
 
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::Request;
 use bytes::Bytes;
-use helmdeck_core::Code;
+use helmdeck_core::json::read_strict;
+use helmdeck_core::{Code, Error, Json};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
 
+use crate::app::App;
 use crate::problem::Problem;
 
+/// The largest request that only names what is wanted.
+pub(super) const MAX_REQUEST_BYTES: u64 = 16 << 10;
+
 /// Reads a JSON body of at most `max_bytes`, which has to be there within `timeout`.
-pub(super) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeout: Duration) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeout: Duration) -> Result<Bytes, Problem> {
     check_headers(headers, max_bytes)?;
     let limit = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let reading = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
@@ -22,6 +30,26 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeou
         Ok(Err(_)) => Err(Problem::http(StatusCode::BAD_REQUEST, "the request body could not be read")),
         Err(_) => Err(Problem::http(StatusCode::REQUEST_TIMEOUT, "the request body took too long to arrive")),
     }
+}
+
+/// Reads a JSON object of at most `max_bytes`, and of no more than the server takes at all, as strictly as the input of a pack:
+/// no key twice, nothing after the end, bounded in depth. No body stands for `{}`. The error never repeats what was sent.
+pub(super) async fn read_json<T: DeserializeOwned>(app: &App, request: Request, max_bytes: u64) -> Result<T, Problem> {
+    let (parts, body) = request.into_parts();
+    let limit = app.config.max_body_bytes.min(max_bytes);
+    let mut bytes = read(&parts.headers, body, limit, app.config.body_timeout).await?;
+    if bytes.trim_ascii().is_empty() {
+        bytes = Bytes::from_static(b"{}");
+    }
+    let malformed = |error: serde_json::Error| {
+        let place = format!("the request is not acceptable JSON (line {}, column {})", error.line(), error.column());
+        Error::new(Code::InvalidInput, place).with_source(error)
+    };
+    // A list of all fields in order would be read as an object too.
+    if !read_strict(&bytes).map_err(malformed)?.is_object() {
+        return Err(Problem::new(Code::InvalidInput, "the request must be a JSON object"));
+    }
+    Ok(Json::from_trusted(bytes).read()?)
 }
 
 fn check_headers(headers: &HeaderMap, max_bytes: u64) -> Result<(), Problem> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use helmdeck_core::Code;
+use helmdeck_core::{Code, Permission};
 use helmdeck_engine::Defaults;
 use helmdeck_memory::Namespace;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{may_see, memory};
+use super::memory::{memory, need_own};
 use super::{in_time, json};
+use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -33,7 +34,7 @@ struct Answer<'a> {
 
 /// Says what the audit shows of a caller's habits: its packs, its usual inputs, common findings, its newest calls.
 ///
-/// Only the local caller, who is the operator, may ask about somebody else. `note` says that there is no history yet.
+/// Only an administrator may ask about somebody else. `note` says that there is no history yet.
 #[utoipa::path(get, path = "/api/v1/memory/defaults", tag = "memory", operation_id = "show_defaults",
     params(
         ("tenant" = Option<String>, Query, description = "The tenant; one's own unless given"),
@@ -45,18 +46,18 @@ struct Answer<'a> {
     ))]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
+    By(caller): By,
     whose: Result<Query<Whose>, QueryRejection>,
 ) -> Result<Response, Problem> {
+    need(&caller, &Permission::MemoryRead)?;
     let Query(whose) = whose.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
     let memory = memory(&app)?;
-    let caller = Namespace::new(
-        whose.tenant.as_deref().unwrap_or(app.identity.tenant()),
-        whose.subject.as_deref().unwrap_or(app.identity.user()),
+    let asked = Namespace::new(
+        whose.tenant.as_deref().unwrap_or(caller.identity.tenant()),
+        whose.subject.as_deref().unwrap_or(caller.identity.user()),
         None,
     );
-    if !may_see(&app.identity, &caller) {
-        return Err(Problem::new(Code::Forbidden, "only one's own habits may be seen"));
-    }
-    let defaults = in_time(&app, memory.defaults(&caller)).await??;
-    json(&Answer { tenant: &caller.tenant, subject: &caller.subject, defaults })
+    need_own(&caller, &asked)?;
+    let defaults = in_time(&app, memory.defaults(&asked)).await??;
+    json(&Answer { tenant: &asked.tenant, subject: &asked.subject, defaults })
 }

@@ -6,19 +6,15 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
-use bytes::Bytes;
-use helmdeck_core::json::read_strict;
 use helmdeck_core::memory::{Facts, Forget, ListFacts, NewFact, RecallFacts};
-use helmdeck_core::{Code, Error, Json};
-use serde::de::DeserializeOwned;
+use helmdeck_core::{Caller, Code, Permission};
 
+use super::body::{MAX_REQUEST_BYTES, read_json};
 use super::memory::memory;
-use super::{body, in_time, json};
+use super::{in_time, json};
+use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
-
-/// The largest request that names what is wanted.
-const MAX_REQUEST_BYTES: u64 = 16 << 10;
 
 /// Keeps a fact about the caller; the same key again replaces it.
 ///
@@ -29,9 +25,9 @@ const MAX_REQUEST_BYTES: u64 = 16 << 10;
         (status = 200, description = "The fact as it is kept", body = ref("#/components/schemas/FactAbout")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn store(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&app)?;
-    let fact: NewFact = read(&app, request, app.config.max_body_bytes).await?;
+pub(crate) async fn store(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryWrite)?;
+    let fact: NewFact = read_json(&app, request, app.config.max_body_bytes).await?;
     json(&in_time(&app, facts.store(fact)).await??)
 }
 
@@ -44,9 +40,9 @@ pub(crate) async fn store(State(app): State<Arc<App>>, request: Request) -> Resu
         (status = 200, description = "The facts", body = ref("#/components/schemas/Recalled")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn recall(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&app)?;
-    let wanted: RecallFacts = read(&app, request, MAX_REQUEST_BYTES).await?;
+pub(crate) async fn recall(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryRead)?;
+    let wanted: RecallFacts = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     json(&in_time(&app, facts.recall(wanted)).await??)
 }
 
@@ -59,9 +55,9 @@ pub(crate) async fn recall(State(app): State<Arc<App>>, request: Request) -> Res
         (status = 200, description = "How much went", body = ref("#/components/schemas/Forgotten")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn forget(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let facts = facts(&app)?;
-    let what: Forget = read(&app, request, MAX_REQUEST_BYTES).await?;
+pub(crate) async fn forget(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryWrite)?;
+    let what: Forget = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     json(&in_time(&app, facts.forget(what)).await??)
 }
 
@@ -80,33 +76,17 @@ pub(crate) async fn forget(State(app): State<Arc<App>>, request: Request) -> Res
     ))]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    By(caller): By,
     wanted: Result<Query<ListFacts>, QueryRejection>,
 ) -> Result<Response, Problem> {
+    let facts = facts(&app, &caller, &Permission::MemoryRead)?;
     let Query(wanted) = wanted.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
-    json(&in_time(&app, facts(&app)?.list(wanted)).await??)
+    json(&in_time(&app, facts.list(wanted)).await??)
 }
 
-fn facts(app: &App) -> Result<Facts, Problem> {
-    Ok(memory(app)?.facts(&app.identity)?)
-}
-
-/// Reads a request as strictly as the input of a pack. The error never repeats what was sent.
-async fn read<T: DeserializeOwned>(app: &App, request: Request, limit: u64) -> Result<T, Problem> {
-    let (parts, body) = request.into_parts();
-    let limit = app.config.max_body_bytes.min(limit);
-    let mut bytes = body::read(&parts.headers, body, limit, app.config.body_timeout).await?;
-    if bytes.trim_ascii().is_empty() {
-        bytes = Bytes::from_static(b"{}");
-    }
-    let malformed = |error: serde_json::Error| {
-        let place = format!("the request is not acceptable JSON (line {}, column {})", error.line(), error.column());
-        Error::new(Code::InvalidInput, place).with_source(error)
-    };
-    // A list of all fields in order would be read as an object too.
-    if !read_strict(&bytes).map_err(malformed)?.is_object() {
-        return Err(Problem::new(Code::InvalidInput, "the request must be a JSON object"));
-    }
-    Ok(Json::from_trusted(bytes).read()?)
+fn facts(app: &App, caller: &Caller, permission: &Permission) -> Result<Facts, Problem> {
+    need(caller, permission)?;
+    Ok(memory(app)?.facts(&caller.identity)?)
 }
 
 #[cfg(test)]

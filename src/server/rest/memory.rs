@@ -1,4 +1,5 @@
-//! The routes of the operator: what is stored for whom, and purging it. No route here gives a stored value out.
+//! What is stored for whom, and purging it: the caller's own, and for an administrator anybody's. No route here gives a stored
+//! value out.
 //!
 //! All of them need a memory key; without one there is nothing to list and they say so.
 
@@ -9,19 +10,19 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Code, Error, Identity, PackName, Timestamp};
+use helmdeck_core::{Caller, Code, Error, Identity, PackName, Permission, Timestamp};
 use helmdeck_engine::{MemoryControl, Selector, store_error};
 use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
 use serde::{Deserialize, Serialize};
 
-use super::{body, in_time, json};
+use super::body::{MAX_REQUEST_BYTES, read_json};
+use super::{in_time, json};
+use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
 /// The most entries of one page.
 const MAX_ENTRIES: usize = 1000;
-/// The largest purge request.
-const MAX_PURGE_BYTES: u64 = 16 << 10;
 
 /// Whose entries, as it is written on the wire. An empty subject stands for what a whole tenant shares.
 #[derive(Debug, Serialize, Deserialize)]
@@ -90,9 +91,10 @@ struct Purge {
     (status = 200, description = "The namespaces", body = ref("#/components/schemas/NamespaceList")),
     (status = 404, description = "Memory is off", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
 ))]
-pub(crate) async fn namespaces(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(crate) async fn namespaces(State(app): State<Arc<App>>, By(caller): By) -> Result<Response, Problem> {
+    need(&caller, &Permission::MemoryRead)?;
     let stats = in_time(&app, memory(&app)?.store().namespaces()).await?.map_err(store_error)?;
-    let visible = stats.into_iter().filter(|stats| may_see(&app.identity, &stats.namespace));
+    let visible = stats.into_iter().filter(|stats| may_see(&caller, &stats.namespace));
     let namespaces: Vec<Holding> = visible
         .map(|stats| Holding {
             owner: (&stats.namespace).into(),
@@ -124,17 +126,17 @@ pub(crate) async fn namespaces(State(app): State<Arc<App>>) -> Result<Response, 
     ))]
 pub(crate) async fn entries(
     State(app): State<Arc<App>>,
+    By(caller): By,
     filter: Result<Query<Filter>, QueryRejection>,
 ) -> Result<Response, Problem> {
+    need(&caller, &Permission::MemoryRead)?;
     let Query(filter) = filter.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
     let limit = filter.limit.unwrap_or(100);
     if !(1..=MAX_ENTRIES).contains(&limit) {
         return Err(Problem::new(Code::InvalidInput, format!("limit must be 1 to {MAX_ENTRIES}")));
     }
-    let (namespace, kind, prefix) = (filter.namespace(&app.identity), filter.kind()?, filter.prefix()?);
-    if !may_see(&app.identity, &namespace) {
-        return Err(Problem::new(Code::Forbidden, "only one's own namespace may be listed"));
-    }
+    let (namespace, kind, prefix) = (filter.namespace(&caller.identity), filter.kind()?, filter.prefix()?);
+    need_own(&caller, &namespace)?;
     let page = Page { limit, after: filter.after.map(Cursor) };
     let listing = memory(&app)?.store().list(&namespace, kind, &prefix, page);
     let page = in_time(&app, listing).await?.map_err(store_error)?;
@@ -151,15 +153,13 @@ pub(crate) async fn entries(
         (status = 200, description = "How much went", body = ref("#/components/schemas/Purged")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn purge(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let (parts, body) = request.into_parts();
-    let limit = app.config.max_body_bytes.min(MAX_PURGE_BYTES);
-    let body = body::read(&parts.headers, body, limit, app.config.body_timeout).await?;
-    let purge: Purge = serde_json::from_slice(&body)
-        .map_err(|error| Problem::new(Code::InvalidInput, format!("not a purge request: {error}")))?;
+pub(crate) async fn purge(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    need(&caller, &Permission::MemoryWrite)?;
+    let purge: Purge = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     let selector = purge.selector()?;
-    if !may_purge(&app.identity, &selector) {
-        return Err(Problem::new(Code::Forbidden, "only one's own namespace may be purged"));
+    match &selector {
+        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => need_own(&caller, namespace)?,
+        _ => need(&caller, &Permission::Admin)?,
     }
     json(&memory(&app)?.purge(selector).await)
 }
@@ -168,17 +168,15 @@ pub(super) fn memory(app: &App) -> Result<&MemoryControl, Problem> {
     app.engine.memory().ok_or_else(|| Error::from(NoMemory::Off).into())
 }
 
-/// The local caller is the operator; anybody else sees what is theirs.
-pub(super) fn may_see(identity: &Identity, namespace: &Namespace) -> bool {
-    *identity == Identity::local()
-        || (*namespace.tenant == *identity.tenant() && *namespace.subject == *identity.user())
+/// Lets through to a namespace whose it is, and an administrator.
+pub(super) fn need_own(caller: &Caller, namespace: &Namespace) -> Result<(), Problem> {
+    if may_see(caller, namespace) { Ok(()) } else { need(caller, &Permission::Admin) }
 }
 
-fn may_purge(identity: &Identity, selector: &Selector) -> bool {
-    match selector {
-        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => may_see(identity, namespace),
-        _ => *identity == Identity::local(),
-    }
+fn may_see(caller: &Caller, namespace: &Namespace) -> bool {
+    let identity = &caller.identity;
+    let own = *namespace.tenant == *identity.tenant() && *namespace.subject == *identity.user();
+    (own && !identity.is_anonymous()) || caller.permissions.allow(&Permission::Admin)
 }
 
 impl Filter {
@@ -287,14 +285,24 @@ mod tests {
     }
 
     #[test]
-    fn only_the_local_caller_reaches_beyond_its_own_namespace() {
-        let (local, other) = (Identity::local(), Identity::new("t", "u").unwrap());
+    fn only_an_administrator_reaches_beyond_its_own_namespace() {
+        let caller = |identity: Identity, scope: &str| Caller {
+            identity: std::sync::Arc::new(identity),
+            permissions: std::sync::Arc::new(helmdeck_core::Permissions::of_scope(scope)),
+        };
+        let admin = caller(Identity::new("t", "boss").unwrap(), "admin");
+        let other = caller(Identity::new("t", "u").unwrap(), "memory:read memory:write packs:run");
         let own = Namespace::new("t", "u", Some("s"));
-        let foreign = Namespace::new("t", "v", None);
-        assert!(may_see(&local, &foreign) && may_see(&other, &own));
-        assert!(!may_see(&other, &foreign) && !may_see(&other, &Namespace::new("t", "", None)));
-        assert!(may_purge(&local, &Selector::All) && may_purge(&other, &Selector::Namespace(own)));
-        assert!(!may_purge(&other, &Selector::All) && !may_purge(&other, &Selector::Namespace(foreign)));
-        assert!(!may_purge(&other, &Selector::Tag("t".to_owned())));
+        assert!(need_own(&admin, &own).is_ok() && need_own(&other, &own).is_ok());
+        // Another user, another tenant, what the tenant shares, and who only has the name of the local caller.
+        for (tenant, subject) in [("t", "v"), ("s", "u"), ("t", ""), ("local", "local")] {
+            let foreign = Namespace::new(tenant, subject, None);
+            assert!(need_own(&admin, &foreign).is_ok());
+            assert_eq!(need_own(&other, &foreign).unwrap_err().status(), 403, "{tenant} {subject}");
+        }
+        let local = caller(Identity::local(), "memory:read");
+        assert_eq!(need_own(&local, &own).unwrap_err().status(), 403);
+        let nobody = caller(Identity::anonymous(), "memory:read");
+        assert_eq!(need_own(&nobody, &Namespace::of_caller(&nobody.identity)).unwrap_err().status(), 401);
     }
 }

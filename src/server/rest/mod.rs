@@ -2,7 +2,7 @@
 //! another door would have to decide as well.
 
 pub(crate) mod artifacts;
-mod body;
+pub(crate) mod body;
 mod cache_headers;
 pub(crate) mod defaults;
 mod directive;

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use helmdeck_core::Permission;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::{NO_STORE, json};
+use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -54,7 +56,8 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
 #[utoipa::path(get, path = "/metrics", tag = "operations", operation_id = "metrics", responses(
     (status = 200, description = "The counters", content_type = "application/openmetrics-text", body = String),
 ))]
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+pub(crate) async fn metrics(State(app): State<Arc<App>>, By(caller): By) -> Result<Response, Problem> {
+    need(&caller, &Permission::MetricsRead)?;
     let headers = [(CONTENT_TYPE, OPEN_METRICS), (http::header::CACHE_CONTROL, NO_STORE)];
-    (headers, app.engine.metrics()).into_response()
+    Ok((headers, app.engine.metrics()).into_response())
 }

@@ -7,13 +7,14 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use helmdeck_core::{Call, Code, Error, PackName, Version};
+use helmdeck_core::{Call, Code, Error, PackName, Permission, Permissions, Version};
 use helmdeck_engine::PackInfo;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
 
 use super::{JSON, body, cache_headers, directive, json};
+use crate::access::{By, need_run};
 use crate::app::App;
 use crate::idempotency::{self, Answer, Begun};
 use crate::problem::Problem;
@@ -47,16 +48,19 @@ struct Refused {
     message: String,
 }
 
-/// Lists the packs, latest versions, by name.
+/// Lists the packs that the caller may run, latest versions, by name.
 ///
-/// `refused` are the manifests that were not understood, each with its first problem.
+/// `refused` are the manifests that were not understood, each with its first problem; an administrator sees them.
 #[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs", responses(
     (status = 200, description = "The packs", body = ref("#/components/schemas/PackList")),
 ))]
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(crate) async fn list(State(app): State<Arc<App>>, By(caller): By) -> Result<Response, Problem> {
     let infos = app.engine.packs();
-    let packs = infos.iter().map(summary).collect();
-    let refused = app.engine.refused().into_iter();
+    let may_run = |info: &&PackInfo| caller.permissions.allow_run(info.name.as_str());
+    let packs = infos.iter().filter(may_run).map(summary).collect();
+    // They name files of this machine.
+    let operator = caller.permissions.allow(&Permission::Admin);
+    let refused = app.engine.refused().into_iter().filter(|_| operator);
     let refused = refused.map(|error| Refused { file: error.file, line: error.line, message: error.message }).collect();
     json(&List { packs, refused })
 }
@@ -83,9 +87,14 @@ fn summary(info: &PackInfo) -> Summary<'_> {
         (status = 200, description = "The pack", body = ref("#/components/schemas/Pack")),
         (status = 404, description = "No such pack or version", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
-pub(crate) async fn show(State(app): State<Arc<App>>, path: RawPathParams) -> Result<Response, Problem> {
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    By(caller): By,
+    path: RawPathParams,
+) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
-    json(&app.engine.pack(name, version)?)
+    need_run(&caller, &pack_name(&app, &caller.permissions, name)?)?;
+    json(&app.engine.pack(name, version).map_err(|error| discreet(&app, &caller.permissions, name, error))?)
 }
 
 /// Runs a pack. The request body is its input; an empty body stands for `{}`.
@@ -111,28 +120,31 @@ pub(crate) async fn show(State(app): State<Arc<App>>, path: RawPathParams) -> Re
     ))]
 pub(crate) async fn run(
     State(app): State<Arc<App>>,
+    By(caller): By,
     path: RawPathParams,
     request: Request,
 ) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
-    let pack = PackName::new(name).map_err(|message| {
-        // The engine's own refusal is better: it suggests the pack that was meant.
-        app.engine.pack(name, None).err().unwrap_or_else(|| Error::new(Code::NotFound, message))
-    })?;
+    let pack = pack_name(&app, &caller.permissions, name)?;
+    need_run(&caller, &pack)?;
     let (parts, body) = request.into_parts();
     let input = body::read(&parts.headers, body, app.config.max_body_bytes, app.config.body_timeout).await?;
 
-    let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&app.identity));
+    let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, caller.identity);
     call.version = version;
     call.deadline = Instant::now().checked_add(app.config.request_deadline);
     directive::apply(&parts.headers, &mut call);
     if let Some(key) = idempotency::key(&parts.headers)?
-        && !app.engine.pack(name, version)?.read_only
+        && !app.engine.pack(name, version).map_err(|error| discreet(&app, &caller.permissions, name, error))?.read_only
     {
+        if call.identity.is_anonymous() {
+            // All callers without a token are one: the answer that is kept could be somebody else's.
+            return Err(Problem::new(Code::Unauthenticated, "an Idempotency-Key needs a bearer token"));
+        }
         return run_once(&app, call, key).await;
     }
     let directive = call.directive;
-    let outcome = app.engine.call(call).await?;
+    let outcome = app.engine.call(call).await.map_err(|error| discreet(&app, &caller.permissions, name, error))?;
     let mut response = success(outcome.to_json().into());
     if let Some(cache) = &outcome.cache {
         cache_headers::add(cache, directive, response.headers_mut());
@@ -175,6 +187,26 @@ fn success(body: Bytes) -> Response {
     headers.insert(CONTENT_TYPE, JSON);
     *response.headers_mut() = headers;
     response
+}
+
+/// Reads a pack's name.
+fn pack_name(app: &App, permissions: &Permissions, name: &str) -> Result<PackName, Error> {
+    PackName::new(name).map_err(|message| {
+        // The engine's own refusal is better: it suggests the pack that was meant.
+        let suggestion = app.engine.pack(name, None).err().filter(|_| permissions.allow(&Permission::RunAny));
+        suggestion.unwrap_or_else(|| Error::new(Code::NotFound, message))
+    })
+}
+
+/// Takes the suggestion out of what the engine says of a pack that there is not, for a caller who may not run every pack: it
+/// would tell of one that the caller does not see in lists.
+fn discreet(app: &App, permissions: &Permissions, name: &str, error: Error) -> Error {
+    let told = error.code() != Code::NotFound || permissions.allow(&Permission::RunAny);
+    // A pack that is there may answer `not_found` itself, about what it was asked.
+    if told || app.engine.pack(name, None).is_ok() {
+        return error;
+    }
+    Error::new(Code::NotFound, format!("pack \"{name}\" is not registered"))
 }
 
 /// Returns the name and the version that a path names; `latest` and no version mean the same.

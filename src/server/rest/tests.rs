@@ -1,10 +1,15 @@
 //! The routes, through the whole router.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use axum::body::Body;
+use helmdeck_core::{Caller, Identity, Permissions};
+use http::{Method, Request};
 use serde_json::json;
+use tower::ServiceExt;
 
+use crate::app::App;
 use crate::config::ServerConfig;
 use crate::fixture::Fixture;
 
@@ -198,7 +203,8 @@ async fn memory_routes_refuse_nonsense_and_say_when_memory_is_off() {
         let answer = fixture.get(&format!("/api/v1/memory/entries?{query}")).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{query}");
     }
-    for body in ["", "{}", "[]", r#"{"all":true,"pack":"a.b"}"#] {
+    let (by_place, twice) = (r#"[false,null,"t",null,null]"#, r#"{"tag":"a","\u0074ag":"b"}"#);
+    for body in ["", "{}", "[]", by_place, twice, r#"{"all":true} x"#, r#"{"all":true,"pack":"a.b"}"#] {
         assert_eq!(fixture.post("/api/v1/memory/purge", body).await.problem(), "invalid_input", "{body}");
     }
     let off = Fixture::plain().await;
@@ -255,4 +261,39 @@ async fn a_call_past_the_deadline_is_a_timeout() {
     let fixture = Fixture::build(config, false).await;
     let answer = fixture.post("/api/v1/packs/test.plain", r#"{"wait":true}"#).await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (504, "timeout"));
+}
+
+#[tokio::test]
+async fn a_caller_learns_of_no_pack_that_it_may_not_run() {
+    let fixture = Fixture::plain().await;
+    let app = App::new(fixture.engine.clone(), ServerConfig::default(), Arc::clone(&fixture.clock) as _, None);
+    let router = super::router(Arc::new(app));
+    let ask = async |scope: &str, method: Method, path: &str| {
+        let caller = Caller {
+            identity: Arc::new(Identity::new("t", "u").unwrap()),
+            permissions: Arc::new(Permissions::of_scope(scope)),
+        };
+        let request = Request::builder().method(method).uri(path).header("idempotency-key", "k").extension(caller);
+        let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let status = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    // One letter from `test.plain`, which only the second caller may run; and no name at all.
+    for (path, status) in [("test.wlain", 404), ("TEST.plain", 404), ("test.plain", 403), ("test.nothing", 403)] {
+        for method in [Method::GET, Method::POST] {
+            let told = ask("packs:run:test.w*", method.clone(), &format!("/api/v1/packs/{path}")).await;
+            assert_eq!(told.0, status, "{method} {path}: {}", told.1);
+            assert!(path == "test.plain" || !told.1.contains("test.plain"), "{method} {path}: {}", told.1);
+            let suggested = ask("packs:run", method, "/api/v1/packs/test.wlain").await;
+            assert!(suggested.0 == 404 && suggested.1.contains("test.plain"), "{suggested:?}");
+        }
+    }
+    // Nor does a refusal tell apart what is there and what is not.
+    let refused = async |name: &str| {
+        let (status, body) = ask("packs:run:test.w*", Method::POST, &format!("/api/v1/packs/{name}")).await;
+        (status, body.replace(name, "<name>"))
+    };
+    assert_eq!(refused("test.plain").await, refused("test.nothing").await);
+    assert_eq!(ask("packs:run:test.w*", Method::POST, "/api/v1/packs/test.write").await.0, 200);
 }

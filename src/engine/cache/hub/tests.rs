@@ -22,7 +22,7 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-async fn hub() -> Arc<Hub> {
+async fn hub(hot_bytes: u64) -> Arc<Hub> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let parts = Parts {
         store: helmdeck_testkit::sealed_memory(Arc::clone(&clock)).await,
@@ -30,7 +30,7 @@ async fn hub() -> Arc<Hub> {
         system: None,
         events: Bus::new(1, Arc::clone(&clock)),
         clock,
-        config: CacheConfig { hot_bytes: CAP, ..CacheConfig::default() },
+        config: CacheConfig { hot_bytes, ..CacheConfig::default() },
         metrics: Arc::new(Metrics::new()),
         changes: None,
     };
@@ -38,7 +38,7 @@ async fn hub() -> Arc<Hub> {
 }
 
 /// Does what a miss does: makes an answer of its own for a key of its own, and remembers the call.
-fn miss(hub: &Hub, n: u64, size: usize) {
+fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let mut key = Key([0; 32]);
     key.0[..8].copy_from_slice(&n.to_be_bytes());
     let namespace = Namespace::new("tenant", "somebody", None);
@@ -64,7 +64,9 @@ fn miss(hub: &Hub, n: u64, size: usize) {
     hub.warm(&answer);
     let input = Bytes::from(format!("{{\"repo\":\"owner/{n}\"}}"));
     let identity = Arc::new(Identity::new("tenant", "somebody").unwrap());
-    hub.remember(Alias { stack: 0, secrets: 0, identity, input }, &answer);
+    let alias = Alias { stack: 0, secrets: 0, identity, input };
+    hub.remember(alias.clone(), &answer);
+    (answer, alias)
 }
 
 /// Runs this test alone in a process of its own.
@@ -78,6 +80,29 @@ fn alone(name: &str) {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
+#[tokio::test]
+async fn what_has_left_the_hot_tier_is_not_recalled_although_somebody_holds_it() {
+    let hub = hub(64 << 10).await;
+    let (small, of_small) = miss(&hub, 1, 100);
+    assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &small));
+    // More than the whole tier: it is let go as soon as moka does its work. No purge would find it after that.
+    let (large, of_large) = miss(&hub, 2, 100 << 10);
+    hub.drop_ended();
+    assert!(hub.hot(&large.place.key).is_none());
+    assert!(hub.recall(&of_large).is_none() && large.is_dead());
+    assert!(hub.recall(&of_small).is_some());
+
+    let (replacement, _) = miss(&hub, 1, 200);
+    assert!(small.is_dead() && !replacement.is_dead());
+    assert!(
+        !hub.warm(&small) && hub.warm(&replacement),
+        "the dead do not come back, and nobody is his own predecessor"
+    );
+    assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &replacement));
+    hub.forget(|place| *place == *replacement.place, |_| ());
+    assert!(hub.recall(&of_small).is_none() && replacement.is_dead());
+}
+
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn many_keys_take_no_more_memory_than_the_cap_and_a_tenth() {
@@ -86,7 +111,7 @@ fn many_keys_take_no_more_memory_than_the_cap_and_a_tenth() {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let hub = hub().await;
+        let hub = hub(CAP).await;
         miss(&hub, 0, 100);
         let before = resident();
         let mut most = 0;

@@ -1,0 +1,44 @@
+//! `helmdeck mcp`: the packs for one MCP client, over stdin and stdout, until it goes away or the program is told to stop.
+//!
+//! stdout is the protocol's alone; the log goes to stderr.
+
+use helmdeck_core::Caller;
+use helmdeck_server::mcp::Stdio;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{block_on, internal};
+use crate::args::Global;
+use crate::env::Environment;
+use crate::exit::Result;
+use crate::output::Output;
+use crate::signals::Stop;
+use crate::wire::{MemoryUse, Setup};
+
+/// Serves the client that started the program.
+///
+/// # Errors
+/// A configuration failure; exit 1 if the client cannot be written to.
+pub(crate) fn run(global: &Global, env: Environment, output: Output) -> Result<()> {
+    let setup = Setup::load(global, Vec::new(), env, output, super::WARN)?;
+    block_on(serve(setup))
+}
+
+async fn serve(setup: Setup) -> Result<()> {
+    let mut signals = Stop::catch()?;
+    let engine = setup.engine(MemoryUse::Full, true).await?;
+    engine.import_in_background();
+    let settings = &setup.settings;
+    let stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
+    let stop = CancellationToken::new();
+    let mut served = std::pin::pin!(stdio.serve(stop.clone()));
+    let answer = tokio::select! {
+        answer = &mut served => answer,
+        () = signals.wait() => {
+            stop.cancel();
+            // A second signal ends the wait, not the write-behind.
+            tokio::select! { answer = served => answer, () = signals.wait() => Ok(()) }
+        }
+    };
+    engine.shutdown().await;
+    answer.map_err(internal)
+}

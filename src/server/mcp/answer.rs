@@ -1,0 +1,111 @@
+//! How a tool's answer is written: once, here, for every way into the door. The output of a pack is copied, never parsed.
+
+use helmdeck_core::error::Retry;
+use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::uri;
+
+/// The key in `_meta` under which a request says what it wants of the cache and a result what the cache did.
+pub(crate) const CACHE: &str = "helmdeck/cache";
+
+#[derive(Serialize)]
+struct Link<'a> {
+    r#type: &'static str,
+    uri: String,
+    name: &'a str,
+    #[serde(rename = "mimeType")]
+    media_type: &'a str,
+    size: u64,
+}
+
+/// Writes the result of a call that ended well: the output as text, as `structuredContent` if it is an object, and a link to
+/// each file that the run wrote. `typed` says whether results name their type (since revision 2026-07-28).
+///
+/// What the cache did is there only if both gates are open; with one shut there is no trace of it.
+pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
+    let output = outcome.output.bytes();
+    out.reserve(output.len() * 5 / 2 + 256);
+    begin(typed, outcome.output.as_str(), out);
+    for artifact in outcome.artifacts.iter() {
+        out.push(b',');
+        write(&link(artifact), out);
+    }
+    out.push(b']');
+    if output.trim_ascii_start().first() == Some(&b'{') {
+        out.extend_from_slice(b",\"structuredContent\":");
+        out.extend_from_slice(output);
+    }
+    out.extend_from_slice(b",\"isError\":false");
+    if outcome.cache.is_some() || outcome.session_id.is_some() {
+        out.extend_from_slice(b",\"_meta\":{");
+        if let Some(cache) = &outcome.cache {
+            out.extend_from_slice(b"\"helmdeck/cache\":");
+            cache.write_json(out);
+        }
+        if let Some(session) = &outcome.session_id {
+            if outcome.cache.is_some() {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"\"helmdeck/session\":");
+            write(session.as_ref(), out);
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
+}
+
+/// Writes the result of a call that failed: a text that an agent can act on, and the whole problem (RFC 9457) in `_meta`. It has no
+/// `structuredContent`, which would have to fit the pack's output schema.
+pub(crate) fn write_failure(error: &Error, typed: bool, out: &mut Vec<u8>) {
+    begin(typed, &advice(error), out);
+    out.extend_from_slice(b"],\"isError\":true,\"_meta\":{\"helmdeck/problem\":");
+    write(&error.problem(), out);
+    out.extend_from_slice(b"}}");
+}
+
+fn begin(typed: bool, text: &str, out: &mut Vec<u8>) {
+    out.push(b'{');
+    if typed {
+        out.extend_from_slice(b"\"resultType\":\"complete\",");
+    }
+    out.extend_from_slice(b"\"content\":[{\"type\":\"text\",\"text\":");
+    write(text, out);
+    out.push(b'}');
+}
+
+/// What is written here is plain data, and writing to memory cannot fail.
+fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(out, value);
+}
+
+fn link(artifact: &ArtifactRef) -> Link<'_> {
+    Link {
+        r#type: "resource_link",
+        uri: uri::artifact(&artifact.key),
+        name: &artifact.name,
+        media_type: &artifact.media_type,
+        size: artifact.size,
+    }
+}
+
+/// Returns an error as a text: what went wrong, where, and what to do.
+pub(crate) fn advice(error: &Error) -> String {
+    let mut text = error.to_string();
+    let what_to_do = match (error.code(), error.retry_after()) {
+        (_, Some(after)) => format!("Try again in {} ms.", after.as_millis()),
+        (Code::InvalidInput | Code::TooLarge, None) => "Change the arguments as said, and call again.".to_owned(),
+        (Code::CredentialInvalid, None) => "The operator has to set or renew the credential.".to_owned(),
+        (code, None) if code.retry() == Retry::Later => "The same call may succeed later.".to_owned(),
+        _ => return text,
+    };
+    text.push_str(". ");
+    text.push_str(&what_to_do);
+    text
+}
+
+/// Returns an error as the `data` of a JSON-RPC error.
+pub(crate) fn problem(error: &Error) -> Value {
+    error.problem()
+}

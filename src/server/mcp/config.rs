@@ -1,0 +1,79 @@
+//! What an operator can set about the MCP door.
+
+use std::time::Duration;
+
+use helmdeck_core::duration::text;
+use serde::{Deserialize, Serialize};
+
+/// The settings of `[mcp]` that concern the server; durations are written as text (`"30m"`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// The most sessions at once, of all callers; 256 by default. More are answered `overloaded`.
+    pub sessions_max: usize,
+    /// The most sessions of one caller; 64 by default. One more closes the one that was idle longest.
+    pub sessions_per_caller: usize,
+    /// How long a session may be idle before it is closed; 30 min by default.
+    #[serde(with = "text")]
+    pub session_idle: Duration,
+    /// How often an open stream says that it is alive; 15 s by default.
+    #[serde(with = "text")]
+    pub keep_alive: Duration,
+    /// The most tools or resources of one page of a list; 200 by default.
+    pub page_size: usize,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        Self {
+            sessions_max: 256,
+            sessions_per_caller: 64,
+            session_idle: Duration::from_secs(30 * 60),
+            keep_alive: Duration::from_secs(15),
+            page_size: 200,
+        }
+    }
+}
+
+impl McpConfig {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// A message that names the setting, what is wrong with it and what to do.
+    pub fn validate(&self) -> Result<(), String> {
+        for (name, value) in [
+            ("sessions_max", self.sessions_max),
+            ("sessions_per_caller", self.sessions_per_caller),
+            ("page_size", self.page_size),
+        ] {
+            if value == 0 {
+                return Err(format!("mcp.{name} is 0: no client could be served; give at least 1"));
+            }
+        }
+        for (name, value) in [("session_idle", self.session_idle), ("keep_alive", self.keep_alive)] {
+            if value < Duration::from_secs(1) {
+                return Err(format!("mcp.{name} is under 1s; give for example \"30s\""));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_what_serves_nobody_is_refused() {
+        McpConfig::default().validate().unwrap();
+        let text = serde_json::to_string(&McpConfig::default()).unwrap();
+        assert_eq!(serde_json::from_str::<McpConfig>(&text).unwrap(), McpConfig::default());
+        for broken in [
+            McpConfig { sessions_max: 0, ..McpConfig::default() },
+            McpConfig { page_size: 0, ..McpConfig::default() },
+            McpConfig { session_idle: Duration::ZERO, ..McpConfig::default() },
+        ] {
+            assert!(broken.validate().unwrap_err().starts_with("mcp."), "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The short way for a `tools/call` of a pack: from the bytes that came in to the bytes that go out.
+//!
+//! It takes only what is plainly in order: a tool that is a pack which the caller may run, arguments that are an object, nothing in
+//! `_meta` that is not understood. Everything else is left to rmcp, which knows how to refuse it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use helmdeck_core::Call;
+
+use super::door::{Door, Visit};
+use super::message::{CallMeta, Id, ToolCall};
+
+/// A call that is in order.
+pub(crate) struct Direct {
+    pub(crate) call: Call,
+    /// The id of the request, as it was written.
+    id: Box<str>,
+    /// Whether results name their type (since revision 2026-07-28).
+    typed: bool,
+}
+
+/// Returns the call of a pack, `None` if it has to go the long way. `bytes` is the whole message.
+pub(crate) fn plain(
+    door: &Door,
+    visit: &Visit,
+    id: &Id<'_>,
+    tool_call: &ToolCall<'_>,
+    meta: &CallMeta<'_>,
+    bytes: &Bytes,
+) -> Option<Direct> {
+    if meta.wants_progress() {
+        return None;
+    }
+    let table = door.tables.current();
+    let entry = table.get(&tool_call.name)?;
+    if entry.has_headers || visit.caller.need_run(&entry.pack).is_err() {
+        return None;
+    }
+    let arguments = raw_arguments(tool_call, bytes)?;
+    let call = door.call(&visit.caller, &entry.pack, arguments, meta.cache);
+    Some(Direct { call, id: id.text.into(), typed: meta.is_self_contained() })
+}
+
+/// Returns the arguments as a part of the message's own bytes.
+pub(crate) fn raw_arguments(tool_call: &ToolCall<'_>, bytes: &Bytes) -> Option<Bytes> {
+    let text = tool_call.arguments()?;
+    let inside = bytes.as_ptr_range().contains(&text.as_ptr());
+    Some(if inside { bytes.slice_ref(text.as_bytes()) } else { Bytes::copy_from_slice(text.as_bytes()) })
+}
+
+impl Direct {
+    /// Runs the call and returns the JSON-RPC response.
+    pub(crate) async fn answer(self, door: &Arc<Door>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512);
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.extend_from_slice(self.id.as_bytes());
+        out.extend_from_slice(b",\"result\":");
+        door.run(self.call, self.typed, &mut out).await;
+        out.push(b'}');
+        out
+    }
+}

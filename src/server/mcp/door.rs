@@ -1,0 +1,127 @@
+//! What every way into the MCP door shares, and who it is that came.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use helmdeck_core::{Call, Caller, Code, Error, PackName};
+use helmdeck_engine::Engine;
+use rmcp::model::{ErrorCode, ErrorData, Extensions};
+use tokio_util::sync::CancellationToken;
+
+use super::answer;
+use super::config::McpConfig;
+use super::extra::Extra;
+use super::table::Tables;
+use super::wish::CacheWish;
+
+/// The state behind all sessions. It holds no caller's.
+pub(crate) struct Door {
+    pub(crate) engine: Engine,
+    pub(crate) config: McpConfig,
+    pub(crate) tables: Tables,
+    pub(crate) extra: Option<Arc<dyn Extra>>,
+    /// How long a call may take.
+    pub(crate) deadline: Duration,
+    /// Cancelled when whoever only listens is to be told goodbye.
+    pub(crate) drain: CancellationToken,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens.
+///
+/// Whoever authenticates puts one beside the [`Caller`] into the request's extensions; without one it holds for ever.
+#[derive(Clone)]
+pub(crate) struct Validity(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Validity {
+    pub(crate) fn new(check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    /// Asks. Cheap, and never blocks.
+    pub(crate) fn holds(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl Default for Validity {
+    fn default() -> Self {
+        Self(Arc::new(|| true))
+    }
+}
+
+impl std::fmt::Debug for Validity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Validity").field(&self.holds()).finish()
+    }
+}
+
+/// Who sent a message, put into its extensions by the transport. A message without one is nobody's and gets nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Visit {
+    /// Who, narrowed to the session if there is one.
+    pub(crate) caller: Caller,
+    /// Whether it still may.
+    pub(crate) validity: Validity,
+    /// The arguments of a `tools/call`, as they were written.
+    pub(crate) arguments: Option<Bytes>,
+    /// Cancelled when the client asks for it or goes away.
+    pub(crate) cancel: Option<CancellationToken>,
+}
+
+impl Visit {
+    pub(crate) fn new(caller: Caller, validity: Validity) -> Self {
+        Self { caller, validity, arguments: None, cancel: None }
+    }
+
+    /// Returns who sent a message.
+    ///
+    /// # Errors
+    /// `unauthenticated` if no transport vouches for anybody.
+    pub(crate) fn of(extensions: &Extensions) -> Result<&Self, ErrorData> {
+        let visit = extensions.get::<Self>();
+        let visit = visit.or_else(|| extensions.get::<::http::request::Parts>()?.extensions.get::<Self>());
+        visit.ok_or_else(|| rpc_error(&Error::new(Code::Unauthenticated, "the transport named no caller")))
+    }
+}
+
+impl Door {
+    /// Makes a call of a pack. Whether the caller may run it has been asked before.
+    pub(crate) fn call(&self, caller: &Caller, pack: &PackName, arguments: Bytes, wish: CacheWish) -> Call {
+        let mut call = Call::new(pack.clone(), arguments, Arc::clone(&caller.identity));
+        call.deadline = Instant::now().checked_add(self.deadline);
+        wish.apply(&mut call);
+        call
+    }
+
+    /// Runs a call and returns the result as JSON. `typed` as for [`answer::write_outcome`].
+    pub(crate) async fn run(&self, call: Call, typed: bool, out: &mut Vec<u8>) {
+        match self.engine.call(call).await {
+            Ok(outcome) => answer::write_outcome(&outcome, typed, out),
+            Err(error) => answer::write_failure(&error, typed, out),
+        }
+    }
+}
+
+/// Returns an error that is no tool's result as a JSON-RPC error; its `data` is the whole problem.
+pub(crate) fn rpc_error(error: &Error) -> ErrorData {
+    let code = match error.code() {
+        Code::InvalidInput | Code::TooLarge => ErrorCode::INVALID_PARAMS,
+        Code::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
+        Code::Unauthenticated | Code::Forbidden => ErrorCode::INVALID_REQUEST,
+        _ => ErrorCode::INTERNAL_ERROR,
+    };
+    ErrorData::new(code, error.to_string(), Some(answer::problem(error)))
+}
+
+/// Returns the error for a tool that there is not.
+pub(crate) fn unknown_tool(name: &str) -> ErrorData {
+    let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    ErrorData::invalid_params(format!("Unknown tool: {shown}"), None)
+}

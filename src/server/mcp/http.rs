@@ -1,0 +1,288 @@
+//! MCP over streamable HTTP, at `/mcp`: what comes in is bounded and checked here, then answered the short way or by rmcp.
+//!
+//! Sessions exist for the revisions before 2026-07-28 only; since then a request brings everything along.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use helmdeck_core::{Caller, Clock, Code};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use rmcp::model::ProtocolVersion;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use super::config::McpConfig;
+use super::direct;
+use super::door::{Door, Validity, Visit};
+use super::extra::Extra;
+use super::handler::Agent;
+use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
+use super::sessions::{Session, Sessions};
+use super::stream::Stream;
+use super::table::Tables;
+use crate::config::ServerConfig;
+use crate::problem::Problem;
+use crate::rest::body;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+type Boxed = http::Response<BoxBody<Bytes, Infallible>>;
+
+/// The MCP door over HTTP. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Mcp(Arc<Inner>);
+
+struct Inner {
+    door: Arc<Door>,
+    sessions: Arc<Sessions>,
+    service: StreamableHttpService<Agent, LocalSessionManager>,
+    /// Cancelled when every session is to end.
+    stop: CancellationToken,
+    max_body_bytes: u64,
+    body_timeout: Duration,
+}
+
+impl Mcp {
+    pub(crate) fn new(
+        engine: helmdeck_engine::Engine,
+        server: &ServerConfig,
+        config: McpConfig,
+        clock: Arc<dyn Clock>,
+        extra: Option<Arc<dyn Extra>>,
+    ) -> Self {
+        let stop = CancellationToken::new();
+        let sessions = Arc::new(Sessions::new(config.clone(), clock));
+        let max_body_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
+        // Host and Origin have been checked before, for every door alike.
+        let settings = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .with_json_response(true)
+            .with_sse_keep_alive(Some(config.keep_alive))
+            .with_max_request_body_bytes(max_body_bytes)
+            .with_cancellation_token(stop.clone());
+        let door = Arc::new(Door {
+            tables: Tables::new(engine.clone()),
+            engine,
+            config,
+            extra,
+            deadline: server.request_deadline,
+            drain: CancellationToken::new(),
+        });
+        let own = Arc::clone(&door);
+        let service = StreamableHttpService::new(
+            move || Ok(Agent::new(Arc::clone(&own))),
+            Arc::clone(&sessions.manager),
+            settings,
+        );
+        let (max_body_bytes, body_timeout) = (server.max_body_bytes, server.body_timeout);
+        Self(Arc::new(Inner { door, sessions, service, stop, max_body_bytes, body_timeout }))
+    }
+
+    /// Lets go of who only listens; calls under way go on.
+    pub(crate) fn drain(&self) {
+        self.0.door.drain.cancel();
+    }
+
+    /// Ends every session.
+    pub(crate) fn stop(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// Answers one request. Who asks has been put into its extensions before.
+    pub(crate) async fn handle(&self, caller: Caller, request: Request<Body>) -> Response {
+        self.0.handle(caller, request).await.unwrap_or_else(IntoResponse::into_response)
+    }
+}
+
+/// What is known of a request before it is read.
+struct Asking {
+    visit: Visit,
+    session: Option<Arc<Session>>,
+}
+
+impl Inner {
+    async fn handle(&self, caller: Caller, request: Request<Body>) -> Result<Response, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let validity = parts.extensions.get::<Validity>().cloned().unwrap_or_default();
+        let sessionless =
+            text(&parts.headers, &REVISION).is_some_and(|it| it >= ProtocolVersion::NO_INITIALIZE.as_str());
+        let mut asking = Asking { visit: Visit::new(caller, validity), session: None };
+        if sessionless {
+            parts.headers.remove(SESSION);
+        } else if parts.headers.contains_key(SESSION) {
+            let id = text(&parts.headers, &SESSION).unwrap_or_default();
+            let session = self.sessions.find(id, &asking.visit.caller, &asking.visit.validity);
+            let session =
+                session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
+            asking.visit.caller = session.caller(&asking.visit.caller);
+            let latest = Arc::clone(&session);
+            asking.visit.validity = Validity::new(move || latest.holds());
+            asking.session = Some(session);
+        }
+        match parts.method {
+            Method::POST => self.post(parts, body, asking).await,
+            _ => Ok(self.listen(parts, asking).await),
+        }
+    }
+
+    /// GET opens a stream of what the server has to say, DELETE ends the session.
+    async fn listen(&self, parts: Parts, asking: Asking) -> Response {
+        let deletes = parts.method == Method::DELETE;
+        let session = asking.session.clone();
+        let response = self.service.handle(self.request(parts, Bytes::new(), asking)).await;
+        match session {
+            Some(session) if deletes => {
+                self.sessions.close(session.id()).await;
+                response.map(Body::new)
+            }
+            Some(session) => {
+                let end = self.door.drain.clone();
+                response.map(|body| Body::new(Stream::new(body, Some(end), session.listen())))
+            }
+            None => response.map(Body::new),
+        }
+    }
+
+    async fn post(&self, parts: Parts, body: Body, asking: Asking) -> Result<Response, Problem> {
+        let bytes = body::read(&parts.headers, body, self.max_body_bytes, self.body_timeout).await?;
+        match message::read(&bytes) {
+            Err(refusal) => return Ok(refused(&refusal).map(Body::new)),
+            Ok(Message::Request { id, method, params }) if method == "tools/call" => {
+                let call = ToolCall::read(params);
+                return Ok(self.call(parts, &bytes, asking, &id, call.as_ref()).await);
+            }
+            Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
+                let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
+                let place = self.sessions.room(&caller).await?;
+                let response = self.pass(parts, &bytes, asking).await;
+                if let Some(id) = text(response.headers(), &SESSION) {
+                    self.sessions.bind(place, id, &caller, validity);
+                }
+                return Ok(response.map(Body::new));
+            }
+            Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
+                if let (Some(session), Some(id)) = (&asking.session, message::cancelled(params)) {
+                    session.running.cancel(&id);
+                }
+            }
+            Ok(_) => {}
+        }
+        Ok(self.pass(parts, &bytes, asking).await.map(Body::new))
+    }
+
+    /// Answers a `tools/call`: the short way if everything about it is plainly in order.
+    async fn call(
+        &self,
+        parts: Parts,
+        bytes: &Bytes,
+        mut asking: Asking,
+        id: &Id<'_>,
+        call: Option<&ToolCall<'_>>,
+    ) -> Response {
+        // A session's client can cancel a call by its id; without a session by hanging up, which drops this future.
+        let started = match &asking.session {
+            None => None,
+            Some(session) => match session.running.start(&id.value) {
+                Some(started) => Some(started),
+                None => return nothing(),
+            },
+        };
+        let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
+        if let Some(call) = call {
+            let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta));
+            let direct = meta.and_then(|meta| direct::plain(&self.door, &asking.visit, id, call, &meta, bytes));
+            if let Some(mut direct) = direct {
+                direct.call.cancel = Some(cancel.clone());
+                return tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => nothing(),
+                    answer = direct.answer(&self.door) => json(StatusCode::OK, answer).map(Body::new),
+                };
+            }
+            asking.visit.arguments = direct::raw_arguments(call, bytes);
+        }
+        asking.visit.cancel = Some(cancel.clone());
+        let hung_up = cancel.drop_guard();
+        let response = self.pass(parts, bytes, asking).await;
+        // The answer may be streamed: a client that drops the stream has hung up as well.
+        response.map(|body| Body::new(Stream::new(body, None, (hung_up, started))))
+    }
+
+    /// Lets rmcp answer.
+    async fn pass(&self, parts: Parts, bytes: &Bytes, asking: Asking) -> Boxed {
+        if let Err(refusal) = message::check_strictly(bytes) {
+            return refused(&refusal);
+        }
+        self.service.handle(self.request(parts, bytes.clone(), asking)).await
+    }
+
+    fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {
+        parts.extensions.insert(asking.visit);
+        Request::from_parts(parts, Full::new(bytes))
+    }
+}
+
+/// Says whether the headers leave nothing to refuse about a call. What has no session must say all in headers too (SEP-2243).
+fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &CallMeta<'_>) -> bool {
+    let accepts =
+        |wanted: &str| text(headers, &ACCEPT).is_some_and(|it| it.split(',').any(|kind| kind.trim() == wanted));
+    let kind = text(headers, &CONTENT_TYPE).and_then(|kind| kind.split(';').next());
+    let revision = text(headers, &REVISION);
+    let says = match &asking.session {
+        Some(_) => {
+            let known = |it: &str| ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == it);
+            meta.revision.is_none() && (revision.is_none_or(known))
+        }
+        None => {
+            meta.is_self_contained()
+                && revision == meta.revision.as_deref()
+                && text(headers, &METHOD) == Some("tools/call")
+                && text(headers, &NAME) == Some(&*call.name)
+        }
+    };
+    says && kind.is_some_and(|kind| kind.trim() == "application/json")
+        && accepts("application/json")
+        && accepts("text/event-stream")
+}
+
+/// Returns a header that stands there once.
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+fn refused(refusal: &Refusal) -> Boxed {
+    json(StatusCode::BAD_REQUEST, refusal.to_json())
+}
+
+fn json(status: StatusCode, text: Vec<u8>) -> Boxed {
+    let mut response = http::Response::new(Full::from(text).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// The answer to a call that its client cancelled: none, as an empty stream.
+fn nothing() -> Response {
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().insert(CONTENT_TYPE, EVENTS);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

@@ -1,0 +1,243 @@
+//! JSON-RPC messages as they come in: read strictly and without copying, before anybody else sees them.
+//!
+//! A message is UTF-8, one JSON value, at most 128 levels deep and without a key that stands twice in an object; else two readers
+//! could understand two things. Nothing here looks at what a method means.
+
+use std::borrow::Cow;
+
+use helmdeck_core::json::read_strict;
+use rmcp::model::{ClientCapabilities, ErrorCode, ProtocolVersion, RequestId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::wish::CacheWish;
+
+/// Why a message is not one: the code and the text of the JSON-RPC error to answer with. The text never repeats what was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    pub(crate) fn invalid_request(message: &str) -> Self {
+        Self { code: ErrorCode::INVALID_REQUEST, message: message.to_owned() }
+    }
+
+    /// Returns the answer as JSON, for a message whose id is not known.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let error = serde_json::json!({"code": self.code.0, "message": self.message});
+        serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string().into_bytes()
+    }
+}
+
+/// One message, split into its parts.
+#[derive(Debug)]
+pub(crate) enum Message<'a> {
+    /// A request.
+    Request { id: Id<'a>, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// A notification.
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// An answer to a request of ours.
+    Answer,
+}
+
+/// The id of a request, as it was written and as it is compared.
+#[derive(Debug, Clone)]
+pub(crate) struct Id<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) value: RequestId,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// The arguments and `_meta` of a `tools/call`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ToolCall<'a> {
+    /// The tool.
+    #[serde(borrow)]
+    pub(crate) name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+/// The part of `_meta` that matters for a call.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct CallMeta<'a> {
+    #[serde(borrow, default, rename = "progressToken")]
+    progress: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    pub(crate) revision: Option<Cow<'a, str>>,
+    #[serde(default, rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<ClientCapabilities>,
+    #[serde(default, rename = "helmdeck/cache")]
+    pub(crate) cache: CacheWish,
+}
+
+/// Reads one message, not yet its parameters.
+pub(crate) fn read(bytes: &[u8]) -> Result<Message<'_>, Refusal> {
+    let parse = |message: String| Refusal { code: ErrorCode::PARSE_ERROR, message };
+    let text = std::str::from_utf8(bytes).map_err(|_| parse("Parse error: the message is not UTF-8".to_owned()))?;
+    if text.trim_ascii_start().starts_with('[') {
+        return Err(Refusal::invalid_request("Invalid Request: batches are not part of this protocol revision"));
+    }
+    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
+        if error.is_data() {
+            return Refusal::invalid_request("Invalid Request: the message is not a JSON-RPC object");
+        }
+        parse(format!("Parse error at line {}, column {}", error.line(), error.column()))
+    })?;
+    if envelope.jsonrpc.as_deref() != Some("2.0") {
+        return Err(Refusal::invalid_request("Invalid Request: jsonrpc must be \"2.0\""));
+    }
+    if envelope.params.is_some_and(|params| !is_object(params)) {
+        return Err(Refusal { code: ErrorCode::INVALID_PARAMS, message: "Invalid params: not an object".to_owned() });
+    }
+    match (envelope.id, envelope.method) {
+        (None, Some(method)) => Ok(Message::Notification { method, params: envelope.params }),
+        (Some(id), Some(method)) => {
+            let value = serde_json::from_str(id.get())
+                .map_err(|_| Refusal::invalid_request("Invalid Request: the id must be a string or an integer"))?;
+            Ok(Message::Request { id: Id { text: id.get(), value }, method, params: envelope.params })
+        }
+        (_, None) if envelope.result.is_some() || envelope.error.is_some() => Ok(Message::Answer),
+        (_, None) => Err(Refusal::invalid_request("Invalid Request: there is no method")),
+    }
+}
+
+/// Returns the request that a `notifications/cancelled` names.
+pub(crate) fn cancelled(params: Option<&RawValue>) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    struct Cancelled {
+        #[serde(rename = "requestId")]
+        id: RequestId,
+    }
+    serde_json::from_str::<Cancelled>(params?.get()).ok().map(|cancelled| cancelled.id)
+}
+
+/// Checks the whole of a message that somebody else is going to read.
+pub(crate) fn check_strictly(bytes: &[u8]) -> Result<serde_json::Value, Refusal> {
+    read_strict(bytes).map_err(|error| Refusal {
+        code: ErrorCode::PARSE_ERROR,
+        message: format!(
+            "Parse error at line {}, column {}: too deep, a key twice in one object, or not JSON",
+            error.line(),
+            error.column()
+        ),
+    })
+}
+
+fn is_object(raw: &RawValue) -> bool {
+    raw.get().starts_with('{')
+}
+
+impl<'a> ToolCall<'a> {
+    /// Reads the parameters of a `tools/call`, `None` if there is anything about them that needs a closer look.
+    pub(crate) fn read(params: Option<&'a RawValue>) -> Option<Self> {
+        serde_json::from_str(params?.get()).ok()
+    }
+
+    /// Returns the arguments as they were written, `{}` if there are none; `None` if they are no object.
+    pub(crate) fn arguments(&self) -> Option<&'a str> {
+        match self.arguments {
+            None => Some("{}"),
+            Some(arguments) => is_object(arguments).then(|| arguments.get()),
+        }
+    }
+
+    /// Returns `_meta`, `None` if there is anything about it that needs a closer look.
+    pub(crate) fn meta(&self) -> Option<CallMeta<'a>> {
+        match self.meta {
+            None => Some(CallMeta::default()),
+            Some(meta) => serde_json::from_str(meta.get()).ok(),
+        }
+    }
+}
+
+impl CallMeta<'_> {
+    /// Whether progress is asked for.
+    pub(crate) const fn wants_progress(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    /// Whether it is all that a request has to bring along since revision 2026-07-28.
+    pub(crate) fn is_self_contained(&self) -> bool {
+        self.revision.as_deref() == Some(ProtocolVersion::V_2026_07_28.as_str()) && self.capabilities.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &[u8]) -> Option<i32> {
+        read(text).err().map(|refusal| refusal.code.0)
+    }
+
+    #[test]
+    fn messages_are_told_apart_and_others_are_refused_by_the_right_code() {
+        let request = read(br#"{"jsonrpc":"2.0","id":"a","method":"x","params":{}}"#).unwrap();
+        assert!(matches!(request, Message::Request { id, .. } if id.text == "\"a\""));
+        assert!(matches!(read(br#"{"jsonrpc":"2.0","method":"x"}"#), Ok(Message::Notification { .. })));
+        assert!(matches!(read(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Ok(Message::Answer)));
+        for not_json in [&b""[..], b"{", b"\"\xff\"", b"{\"a\":1} x", b"{\"jsonrpc\":\"2.0\xff\"}"] {
+            assert_eq!(code(not_json), Some(-32700), "{not_json:?}");
+        }
+        for not_a_message in [
+            "7",
+            "[]",
+            "{}",
+            r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#,
+        ] {
+            assert_eq!(code(not_a_message.as_bytes()), Some(-32600), "{not_a_message}");
+        }
+        assert_eq!(code(br#"{"jsonrpc":"2.0","id":1,"method":"x","params":[]}"#), Some(-32602));
+    }
+
+    #[test]
+    fn what_is_deep_or_twofold_is_refused_before_anybody_else_reads_it() {
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{"a":{}1{}}}}}"#,
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        assert!(read(deep.as_bytes()).is_ok() && check_strictly(deep.as_bytes()).is_err());
+        assert!(check_strictly(br#"{"params":{"name":"a","name":"b"}}"#).is_err());
+        assert!(check_strictly(br#"{"params":{"name":"a"}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_call_that_is_not_plain_is_left_to_a_closer_look() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let plain = raw(r#"{"name":"a__b","arguments":{ "n": 1e400 },"_meta":{"progressToken":1}}"#);
+        let call = ToolCall::read(Some(&plain)).unwrap();
+        assert_eq!((call.name.as_ref(), call.arguments()), ("a__b", Some(r#"{ "n": 1e400 }"#)));
+        assert!(call.meta().unwrap().wants_progress());
+        for other in [r#"{"arguments":{}}"#, r#"{"name":"a","name":"b"}"#, r#"{"name":7}"#] {
+            assert!(ToolCall::read(Some(&raw(other))).is_none(), "{other}");
+        }
+        let list = raw(r#"{"name":"a","arguments":[]}"#);
+        assert_eq!(ToolCall::read(Some(&list)).unwrap().arguments(), None);
+        let wish = raw(r#"{"name":"a","_meta":{"helmdeck/cache":{"directive":"x"}}}"#);
+        assert!(ToolCall::read(Some(&wish)).unwrap().meta().is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be read about packs and about the caller: addresses under `helmdeck://`, to each caller its own.
+
+use base64::Engine as _;
+use helmdeck_core::memory::{ListFacts, NoMemory};
+use helmdeck_core::{Caller, Code, Error, Permission, Result};
+use helmdeck_engine::{MemoryControl, PackInfo};
+use helmdeck_memory::Namespace;
+use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde::Serialize;
+
+use super::door::Door;
+use super::lists::{LIST_TTL_MS, OWN};
+use super::table::tool_name;
+use super::uri::{self, Place};
+
+const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown";
+/// The most facts that one read lists.
+const MAX_FACTS: u64 = 1000;
+/// The largest file that is handed out in a message; the REST door has no such limit.
+const MAX_FILE_BYTES: usize = 8 << 20;
+
+#[derive(Serialize)]
+struct Summary {
+    name: String,
+    tool: String,
+    uri: String,
+    description: String,
+    read_only: bool,
+}
+
+/// Returns what a caller can read, sorted by address. What needs a memory is there only if there is one that the caller may read.
+pub(crate) fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
+    let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
+        Resource::new(uri, name).with_description(description).with_mime_type(media_type)
+    };
+    let mut all = Vec::with_capacity(4);
+    if memory(door, caller).is_ok() {
+        all.push(resource(
+            uri::DEFAULTS,
+            "my-defaults",
+            JSON,
+            "Your habits: packs, usual inputs, common findings, recent calls",
+        ));
+    }
+    all.push(resource(uri::GUIDE, "guide", MARKDOWN, "Which pack to use for what"));
+    if memory(door, caller).is_ok() {
+        all.push(resource(uri::MEMORY, "my-memory", JSON, "What is kept about you: facts, without their values"));
+    }
+    all.push(resource(uri::PACKS, "packs", JSON, "The packs that you may run"));
+    all
+}
+
+/// Returns the addresses with a part to fill in; the same for everybody.
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
+    vec![
+        ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
+            .with_description("A file that a run of yours wrote"),
+        ResourceTemplate::new("helmdeck://packs/{name}", "pack")
+            .with_description("One pack: its whole contract, with both schemas")
+            .with_mime_type(JSON),
+    ]
+}
+
+/// Reads an address, `None` if it is none of ours.
+///
+/// # Errors
+/// `not_found` for a pack or file that there is not, or not for this caller; `forbidden`, `unauthenticated`; whatever the memory
+/// answers.
+pub(crate) async fn read(door: &Door, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
+    let Some(place) = uri::parse(address) else { return Ok(None) };
+    let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);
+    let (contents, ttl_ms) = match place {
+        Place::Packs => (text(json(&summaries(&packs(door, caller)))?, JSON), LIST_TTL_MS),
+        Place::Guide => (text(guide(&packs(door, caller)), MARKDOWN), LIST_TTL_MS),
+        Place::Pack(name) => {
+            let info = door.engine.pack(&name, None)?;
+            caller.need_run(&info.name)?;
+            (text(json(&info)?, JSON), LIST_TTL_MS)
+        }
+        Place::Memory => {
+            let facts = memory(door, caller)?.facts(&caller.identity)?;
+            let wanted = ListFacts { limit: Some(MAX_FACTS), ..ListFacts::default() };
+            (text(json(&facts.list(wanted).await?)?, JSON), 0)
+        }
+        Place::Defaults => {
+            let whose = Namespace::of_caller(&caller.identity);
+            (text(json(&memory(door, caller)?.defaults(&whose).await?)?, JSON), 0)
+        }
+        Place::Artifact(key) => (artifact(door, caller, &key, address).await?, 0),
+    };
+    Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
+}
+
+/// Returns the memory that a caller may read.
+fn memory<'a>(door: &'a Door, caller: &Caller) -> Result<&'a MemoryControl> {
+    caller.need(&Permission::MemoryRead)?;
+    if caller.identity.is_anonymous() {
+        return Err(Error::new(Code::Unauthenticated, "nothing is kept for a caller whom nobody vouches for"));
+    }
+    door.engine.memory().ok_or_else(|| NoMemory::Off.into())
+}
+
+async fn artifact(door: &Door, caller: &Caller, key: &str, address: &str) -> Result<ResourceContents> {
+    if caller.identity.is_anonymous() {
+        return Err(Error::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
+    }
+    let (about, bytes) = door.engine.artifact(&caller.identity, key).await?;
+    if bytes.len() > MAX_FILE_BYTES {
+        let message = format!("the file has {} bytes; get it from the REST door at /api/v1/artifacts/", bytes.len());
+        return Err(Error::new(Code::TooLarge, message));
+    }
+    let written = about.media_type.starts_with("text/") || about.media_type.starts_with(JSON);
+    let contents = match std::str::from_utf8(&bytes) {
+        Ok(text) if written => ResourceContents::text(text, address),
+        _ => ResourceContents::blob(base64::engine::general_purpose::STANDARD.encode(&bytes), address),
+    };
+    Ok(contents.with_mime_type(about.media_type))
+}
+
+fn packs(door: &Door, caller: &Caller) -> Vec<PackInfo> {
+    let mut packs = door.engine.packs();
+    packs.retain(|info| caller.need_run(&info.name).is_ok());
+    packs
+}
+
+fn summaries(packs: &[PackInfo]) -> Vec<Summary> {
+    let summary = |info: &PackInfo| Summary {
+        name: info.name.to_string(),
+        tool: tool_name(&info.name),
+        uri: uri::pack(info.name.as_str()),
+        description: info.description.clone(),
+        read_only: info.read_only,
+    };
+    packs.iter().map(summary).collect()
+}
+
+/// Writes what the authors say about when to use their packs.
+fn guide(packs: &[PackInfo]) -> String {
+    let mut text = String::from("# Which pack for what\n");
+    for info in packs {
+        let metadata = &info.metadata;
+        text.push_str(&format!("\n## {} (tool `{}`)\n\n{}\n", info.name, tool_name(&info.name), info.description));
+        let mut line = |label: &str, value: &str| {
+            if !value.is_empty() {
+                text.push_str(&format!("- {label}: {value}\n"));
+            }
+        };
+        line("Use it", &metadata.typical_use);
+        line("Takes", &metadata.accepts.join(", "));
+        line("Gives", &metadata.produces.join(", "));
+        line("Asked for as", &metadata.intent_keywords.join(", "));
+        line("Limits", &metadata.limitations.join("; "));
+        line("Changes things", if info.read_only { "" } else { "yes" });
+        line("Answers may be cached", if info.cached { "yes" } else { "" });
+    }
+    text
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| Error::new(Code::Internal, "the resource cannot be written").with_source(error))
+}

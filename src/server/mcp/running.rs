@@ -1,0 +1,121 @@
+//! The calls that one client has under way, by the ids that it gave them, so that it can cancel them: also one whose cancel
+//! overtook it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::RequestId;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a cancel waits for its call. Requests may overtake each other on the way, but not by much; a client that wrongly uses
+/// an id again must not find its call cancelled.
+const EARLY: Duration = Duration::from_secs(2);
+/// The most cancels that wait for their calls.
+const MAX_EARLY: usize = 32;
+
+/// The calls of one client.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Running(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    calls: HashMap<RequestId, CancellationToken>,
+    early: VecDeque<(RequestId, Instant)>,
+}
+
+/// One call under way; dropping it takes it off the list.
+#[derive(Debug)]
+pub(crate) struct Started {
+    running: Running,
+    id: RequestId,
+    /// Cancelled when the client asks for it.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Running {
+    /// Notes a call down, `None` if its cancel came before it.
+    pub(crate) fn start(&self, id: &RequestId) -> Option<Started> {
+        let mut state = self.state();
+        let now = Instant::now();
+        state.early.retain(|(_, at)| now.duration_since(*at) < EARLY);
+        if let Some(at) = state.early.iter().position(|(early, _)| early == id) {
+            state.early.remove(at);
+            return None;
+        }
+        let cancel = CancellationToken::new();
+        state.calls.insert(id.clone(), cancel.clone());
+        drop(state);
+        Some(Started { running: self.clone(), id: id.clone(), cancel })
+    }
+
+    /// Cancels a call, or remembers for a moment that it is to be.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        let mut state = self.state();
+        match state.calls.get(id) {
+            Some(call) => call.cancel(),
+            None => {
+                if state.early.len() == MAX_EARLY {
+                    state.early.pop_front();
+                }
+                state.early.push_back((id.clone(), Instant::now()));
+            }
+        }
+    }
+
+    /// Cancels every call.
+    pub(crate) fn cancel_all(&self) {
+        for call in self.state().calls.values() {
+            call.cancel();
+        }
+    }
+
+    /// Says whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state().calls.is_empty()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.running.state().calls.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancel_reaches_its_call_in_either_order_and_no_later_one() {
+        let running = Running::default();
+        let (one, two) = (RequestId::Number(1), RequestId::String("1".into()));
+        let call = running.start(&one).unwrap();
+        running.cancel(&two);
+        assert!(!call.cancel.is_cancelled() && !running.is_idle());
+        running.cancel(&one);
+        assert!(call.cancel.is_cancelled());
+        drop(call);
+        assert!(running.is_idle());
+        // The cancel of "1" was there first, once.
+        assert!(running.start(&two).is_none());
+        assert!(running.start(&two).is_some());
+        running.cancel(&one);
+        tokio::time::advance(EARLY).await;
+        assert!(running.start(&one).is_some());
+    }
+
+    #[tokio::test]
+    async fn cancels_without_calls_take_no_room() {
+        let running = Running::default();
+        for id in 0..1000 {
+            running.cancel(&RequestId::Number(id));
+        }
+        assert_eq!(running.state().early.len(), MAX_EARLY);
+    }
+}

@@ -1,0 +1,236 @@
+//! Sessions of the revisions before 2026-07-28: whose they are, how many there may be, and when they end.
+//!
+//! A session belongs to the caller that began it. To everybody else it does not exist, so its id opens nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result};
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+
+use super::config::McpConfig;
+use super::door::Validity;
+use super::running::Running;
+
+/// How often idle sessions, and those whose token ended, are looked for.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// Every open session.
+pub(crate) struct Sessions {
+    /// rmcp's own side of the sessions.
+    pub(crate) manager: Arc<LocalSessionManager>,
+    config: McpConfig,
+    clock: Arc<dyn Clock>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_id: HashMap<Arc<str>, Arc<Session>>,
+    /// How many are about to begin.
+    beginning: usize,
+    sweeping: bool,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    id: Arc<str>,
+    owner: Arc<Identity>,
+    /// The owner's identity, narrowed to this dialogue.
+    identity: Arc<Identity>,
+    /// The calls under way that do not pass through rmcp.
+    pub(crate) running: Running,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    used_at: Duration,
+    validity: Validity,
+    streams: usize,
+}
+
+/// A place for a session that is about to begin; dropping it gives the place back.
+pub(crate) struct Place<'a>(&'a Sessions);
+
+/// An open stream of a session, which is not idle as long as there is one.
+#[derive(Debug)]
+pub(crate) struct Listening(Arc<Session>);
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("open", &self.open().by_id.len()).finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>) -> Self {
+        let mut manager = LocalSessionManager::default();
+        // Calls that do not pass through rmcp keep a session alive too, so it cannot be rmcp that counts.
+        manager.session_config.keep_alive = None;
+        Self { manager: Arc::new(manager), config, clock, open: Mutex::default() }
+    }
+
+    /// Returns a session of this caller, and notes that it was used. The caller's token of now is what counts from now on.
+    pub(crate) fn find(&self, id: &str, caller: &Caller, validity: &Validity) -> Option<Arc<Session>> {
+        let session = self.open().by_id.get(id).map(Arc::clone)?;
+        if !same(&session.owner, &caller.identity) {
+            return None;
+        }
+        let mut state = session.state();
+        state.used_at = self.clock.monotonic();
+        state.validity = validity.clone();
+        drop(state);
+        Some(session)
+    }
+
+    /// Makes room for one more session of this caller.
+    ///
+    /// # Errors
+    /// `overloaded` if there are too many of all callers.
+    pub(crate) async fn room(&self, caller: &Caller) -> Result<Place<'_>> {
+        self.sweep().await;
+        let oldest = {
+            let mut open = self.open();
+            let own: Vec<&Arc<Session>> =
+                open.by_id.values().filter(|session| same(&session.owner, &caller.identity)).collect();
+            let oldest = (own.len() >= self.config.sessions_per_caller)
+                .then(|| {
+                    own.into_iter().min_by_key(|session| session.state().used_at).map(|session| Arc::clone(&session.id))
+                })
+                .flatten();
+            if oldest.is_none() && open.by_id.len() + open.beginning >= self.config.sessions_max {
+                return Err(Error::new(Code::Overloaded, "too many MCP sessions; close one, or come back later")
+                    .with_retry_after(SWEEP));
+            }
+            open.beginning += 1;
+            oldest
+        };
+        let place = Place(self);
+        if let Some(oldest) = oldest {
+            tracing::debug!("a caller has too many sessions; the one that was idle longest is closed");
+            self.close(&oldest).await;
+        }
+        Ok(place)
+    }
+
+    /// Binds a session that began to its caller.
+    pub(crate) fn bind(self: &Arc<Self>, place: Place<'_>, id: &str, caller: &Caller, validity: Validity) {
+        let id: Arc<str> = id.into();
+        let identity = match caller.identity.session() {
+            Some(_) => Arc::clone(&caller.identity),
+            // The id is short and plain, so it always is a valid part of an identity.
+            None => {
+                (*caller.identity).clone().with_session(&id).map_or_else(|_| Arc::clone(&caller.identity), Arc::new)
+            }
+        };
+        let session = Session {
+            id: Arc::clone(&id),
+            owner: Arc::clone(&caller.identity),
+            identity,
+            running: Running::default(),
+            state: Mutex::new(State { used_at: self.clock.monotonic(), validity, streams: 0 }),
+        };
+        let mut open = self.open();
+        open.by_id.insert(id, Arc::new(session));
+        let starts = !std::mem::replace(&mut open.sweeping, true);
+        drop(open);
+        drop(place);
+        if starts {
+            tokio::spawn(sweep_regularly(Arc::downgrade(self)));
+        }
+    }
+
+    /// Ends a session: its calls are cancelled, its streams end.
+    pub(crate) async fn close(&self, id: &str) {
+        let session = self.open().by_id.remove(id);
+        if let Some(session) = session {
+            session.running.cancel_all();
+            // Fails only if rmcp has ended it already.
+            let _ = self.manager.close_session(&session.id).await;
+        }
+    }
+
+    /// Closes sessions that are idle for too long or whose caller may not come back. Returns whether any is left.
+    async fn sweep(&self) -> bool {
+        let now = self.clock.monotonic();
+        let sessions: Vec<Arc<Session>> = self.open().by_id.values().cloned().collect();
+        for session in &sessions {
+            if session.is_over(now, self.config.session_idle) {
+                self.close(&session.id).await;
+            }
+        }
+        let mut open = self.open();
+        open.sweeping &= !open.by_id.is_empty();
+        open.sweeping
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sweep_regularly(sessions: Weak<Sessions>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        match sessions.upgrade() {
+            Some(sessions) if sessions.sweep().await => {}
+            _ => return,
+        }
+    }
+}
+
+impl Session {
+    /// Returns the id that its client names.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the caller of now, as who it is in this dialogue.
+    pub(crate) fn caller(&self, caller: &Caller) -> Caller {
+        Caller { identity: Arc::clone(&self.identity), permissions: Arc::clone(&caller.permissions) }
+    }
+
+    /// Notes that a stream is open.
+    pub(crate) fn listen(self: &Arc<Self>) -> Listening {
+        self.state().streams += 1;
+        Listening(Arc::clone(self))
+    }
+
+    /// Says whether the caller may still listen, by the token that it showed last.
+    pub(crate) fn holds(&self) -> bool {
+        let validity = self.state().validity.clone();
+        validity.holds()
+    }
+
+    fn is_over(&self, now: Duration, idle: Duration) -> bool {
+        let state = self.state();
+        let quiet = state.streams == 0 && now.saturating_sub(state.used_at) >= idle;
+        let validity = state.validity.clone();
+        drop(state);
+        (quiet && self.running.is_idle()) || !validity.holds()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.state().streams -= 1;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.open().beginning -= 1;
+    }
+}
+
+fn same(a: &Identity, b: &Identity) -> bool {
+    a.tenant() == b.tenant() && a.user() == b.user() && a.is_anonymous() == b.is_anonymous()
+}

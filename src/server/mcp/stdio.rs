@@ -1,0 +1,312 @@
+//! MCP over stdin and stdout: one client, one message a line. Nothing but messages is ever written to stdout.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::Caller;
+use helmdeck_engine::Engine;
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ServerJsonRpcMessage, ServerResult};
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::Transport;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::config::McpConfig;
+use super::direct;
+use super::door::{Door, Validity, Visit};
+use super::extra::Extra;
+use super::handler::Agent;
+use super::message::{self, Id, Message, Refusal, ToolCall};
+use super::running::Running;
+use super::table::Tables;
+use crate::config::ServerConfig;
+
+/// How many answers may wait for a client that does not read.
+const QUEUE: usize = 64;
+/// How long calls under way may take to finish after the client closed its end.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// An engine and how it is to be served over stdin and stdout.
+pub struct Stdio {
+    door: Door,
+    caller: Caller,
+    max_line_bytes: usize,
+}
+
+impl std::fmt::Debug for Stdio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stdio").field("door", &self.door).finish_non_exhaustive()
+    }
+}
+
+impl Stdio {
+    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest message and the deadline.
+    #[must_use]
+    pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
+        let door = Door {
+            tables: Tables::new(engine.clone()),
+            engine,
+            config,
+            extra: None,
+            deadline: server.request_deadline,
+            drain: CancellationToken::new(),
+        };
+        let max_line_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
+        Self { door, caller, max_line_bytes }
+    }
+
+    /// Adds what packs have no words for.
+    #[must_use]
+    pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
+        self.door.extra = Some(extra);
+        self
+    }
+
+    /// Serves this process's stdin and stdout; see [`Stdio::serve_over`].
+    ///
+    /// # Errors
+    /// As [`Stdio::serve_over`].
+    pub async fn serve(self, stop: CancellationToken) -> io::Result<()> {
+        let (input, output) = rmcp::transport::stdio_pipes();
+        self.serve_over(input, output, stop).await
+    }
+
+    /// Serves a client until it closes its end or `stop` is cancelled. Calls under way then have 5 seconds to finish.
+    ///
+    /// # Errors
+    /// If the client cannot be written to; a client that says nothing sensible is no error.
+    pub async fn serve_over<R, W>(self, input: R, output: W, stop: CancellationToken) -> io::Result<()>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (out, lines) = mpsc::channel(QUEUE);
+        let lost = CancellationToken::new();
+        let writer = tokio::spawn(write(output, lines, lost.clone()));
+        let door = Arc::new(self.door);
+        let calls = TaskTracker::new();
+        let running = Running::default();
+        let transport = Lines {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            too_long: false,
+            max_line_bytes: self.max_line_bytes,
+            out,
+            door: Arc::clone(&door),
+            visit: Visit::new(self.caller, Validity::default()),
+            greeted: false,
+            running: running.clone(),
+            calls: calls.clone(),
+        };
+        // Also when nobody reads any more: what is under way is of no use to anybody then.
+        let stop = Stop { stop, lost };
+        let served = tokio::select! {
+            biased;
+            () = stop.wanted() => Ok(()),
+            served = converse(Arc::clone(&door), transport) => served,
+        };
+        door.drain.cancel();
+        calls.close();
+        if tokio::time::timeout(LAST_CALLS, calls.wait()).await.is_err() {
+            running.cancel_all();
+            calls.wait().await;
+        }
+        let written = writer.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        served.and(written)
+    }
+}
+
+struct Stop {
+    stop: CancellationToken,
+    lost: CancellationToken,
+}
+
+impl Stop {
+    async fn wanted(&self) {
+        tokio::select! { () = self.stop.cancelled() => {}, () = self.lost.cancelled() => {} }
+    }
+}
+
+async fn converse<R>(door: Arc<Door>, transport: Lines<R>) -> io::Result<()>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+{
+    match rmcp::serve_server(Agent::new(door), transport).await {
+        Ok(service) => service.waiting().await.map(|_| ()).map_err(io::Error::other),
+        // It left before it said who it is, or talks something else: its own affair.
+        Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+        Err(error) => {
+            tracing::warn!(%error, "the client did not begin as the protocol says");
+            Ok(())
+        }
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    mut output: W,
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    lost: CancellationToken,
+) -> io::Result<()> {
+    while let Some(mut line) = lines.recv().await {
+        line.push(b'\n');
+        let written = async {
+            output.write_all(&line).await?;
+            output.flush().await
+        };
+        if let Err(error) = written.await {
+            lost.cancel();
+            // Whoever closes its end is done with us; that is how a client says goodbye.
+            return if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
+/// The lines of one client. Calls of packs are answered here; everything else is handed to rmcp.
+struct Lines<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    /// Whether the rest of the line is to be thrown away.
+    too_long: bool,
+    max_line_bytes: usize,
+    out: mpsc::Sender<Vec<u8>>,
+    door: Arc<Door>,
+    visit: Visit,
+    /// Whether the client has been answered its `initialize`.
+    greeted: bool,
+    running: Running,
+    calls: TaskTracker,
+}
+
+impl<R: AsyncRead + Send + Unpin> Lines<R> {
+    /// Reads one line, `None` at the end of the input. Dropping the future loses nothing: what was read stays in `line`.
+    async fn line(&mut self) -> Option<Result<Bytes, Refusal>> {
+        loop {
+            let read = match self.input.fill_buf().await {
+                Ok([]) => return None,
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::warn!(%error, "stdin cannot be read");
+                    return None;
+                }
+            };
+            let end = read.iter().position(|byte| *byte == b'\n');
+            let part = &read[..end.unwrap_or(read.len())];
+            self.too_long |= self.line.len() + part.len() > self.max_line_bytes;
+            if self.too_long {
+                self.line = Vec::new();
+            } else {
+                self.line.extend_from_slice(part);
+            }
+            let taken = end.map_or(read.len(), |end| end + 1);
+            self.input.consume(taken);
+            if end.is_none() {
+                continue;
+            }
+            if std::mem::take(&mut self.too_long) {
+                let message = format!("Invalid Request: the message is larger than {} bytes", self.max_line_bytes);
+                return Some(Err(Refusal { code: ErrorCode::INVALID_REQUEST, message }));
+            }
+            let line = std::mem::take(&mut self.line);
+            if !line.trim_ascii().is_empty() {
+                return Some(Ok(line.into()));
+            }
+        }
+    }
+
+    /// Returns a message for rmcp, `None` if it has been dealt with.
+    fn sort(&mut self, bytes: &Bytes) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+        let mut visit = self.visit.clone();
+        match message::read(bytes)? {
+            Message::Request { id, method, params } if method == "tools/call" => {
+                if let Some(call) = ToolCall::read(params) {
+                    if self.direct(&id, &call, bytes) {
+                        return Ok(None);
+                    }
+                    visit.arguments = direct::raw_arguments(&call, bytes);
+                }
+            }
+            Message::Notification { method, params } if method == "notifications/cancelled" => {
+                if let Some(id) = message::cancelled(params) {
+                    self.running.cancel(&id);
+                }
+            }
+            _ => {}
+        }
+        let value = message::check_strictly(bytes)?;
+        let mut message: ClientJsonRpcMessage = serde_json::from_value(value)
+            .map_err(|_| Refusal::invalid_request("Invalid Request: not a message of this protocol"))?;
+        message.insert_extension(visit);
+        Ok(Some(message))
+    }
+
+    /// Answers a call of a pack if everything about it is plainly in order.
+    fn direct(&self, id: &Id<'_>, call: &ToolCall<'_>, bytes: &Bytes) -> bool {
+        let in_order = |meta: &message::CallMeta<'_>| match &meta.revision {
+            None => self.greeted,
+            Some(_) => meta.is_self_contained(),
+        };
+        let meta = call.meta().filter(in_order);
+        let Some(mut direct) = meta.and_then(|meta| direct::plain(&self.door, &self.visit, id, call, &meta, bytes))
+        else {
+            return false;
+        };
+        let Some(started) = self.running.start(&id.value) else { return true };
+        direct.call.cancel = Some(started.cancel.clone());
+        let (door, out) = (Arc::clone(&self.door), self.out.clone());
+        self.calls.spawn(async move {
+            tokio::select! {
+                biased;
+                () = started.cancel.cancelled() => {}
+                // Nobody to send to any more means nobody to tell.
+                answer = direct.answer(&door) => { let _ = out.send(answer).await; }
+            }
+        });
+        true
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
+    type Error = io::Error;
+
+    fn send(&mut self, message: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.greeted |= matches!(
+            &message,
+            ServerJsonRpcMessage::Response(response) if matches!(response.result, ServerResult::InitializeResult(_))
+        );
+        let out = self.out.clone();
+        async move {
+            let line = serde_json::to_vec(&message)?;
+            out.send(line).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            let sorted = match self.line().await? {
+                Ok(bytes) => self.sort(&bytes),
+                Err(refusal) => Err(refusal),
+            };
+            match sorted {
+                Ok(Some(message)) => return Some(message),
+                Ok(None) => {}
+                Err(refusal) => {
+                    let out = self.out.clone();
+                    let answer = refusal.to_json();
+                    self.calls.spawn(async move {
+                        let _ = out.send(answer).await;
+                    });
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

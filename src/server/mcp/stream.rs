@@ -1,0 +1,44 @@
+//! The body of a long answer, which ends when it is told to, and tells when it was dropped.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::BoxBody;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// Passes a body on until a token is cancelled. What it keeps is dropped with it.
+pub(crate) struct Stream<K> {
+    body: BoxBody<Bytes, Infallible>,
+    end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Never looked at: what matters is when it is dropped.
+    _kept: K,
+}
+
+impl<K> Stream<K> {
+    pub(crate) fn new(body: BoxBody<Bytes, Infallible>, end: Option<CancellationToken>, kept: K) -> Self {
+        Self { body, end: end.map(|end| Box::pin(end.cancelled_owned())), _kept: kept }
+    }
+}
+
+impl<K: Unpin> Body for Stream<K> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

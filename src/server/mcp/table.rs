@@ -1,0 +1,180 @@
+//! The tools that the packs make up: made once per set of packs and shared by all callers, each of whom sees a part of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use helmdeck_core::{Caller, PackName};
+use helmdeck_engine::{Engine, PackInfo};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::Value;
+
+/// A pack as a tool.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) tool: Tool,
+    pub(crate) pack: PackName,
+    /// Whether parts of the input have to be repeated in headers (`x-mcp-header`).
+    pub(crate) has_headers: bool,
+}
+
+/// Every tool, in the order of its name.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    revision: u64,
+    entries: Vec<Arc<Entry>>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+impl Table {
+    fn new(engine: &Engine) -> Self {
+        // Asked for first: packs that come in between only make this table be replaced once more.
+        let revision = engine.revision();
+        let mut entries: Vec<Arc<Entry>> = engine.packs().iter().filter_map(entry).map(Arc::new).collect();
+        entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
+        // Two packs of one tool name: whichever were called, somebody would have meant the other.
+        let mut alike: Vec<String> = entries
+            .windows(2)
+            .filter(|pair| pair[0].tool.name == pair[1].tool.name)
+            .map(|pair| pair[0].name())
+            .collect();
+        alike.dedup();
+        for name in &alike {
+            tracing::error!(
+                tool = name,
+                "two packs have the same tool name, so neither is offered over MCP; rename one"
+            );
+        }
+        entries.retain(|entry| !alike.contains(&entry.name()));
+        let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.tool.name.as_ref().into(), at)).collect();
+        Self { revision, entries, by_name }
+    }
+
+    /// Returns the tool of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.by_name.get(name).and_then(|at| self.entries.get(*at))
+    }
+
+    /// Returns the tools that a caller may use, in the order of their names.
+    pub(crate) fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Arc<Entry>> {
+        self.entries.iter().filter(|entry| caller.need_run(&entry.pack).is_ok())
+    }
+}
+
+impl Entry {
+    fn name(&self) -> String {
+        self.tool.name.clone().into_owned()
+    }
+}
+
+/// The table of the packs that there are now.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    engine: Engine,
+    current: RwLock<Arc<Table>>,
+}
+
+impl Tables {
+    pub(crate) fn new(engine: Engine) -> Self {
+        let table = Table::new(&engine);
+        Self { engine, current: RwLock::new(Arc::new(table)) }
+    }
+
+    pub(crate) fn current(&self) -> Arc<Table> {
+        let revision = self.engine.revision();
+        {
+            let table = self.current.read().unwrap_or_else(PoisonError::into_inner);
+            if table.revision >= revision {
+                return Arc::clone(&table);
+            }
+        }
+        let fresh = Arc::new(Table::new(&self.engine));
+        let mut table = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if table.revision < fresh.revision {
+            *table = Arc::clone(&fresh);
+        }
+        fresh
+    }
+}
+
+/// Returns the tool's name for a pack: MCP clients refuse dots.
+pub(crate) fn tool_name(pack: &PackName) -> String {
+    pack.as_str().replace('.', "__")
+}
+
+/// A pack whose input is no object cannot be called: the arguments of a tool are one.
+fn entry(info: &PackInfo) -> Option<Entry> {
+    let Some(input) = object_schema(&info.input) else {
+        tracing::debug!(pack = %info.name, "not offered over MCP: its input is not an object");
+        return None;
+    };
+    let mut tool = Tool::new(tool_name(&info.name), description(info), input)
+        .with_title(title(&info.name))
+        .with_annotations(ToolAnnotations::new().read_only(info.read_only));
+    // Up to revision 2025-11-25 an output schema has to be of an object; what is said of other outputs is left out.
+    if let Value::Object(output) = &info.output
+        && output.get("type").is_some_and(|kind| kind == "object")
+    {
+        tool = tool.with_raw_output_schema(Arc::new(output.clone()));
+    }
+    let has_headers = info.input.to_string().contains("\"x-mcp-header\"");
+    Some(Entry { tool, pack: info.name.clone(), has_headers })
+}
+
+/// Returns the schema with `"type": "object"` at its root, which MCP asks for: of the same inputs, as long as they are objects.
+fn object_schema(schema: &Value) -> Option<JsonObject> {
+    let mut object = match schema {
+        Value::Bool(true) => JsonObject::new(),
+        Value::Object(object) => object.clone(),
+        _ => return None,
+    };
+    let takes_objects = match object.get("type") {
+        None => true,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(kind) => kind == "object",
+    };
+    object.insert("type".to_owned(), "object".into());
+    takes_objects.then_some(object)
+}
+
+/// `github.list_issues` reads as `github: list issues`.
+fn title(pack: &PackName) -> String {
+    let (family, rest) = pack.as_str().split_once('.').unwrap_or((pack.as_str(), ""));
+    format!("{family}: {}", rest.replace(['.', '_'], " "))
+}
+
+fn description(info: &PackInfo) -> String {
+    let mut text = info.description.clone();
+    if !info.metadata.typical_use.is_empty() {
+        text.push_str("\n\n");
+        text.push_str(&info.metadata.typical_use);
+    }
+    if !info.metadata.limitations.is_empty() {
+        text.push_str("\n\nLimits: ");
+        text.push_str(&info.metadata.limitations.join("; "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_root_of_an_input_schema_is_made_an_object() {
+        let made = |schema: Value| object_schema(&schema).map(Value::Object);
+        assert_eq!(made(json!(true)), Some(json!({"type": "object"})));
+        assert_eq!(made(json!({"required": ["a"]})), Some(json!({"type": "object", "required": ["a"]})));
+        assert_eq!(made(json!({"type": ["null", "object"]})), Some(json!({"type": "object"})));
+        assert_eq!(made(json!({"type": "string"})), None);
+        assert_eq!(made(json!(false)), None);
+    }
+
+    #[test]
+    fn names_have_no_dots_and_titles_can_be_read() {
+        let pack = PackName::new("github.list_issues").unwrap();
+        assert_eq!(tool_name(&pack), "github__list_issues");
+        assert_eq!(title(&pack), "github: list issues");
+    }
+}

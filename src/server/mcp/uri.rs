@@ -1,0 +1,109 @@
+//! The addresses of resources: `helmdeck://packs`, `helmdeck://artifacts/<key>` and so on.
+
+use std::borrow::Cow;
+
+pub(crate) const SCHEME: &str = "helmdeck://";
+pub(crate) const PACKS: &str = "helmdeck://packs";
+pub(crate) const MEMORY: &str = "helmdeck://memory";
+pub(crate) const DEFAULTS: &str = "helmdeck://defaults";
+pub(crate) const GUIDE: &str = "helmdeck://guide";
+
+/// What an address names.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// All packs.
+    Packs,
+    /// One pack, by its name.
+    Pack(Cow<'a, str>),
+    /// What is kept about the caller.
+    Memory,
+    /// The caller's habits.
+    Defaults,
+    /// Which pack to use for what.
+    Guide,
+    /// A file of a run, by its key.
+    Artifact(Cow<'a, str>),
+}
+
+/// Returns the address of a file of a run.
+pub(crate) fn artifact(key: &str) -> String {
+    format!("{SCHEME}artifacts/{}", encode(key))
+}
+
+/// Returns the address of a pack.
+pub(crate) fn pack(name: &str) -> String {
+    format!("{PACKS}/{}", encode(name))
+}
+
+/// Returns what an address names, `None` if it is none of ours.
+pub(crate) fn parse(uri: &str) -> Option<Place<'_>> {
+    let path = uri.strip_prefix(SCHEME)?;
+    Some(match path.split_once('/') {
+        None => match path {
+            "packs" => Place::Packs,
+            "memory" => Place::Memory,
+            "defaults" => Place::Defaults,
+            "guide" => Place::Guide,
+            _ => return None,
+        },
+        Some(("packs", name)) if !name.is_empty() => Place::Pack(decode(name)?),
+        Some(("artifacts", key)) if !key.is_empty() => Place::Artifact(decode(key)?),
+        Some(_) => return None,
+    })
+}
+
+/// Writes what RFC 3986 (section 2.3) does not leave as it is as `%XX`; slashes stay.
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let (digits, after) = rest.split_at_checked(2)?;
+            let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let key = "a.b/0190/héllo %1.txt";
+        assert_eq!(parse(&artifact(key)), Some(Place::Artifact(key.into())));
+        assert_eq!(parse(&pack("a.b")), Some(Place::Pack("a.b".into())));
+        assert_eq!(parse("helmdeck://guide"), Some(Place::Guide));
+        for other in [
+            "helmdeck://",
+            "helmdeck://packs/",
+            "helmdeck://x",
+            "file:///etc",
+            "helmdeck://packs/%zz",
+            "helmdeck://packs/%+1",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}

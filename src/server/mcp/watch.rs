@@ -1,0 +1,55 @@
+//! Tells listeners that their tools changed: when the packs did, only whom it concerns, and nobody whose token ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Caller;
+
+use super::door::{Door, Validity};
+use super::table::Entry;
+
+/// How long to wait for more of the same: packs change in bunches.
+const BUNCH: Duration = Duration::from_millis(50);
+/// How often it is asked whether a listener that hears nothing is still there and still may listen.
+const CHECK: Duration = Duration::from_secs(10);
+
+/// Calls `tell` whenever the tools of a caller changed, until it answers no, the caller may not listen any more, or the server
+/// stops.
+pub(crate) async fn changes<T: Future<Output = bool>>(
+    door: Arc<Door>,
+    caller: Caller,
+    validity: Validity,
+    gone: impl Fn() -> bool,
+    tell: impl Fn() -> T,
+) {
+    let mut events = door.engine.events().subscribe();
+    let mut known = tools(&door, &caller);
+    let drain = door.drain.clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = drain.cancelled() => return,
+            // Whatever it was, and also if some were missed: the packs are looked at anew.
+            event = events.next() => if event.is_none() { return },
+            () = tokio::time::sleep(CHECK) => {
+                if gone() || !validity.holds() {
+                    return;
+                }
+                continue;
+            }
+        }
+        tokio::time::sleep(BUNCH).await;
+        let now = tools(&door, &caller);
+        if now == known {
+            continue;
+        }
+        known = now;
+        if !validity.holds() || !tell().await {
+            return;
+        }
+    }
+}
+
+fn tools(door: &Door, caller: &Caller) -> Vec<Arc<Entry>> {
+    door.tables.current().visible(caller).cloned().collect()
+}

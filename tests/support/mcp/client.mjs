@@ -1,0 +1,81 @@
+// The official TypeScript client (npm @modelcontextprotocol/sdk), driven by the same plan as client.py, and with the same answer.
+//   usage: node client.mjs NODE_MODULES <PLAN     (`mode` has no meaning here: this client opens with a handshake)
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+
+const sdk = createRequire(join(process.argv[2], "client.js"));
+const { Client } = sdk("@modelcontextprotocol/sdk/client/index.js");
+const { StdioClientTransport } = sdk("@modelcontextprotocol/sdk/client/stdio.js");
+const { StreamableHTTPClientTransport } = sdk("@modelcontextprotocol/sdk/client/streamableHttp.js");
+const { McpError } = sdk("@modelcontextprotocol/sdk/types.js");
+
+const plan = JSON.parse(readFileSync(0, "utf8"));
+const client = new Client({ name: "helmdeck-tests", version: "1" });
+
+function transport({ url, headers, command, env }) {
+  if (url) return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+  return new StdioClientTransport({ command: command[0], args: command.slice(1), env });
+}
+
+async function pages(fetch, field) {
+  const found = [];
+  for (let cursor; ; ) {
+    const page = await fetch({ cursor });
+    found.push(...page[field]);
+    cursor = page.nextCursor;
+    if (cursor === undefined) return { ...page, [field]: found };
+  }
+}
+
+async function call({ name, arguments: input, meta }) {
+  const progress = [];
+  const onprogress = (update) => progress.push(update);
+  const result = await client.callTool({ name, arguments: input, _meta: meta }, undefined, { onprogress });
+  return { result, progress };
+}
+
+async function cancel({ name, arguments: input, once }) {
+  const giveUp = new AbortController();
+  const running = client.callTool({ name, arguments: input }, undefined, { signal: giveUp.signal });
+  const ended = running.then((result) => ({ cancelled: false, result }));
+  const started = (async () => {
+    while (!existsSync(once)) await wait(10);
+  })();
+  const first = await Promise.race([ended, started]);
+  if (first) return first;
+  giveUp.abort("the test gives up");
+  return ended.catch(() => ({ cancelled: true }));
+}
+
+const actions = {
+  tools: async () => ({ result: await pages((page) => client.listTools(page), "tools") }),
+  resources: async () => ({ result: await pages((page) => client.listResources(page), "resources") }),
+  read: async ({ uri }) => ({ result: await client.readResource({ uri }) }),
+  call,
+  cancel,
+};
+
+async function take(step) {
+  try {
+    return await actions[step.do](step);
+  } catch (error) {
+    if (!(error instanceof McpError)) throw error;
+    return { error: { code: error.code, message: error.message, data: error.data } };
+  }
+}
+
+const connection = transport(plan.target);
+let protocol;
+const tell = connection.setProtocolVersion?.bind(connection);
+connection.setProtocolVersion = (version) => {
+  protocol = version;
+  tell?.(version);
+};
+await client.connect(connection);
+const steps = [];
+for (const step of plan.steps) steps.push(await take(step));
+console.log(JSON.stringify({ protocol, server: client.getServerVersion(), steps }));
+await connection.terminateSession?.();
+await client.close();
