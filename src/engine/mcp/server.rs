@@ -254,8 +254,7 @@ impl Server {
             }
             Err(error) => {
                 let wait = match error.code() {
-                    // Nothing was started; a changed credential must not wait.
-                    Code::Cancelled | Code::CredentialInvalid | Code::Forbidden => Duration::ZERO,
+                    Code::Cancelled => Duration::ZERO,
                     _ => lock(&self.failures).start_failed(),
                 };
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
