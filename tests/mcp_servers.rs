@@ -77,6 +77,14 @@ fn post(server: &Server, pack: &str, input: &Value) -> Answer {
     server.ask(&format!("POST /api/v1/packs/{pack}"), &input.to_string())
 }
 
+/// Kills a process group.
+fn kill_group(group: &str) {
+    let group: i32 = group.parse().unwrap();
+    assert!(group > 1);
+    // Without `--`, the `kill` of procps 4.0 takes `-9 -12345` for "signal 9 to everybody": kill(-1, SIGKILL).
+    assert!(Command::new("kill").args(["-9", "--", &format!("-{group}")]).status().unwrap().success());
+}
+
 fn lives(pid: &str) -> bool {
     // What has ended and was not waited for yet has no program any more.
     Path::new("/proc").join(pid).join("exe").exists()
@@ -168,7 +176,7 @@ fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_wo
     let answer = std::thread::scope(|scope| {
         let calling = scope.spawn(|| post(&server, slow, &json!({"duration": 50, "steps": 1})));
         wait_for("the call to be under way", || rig.asked("trigger-long-running-operation") == 2);
-        assert!(Command::new("kill").args(["-9", "--", &format!("-{first}")]).status().unwrap().success());
+        kill_group(&first);
         calling.join().unwrap()
     });
     assert_eq!((answer.code, answer.status().as_str()), (502, "handler_failed"), "{}", answer.body);
