@@ -13,6 +13,8 @@ mod github;
 mod helmdeck_go;
 mod layering;
 mod mcp_clients;
+mod mcp_conformance;
+mod mcp_docs;
 mod mcp_servers;
 mod replicas;
 mod rotation;

@@ -1,8 +1,272 @@
-//! Other people's MCP clients in front of helmdeck.
+//! Other people's MCP clients in front of the real program: the official ones in Python and TypeScript, the inspector, and a
+//! checker of servers; over HTTP and over stdio. What they see of packs is what a person at the shell sees.
 
-use serde_json::json;
+use std::path::{Path, PathBuf};
 
-use crate::support::mcp::{EVERYTHING, Programs};
+use serde_json::{Value, json};
+
+use crate::support::mcp::{EVERYTHING, INSPECTOR, Programs};
+use crate::support::program::{Home, Server};
+use crate::support::{KEY, wait_for};
+
+/// Says who it is, and goes on for ten minutes.
+const WAIT: &str = "#!/bin/sh\necho $$ >pid.new\nmv pid.new pid\nsleep 600\nprintf '{}'\n";
+const FAIL: &str = "#!/bin/sh\necho 'it broke' >&2\nexit 3\n";
+
+/// How a client reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Door {
+    Http,
+    Stdio,
+}
+
+/// Whose client it is, and which protocol it opens with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Client {
+    /// The newest revision that both speak.
+    Python,
+    /// With the handshake of earlier revisions.
+    PythonWithHandshake,
+    TypeScript,
+}
+
+impl Client {
+    fn protocol(self) -> &'static str {
+        if self == Self::Python { "2026-07-28" } else { "2025-11-25" }
+    }
+
+    fn carry_out(self, mut plan: Value) -> Value {
+        let programs = Programs::installed();
+        match self {
+            Self::Python => programs.python(&plan),
+            Self::PythonWithHandshake => {
+                plan["mode"] = json!("legacy");
+                programs.python(&plan)
+            }
+            Self::TypeScript => programs.typescript(&plan),
+        }
+    }
+}
+
+/// A home with packs and a small tree of sources, and a server in it if there has to be one.
+struct Desk {
+    home: Home,
+    server: Option<Server>,
+}
+
+impl Desk {
+    fn open(door: Door) -> Self {
+        let home = Home::new();
+        home.install("test.wait", WAIT, "");
+        home.install("test.fail", FAIL, "");
+        let desk = Self { server: (door == Door::Http).then(|| Server::start(&home, KEY)), home };
+        std::fs::create_dir(desk.sources()).unwrap();
+        std::fs::write(desk.sources().join("lib.rs"), "pub struct Anchor;\npub fn weigh(anchor: &Anchor) {}\n")
+            .unwrap();
+        desk
+    }
+
+    fn sources(&self) -> PathBuf {
+        self.home.packs().with_file_name("sources")
+    }
+
+    /// Where the server is, in the words of the clients' plans.
+    fn target(&self) -> Value {
+        match &self.server {
+            Some(server) => json!({"url": server.url("/mcp")}),
+            None => json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": self.home.environment(KEY)}),
+        }
+    }
+
+    /// What a person at the shell gets.
+    fn at_the_shell(&self, arguments: &[&str]) -> Value {
+        self.home.call(KEY, arguments).1
+    }
+}
+
+/// Returns the value as a client in JavaScript has it, to whom 1.0 is 1.
+fn as_seen(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => json!(float as i64),
+            _ => value.clone(),
+        },
+        Value::Array(items) => items.iter().map(as_seen).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), as_seen(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+fn steps(answer: &Value) -> &[Value] {
+    answer["steps"].as_array().unwrap()
+}
+
+/// Checks everything that a client can do with packs.
+fn a_client_sees_what_the_shell_sees(client: Client, door: Door) {
+    let desk = Desk::open(door);
+    let map = format!("path={}", desk.sources().display());
+    let map = as_seen(&desk.at_the_shell(&["repo.map", &map]));
+    let pid = desk.home.packs().join("pid");
+    let answer = client.carry_out(json!({"target": desk.target(), "steps": [
+        {"do": "tools"},
+        {"do": "call", "name": "repo__map", "arguments": {"path": desk.sources()}},
+        {"do": "call", "name": "repo__map", "arguments": {"path": desk.sources()},
+         "meta": {"helmdeck/cache": {"directive": "bypass"}}},
+        {"do": "call", "name": "test__echo", "arguments": {"repo": "ärger\n"}},
+        {"do": "call", "name": "test__echo", "arguments": {"nonsense": 1}},
+        {"do": "call", "name": "test__fail", "arguments": {}},
+        {"do": "call", "name": "test__nothing", "arguments": {}},
+        {"do": "cancel", "name": "test__wait", "arguments": {}, "once": pid},
+        {"do": "call", "name": "test__echo", "arguments": {"repo": "ärger\n"}},
+        {"do": "resources"},
+        {"do": "read", "uri": "helmdeck://packs/test.echo"},
+        {"do": "read", "uri": "helmdeck://packs/test.nothing"},
+    ]}));
+    let [tools, hit, run, miss, refused, failed, unknown, cancelled, again, resources, pack, no_pack] = steps(&answer)
+    else {
+        panic!("{answer}")
+    };
+    assert_eq!(answer["protocol"], client.protocol());
+    assert_eq!(answer["server"]["name"], "helmdeck");
+
+    let tools = &tools["result"]["tools"];
+    let of = |name: &str| {
+        tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{name}: {tools}"))
+    };
+    assert_eq!(
+        (&of("repo__map")["annotations"]["readOnlyHint"], &of("repo__map")["inputSchema"]["required"]),
+        (&json!(true), &json!(["path"]))
+    );
+    assert_eq!(of("test__echo")["description"], "For tests");
+
+    // What the shell cached is a hit here: it is the same caller, and the same memory.
+    let content = |step: &Value| as_seen(&step["result"]["structuredContent"]);
+    let cache = |step: &Value| step["result"]["_meta"]["helmdeck/cache"]["status"].clone();
+    assert_eq!((content(hit), cache(hit)), (map.clone(), json!("hit")));
+    let text = hit["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(as_seen(&serde_json::from_str(text).unwrap()), map, "the text is the output too");
+    assert_eq!((content(run)["map"].clone(), cache(run)), (map["map"].clone(), json!("bypass")));
+    let progress = run["progress"].as_array().unwrap();
+    let done: Vec<f64> = progress.iter().map(|update| update["progress"].as_f64().unwrap()).collect();
+    assert!(
+        !done.is_empty() && done.windows(2).all(|pair| pair[0] < pair[1]) && *done.last().unwrap() == 100.0,
+        "{progress:?}"
+    );
+
+    assert_eq!((content(miss), cache(miss)), (json!({"runs": 1, "input": {"repo": "ärger\n"}}), json!("miss")));
+    assert_eq!((content(again), cache(again)), (content(miss), json!("hit")));
+
+    let problem =
+        |step: &Value| (step["result"]["isError"].clone(), step["result"]["_meta"]["helmdeck/problem"]["code"].clone());
+    assert_eq!(problem(refused), (json!(true), json!("invalid_input")), "{refused}");
+    assert_eq!(problem(failed), (json!(true), json!("handler_failed")), "{failed}");
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+
+    assert_eq!(cancelled["cancelled"], true, "{cancelled}");
+    let process = Path::new("/proc").join(std::fs::read_to_string(&pid).unwrap().trim());
+    wait_for("the cancelled program to end", || !process.exists());
+
+    let resources = resources["result"]["resources"].as_array().unwrap();
+    assert!(resources.iter().any(|resource| resource["uri"] == "helmdeck://packs"), "{resources:?}");
+    let pack: Value = serde_json::from_str(pack["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(pack["name"], "test.echo");
+    let not_found = if client.protocol() < "2026-07-28" { -32002 } else { -32602 };
+    assert_eq!(no_pack["error"]["code"], not_found, "{no_pack}");
+}
+
+#[test]
+fn the_python_client_over_http() {
+    a_client_sees_what_the_shell_sees(Client::Python, Door::Http);
+}
+
+#[test]
+fn the_python_client_over_stdio() {
+    a_client_sees_what_the_shell_sees(Client::Python, Door::Stdio);
+}
+
+#[test]
+fn the_python_client_with_the_handshake_over_http() {
+    a_client_sees_what_the_shell_sees(Client::PythonWithHandshake, Door::Http);
+}
+
+#[test]
+fn the_python_client_with_the_handshake_over_stdio() {
+    a_client_sees_what_the_shell_sees(Client::PythonWithHandshake, Door::Stdio);
+}
+
+#[test]
+fn the_typescript_client_over_http() {
+    a_client_sees_what_the_shell_sees(Client::TypeScript, Door::Http);
+}
+
+#[test]
+fn the_typescript_client_over_stdio() {
+    a_client_sees_what_the_shell_sees(Client::TypeScript, Door::Stdio);
+}
+
+/// Runs the inspector on one method and reads what it prints.
+fn inspect(desk: &Desk, arguments: &[&str]) -> Value {
+    let mut inspector = Programs::installed().node(INSPECTOR);
+    inspector.env_clear().envs(desk.home.environment(KEY)).arg("--cli");
+    match &desk.server {
+        Some(server) => inspector.args([&server.url("/mcp"), "--transport", "http"]),
+        None => inspector.args([env!("CARGO_BIN_EXE_helmdeck"), "mcp"]),
+    };
+    let output = inspector.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{inspector:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_inspector_lists_and_calls_and_finds_every_schema_portable() {
+    for door in [Door::Http, Door::Stdio] {
+        let desk = Desk::open(door);
+        let sources = desk.sources();
+        let path = format!("path={}", sources.display());
+        let listed = inspect(&desk, &["--method", "tools/list", "--strict"]);
+        let mut names: Vec<&str> =
+            listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let shown = names.clone();
+        names.sort_unstable();
+        assert_eq!(shown, names, "{door:?}: the order of a list is the same at each time");
+        assert!(names.contains(&"repo__map") && names.contains(&"test__echo"), "{door:?}: {names:?}");
+        let called = inspect(&desk, &["--method", "tools/call", "--tool-name", "repo__map", "--tool-arg", &path]);
+        let shown = desk.at_the_shell(&["repo.map", &path]);
+        assert_eq!(as_seen(&called["structuredContent"]), as_seen(&shown), "{door:?}");
+        let guide = inspect(&desk, &["--method", "resources/read", "--uri", "helmdeck://guide"]);
+        assert!(guide["contents"][0]["text"].as_str().unwrap().contains("repo__map"), "{door:?}: {guide}");
+    }
+}
+
+/// What the checker warns of, and why that is right.
+const WARNED: &[(&str, &str)] = &[
+    (
+        "handshake.server_info_missing",
+        "the server says who it is when it is asked (server/discover), not in every answer",
+    ),
+    ("schemas.output_schema_missing", "the packs of this test say nothing about their output"),
+];
+
+/// `jbt-mcpcheck` knows the revision 2026-07-28 and has nothing to do with the official suite.
+#[test]
+fn an_independent_checker_finds_nothing_wrong() {
+    let desk = Desk::open(Door::Http);
+    let url = desk.server.as_ref().unwrap().url("/mcp");
+    let mut checker = Programs::installed().python_program("jbt-mcpcheck");
+    let output = checker.args(["--json", "--legacy-probes", &url]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let names: Vec<&str> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["handshake", "session", "discover", "protocol", "schemas", "errors", "cache", "origin"]);
+    for check in checks {
+        assert!(check["status"] == "pass" || check["status"] == "warn", "{check}");
+        for warning in check["warnings"].as_array().unwrap() {
+            assert!(WARNED.iter().any(|(code, _)| warning["code"] == *code), "{warning}");
+        }
+    }
+}
 
 /// A control: what the other tests of this file ask of the clients, they do with somebody else's server.
 #[test]

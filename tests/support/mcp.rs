@@ -9,6 +9,10 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+/// The conformance suite.
+pub(crate) const CONFORMANCE: &str = "@modelcontextprotocol/conformance/dist/index.js";
+/// The inspector; on the command line, `--cli` comes next.
+pub(crate) const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 /// A server that shows every feature; on the command line, `stdio` comes next.
 pub(crate) const EVERYTHING: &str = "@modelcontextprotocol/server-everything/dist/index.js";
 
@@ -43,11 +47,31 @@ impl Programs {
         })
     }
 
+    /// Prepares a run of a script of an npm package.
+    pub(crate) fn node(&self, script: &str) -> Command {
+        let words = self.node_script(script);
+        let mut command = Command::new(&words[0]);
+        command.arg(&words[1]);
+        command
+    }
+
+    /// Returns the place of a file of an npm package.
+    pub(crate) fn package_file(&self, file: &str) -> PathBuf {
+        self.packages.join(file)
+    }
+
     /// Returns the words that run a script of an npm package, [`EVERYTHING`] for example.
     pub(crate) fn node_script(&self, script: &str) -> Vec<String> {
         let script = self.packages.join(script);
         assert!(script.exists(), "there is no {}", script.display());
         [&self.node, &script].map(|word| word.to_str().unwrap().to_owned()).to_vec()
+    }
+
+    /// Prepares a run of a program that a Python package brought along.
+    pub(crate) fn python_program(&self, name: &str) -> Command {
+        let program = self.python.with_file_name(name);
+        assert!(program.exists(), "there is no {}", program.display());
+        Command::new(program)
     }
 
     /// Lets the official Python client carry out a plan; returns its answer.

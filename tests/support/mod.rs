@@ -1,6 +1,7 @@
-//! What several tests share: the program in a home of its own (`program`), an engine over a real file (`rig`), and other
-//! people's MCP clients and servers (`mcp`).
+//! What several tests share: the program in a home of its own (`program`), an engine over a real file (`rig`), other
+//! people's MCP clients and servers (`mcp`), and what their conformance suite wants to find (`conformance`).
 
+pub(crate) mod conformance;
 pub(crate) mod mcp;
 pub(crate) mod program;
 pub(crate) mod rig;

@@ -1,5 +1,6 @@
 //! The real program: one run of it, or a server in the background. It gets nothing of this process's environment.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -69,17 +70,16 @@ impl Home {
         std::fs::write(self.packs().join(format!("{name}.toml")), manifest).unwrap();
     }
 
+    /// Returns the whole environment of a run with a memory key, for whoever starts the program itself.
+    pub(crate) fn environment(&self, key: &str) -> BTreeMap<&'static str, String> {
+        let home = self.0.path().to_str().unwrap().to_owned();
+        BTreeMap::from([("HOME", home), ("PATH", "/usr/bin:/bin".to_owned()), ("HELMDECK_MEMORY_KEY", key.to_owned())])
+    }
+
     /// Prepares a run with a memory key.
     pub(crate) fn command(&self, key: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_helmdeck"));
-        command
-            .args(arguments)
-            .env_clear()
-            .env("HOME", self.0.path())
-            .env("PATH", "/usr/bin:/bin")
-            .env("HELMDECK_MEMORY_KEY", key)
-            .current_dir(self.0.path())
-            .stdin(Stdio::null());
+        command.args(arguments).env_clear().envs(self.environment(key)).current_dir(self.0.path()).stdin(Stdio::null());
         command
     }
 
@@ -193,6 +193,11 @@ impl Server {
         let log = server.log.lock().unwrap().join("\n");
         server.address = log.split("listening on http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
         server
+    }
+
+    /// Returns the URL of a path on the server.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
     }
 
     /// Says whether the log holds a text.

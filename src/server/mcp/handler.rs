@@ -4,8 +4,8 @@
 // Logging and resource subscriptions of earlier revisions are passed on as long as clients of those revisions ask.
 #![expect(deprecated, reason = "SEP-2577 deprecates them, and clients still use them")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use helmdeck_core::Error;
@@ -28,6 +28,7 @@ use super::door::{Door, Visit, rpc_error, unknown_tool};
 use super::extra::unknown_method;
 use super::lists::{FOR_ALL, LIST_TTL_MS, OWN, page};
 use super::progress::{Report, Reports, reporting};
+use super::table::Table;
 use super::wish::CacheWish;
 use super::{resources, watch};
 
@@ -39,13 +40,20 @@ pub(crate) struct Agent {
     door: Arc<Door>,
     /// Set when somebody listens for changes of the tools.
     watching: AtomicBool,
+    /// The tools when a client was told that it is listened to, until it is.
+    before: Mutex<Option<Arc<Table>>>,
     /// Ends the watch with the session.
     ended: DropGuard,
 }
 
 impl Agent {
     pub(crate) fn new(door: Arc<Door>) -> Self {
-        Self { door, watching: AtomicBool::new(false), ended: CancellationToken::new().drop_guard() }
+        Self {
+            door,
+            watching: AtomicBool::new(false),
+            before: Mutex::default(),
+            ended: CancellationToken::new().drop_guard(),
+        }
     }
 
     /// Asks the embedder, `None` if there is none.
@@ -362,10 +370,12 @@ impl ServerHandler for Agent {
         }
         let (caller, validity, peer) = (visit.caller.clone(), visit.validity.clone(), context.peer.clone());
         let ended = self.ended_token();
+        let (door, before) = (Arc::clone(&self.door), self.door.tables.current());
         let listening = watch::changes(
-            Arc::clone(&self.door),
+            door,
             caller,
             validity,
+            before,
             {
                 let peer = peer.clone();
                 move || peer.is_transport_closed()
@@ -381,6 +391,8 @@ impl ServerHandler for Agent {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = self.door.extra.as_ref().and_then(|extra| extra.accepted(requested)).unwrap_or_default();
         accepted.tools_list_changed = requested.tools_list_changed;
+        // From when the client is told that it is listened to, no change may be lost.
+        self.before.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| self.door.tables.current());
         Some(accepted)
     }
 
@@ -389,10 +401,13 @@ impl ServerHandler for Agent {
         let (caller, validity, sink) = (visit.caller.clone(), visit.validity.clone(), context.sink().clone());
         let cancelled = context.request_context().ct.clone();
         let wants_tools = context.accepted().tools_list_changed == Some(true);
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let before = before.unwrap_or_else(|| self.door.tables.current());
         let ours = watch::changes(
             Arc::clone(&self.door),
             caller,
             validity,
+            before,
             || false,
             move || {
                 let sink = sink.clone();

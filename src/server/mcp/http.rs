@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use rmcp::model::ProtocolVersion;
+use rmcp::model::{ErrorCode, ProtocolVersion};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
@@ -165,6 +165,11 @@ impl Inner {
                 let call = ToolCall::read(params);
                 return Ok(self.call(parts, &bytes, asking, &id, call.as_ref()).await);
             }
+            Ok(Message::Request { id, method, .. }) if method == "initialize" && has_no_handshake(&parts.headers) => {
+                let unknown = "Method not found: initialize; this revision has no handshake".to_owned();
+                let refusal = Refusal { code: ErrorCode::METHOD_NOT_FOUND, message: unknown };
+                return Ok(json(StatusCode::NOT_FOUND, refusal.to_json_for(&id)).map(Body::new));
+            }
             Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
                 let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
                 let place = self.sessions.room(&caller).await?;
@@ -257,6 +262,12 @@ fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &Ca
     says && kind.is_some_and(|kind| kind.trim() == "application/json")
         && accepts("application/json")
         && accepts("text/event-stream")
+}
+
+/// Says whether a request names a revision of ours that has no handshake any more.
+fn has_no_handshake(headers: &HeaderMap) -> bool {
+    let known = ProtocolVersion::KNOWN_VERSIONS.iter().filter(|known| **known >= ProtocolVersion::NO_INITIALIZE);
+    text(headers, &REVISION).is_some_and(|it| known.into_iter().any(|known| known.as_str() == it))
 }
 
 /// Returns a header that stands there once.

@@ -29,6 +29,12 @@ impl Refusal {
         let error = serde_json::json!({"code": self.code.0, "message": self.message});
         serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string().into_bytes()
     }
+
+    /// Returns the answer to a request as JSON.
+    pub(crate) fn to_json_for(&self, id: &Id<'_>) -> Vec<u8> {
+        let error = serde_json::json!({"code": self.code.0, "message": self.message});
+        serde_json::json!({"jsonrpc": "2.0", "id": id.value, "error": error}).to_string().into_bytes()
+    }
 }
 
 /// One message, split into its parts.

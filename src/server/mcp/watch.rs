@@ -6,26 +6,35 @@ use std::time::Duration;
 use helmdeck_core::Caller;
 
 use super::door::{Door, Validity};
-use super::table::Entry;
+use super::table::{Entry, Table};
 
 /// How long to wait for more of the same: packs change in bunches.
 const BUNCH: Duration = Duration::from_millis(50);
 /// How often it is asked whether a listener that hears nothing is still there and still may listen.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// Calls `tell` whenever the tools of a caller changed, until it answers no, the caller may not listen any more, or the server
-/// stops.
+/// Calls `tell` whenever the tools of a caller are not those of `before` any more, and then at each change, until it answers no, the
+/// caller may not listen any more, or the server stops.
 pub(crate) async fn changes<T: Future<Output = bool>>(
     door: Arc<Door>,
     caller: Caller,
     validity: Validity,
+    before: Arc<Table>,
     gone: impl Fn() -> bool,
     tell: impl Fn() -> T,
 ) {
     let mut events = door.engine.events().subscribe();
-    let mut known = tools(&door, &caller);
+    let mut known = tools(&before, &caller);
+    drop(before);
     let drain = door.drain.clone();
     loop {
+        let now = tools(&door.tables.current(), &caller);
+        if now != known {
+            known = now;
+            if !validity.holds() || !tell().await {
+                return;
+            }
+        }
         tokio::select! {
             biased;
             () = drain.cancelled() => return,
@@ -39,17 +48,9 @@ pub(crate) async fn changes<T: Future<Output = bool>>(
             }
         }
         tokio::time::sleep(BUNCH).await;
-        let now = tools(&door, &caller);
-        if now == known {
-            continue;
-        }
-        known = now;
-        if !validity.holds() || !tell().await {
-            return;
-        }
     }
 }
 
-fn tools(door: &Door, caller: &Caller) -> Vec<Arc<Entry>> {
-    door.tables.current().visible(caller).cloned().collect()
+fn tools(table: &Table, caller: &Caller) -> Vec<Arc<Entry>> {
+    table.visible(caller).cloned().collect()
 }

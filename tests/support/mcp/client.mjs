@@ -29,11 +29,14 @@ async function pages(fetch, field) {
   }
 }
 
+// This client hands a report of progress on only later than it takes it in, and no more once the result is there; of what comes
+// with the result in one go nothing would be seen. So it is noted as it comes in; `onprogress` is what makes the client ask for it.
+const progress = [];
+
 async function call({ name, arguments: input, meta }) {
-  const progress = [];
-  const onprogress = (update) => progress.push(update);
-  const result = await client.callTool({ name, arguments: input, _meta: meta }, undefined, { onprogress });
-  return { result, progress };
+  progress.length = 0;
+  const result = await client.callTool({ name, arguments: input, _meta: meta }, undefined, { onprogress() {} });
+  return { result, progress: [...progress] };
 }
 
 async function cancel({ name, arguments: input, once }) {
@@ -74,8 +77,15 @@ connection.setProtocolVersion = (version) => {
   tell?.(version);
 };
 await client.connect(connection);
+const takeIn = connection.onmessage;
+connection.onmessage = (message, extra) => {
+  if (message.method === "notifications/progress") progress.push(message.params);
+  takeIn(message, extra);
+};
 const steps = [];
 for (const step of plan.steps) steps.push(await take(step));
 console.log(JSON.stringify({ protocol, server: client.getServerVersion(), steps }));
 await connection.terminateSession?.();
 await client.close();
+// A timer of the client that waits to take up a lost stream again outlives it for some seconds.
+process.exit(0);

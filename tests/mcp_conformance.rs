@@ -1,0 +1,179 @@
+//! The official conformance suite against the real MCP door: the server with its checks in front, over an engine with the
+//! built-in packs. What the suite wants beyond packs is in `support/conformance.rs`.
+//!
+//! The suite's exit code and summary are not believed: each scored scenario must have left its checks, and each check must be a
+//! success. Two of the scenarios are content with any answer, an error too, so what they got is looked at.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use helmdeck_core::Reply;
+use helmdeck_engine::{Config, Engine};
+use helmdeck_server::{Server, ServerConfig};
+use helmdeck_testkit::{TestClock, function};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::deck;
+use crate::support::conformance::Fixtures;
+use crate::support::mcp::{CONFORMANCE, Programs};
+
+/// The checks of each scenario, by its name.
+type Results = BTreeMap<String, Vec<Value>>;
+
+/// Scenarios that the suite runs without counting them, and that hold here all the same.
+const UNSCORED: &[(&str, &[&str])] = &[
+    ("2025-11-25", &["server-session-lifecycle", "json-schema-2020-12"]),
+    ("2026-07-28", &["json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"]),
+];
+
+/// Checks that are no success, and why that is right: revision, scenario, check, status, reason.
+const EXCUSED: &[(&str, &str, &str, &str, &str)] = &[(
+    "2026-07-28",
+    "server-sse-multiple-streams",
+    "server-sse-streams-functional",
+    "INFO",
+    "the suite sends three requests at once; they are answered as JSON, since none has anything to say before its result",
+)];
+
+/// A pack whose input has a part that is repeated in a header, which the suite wants to find.
+const IN_A_HEADER: &str = r#"
+name = "conformance.in_a_header"
+version = "v1"
+description = "Answers with its input"
+[handler]
+builtin = "conformance.in_a_header"
+[input]
+type = "object"
+[input.properties]
+region = { type = "string", x-mcp-header = "Region" }
+"#;
+
+/// Returns what is wrong with the results of the scenarios that count.
+fn objections(revision: &str, counted: &[String], results: &Results) -> Vec<String> {
+    let mut objections = Vec::new();
+    for scenario in counted {
+        let Some(checks) = results.get(scenario).filter(|checks| !checks.is_empty()) else {
+            objections.push(format!("{scenario}: it left no checks"));
+            continue;
+        };
+        for check in checks {
+            let (id, status) = (check["id"].as_str().unwrap_or("?"), check["status"].as_str().unwrap_or("?"));
+            let excused = EXCUSED
+                .iter()
+                .any(|excuse| (excuse.0, excuse.1, excuse.2, excuse.3) == (revision, scenario, id, status));
+            if status != "SUCCESS" && !excused {
+                objections.push(format!("{scenario}: {id}: {status}: {} {}", check["errorMessage"], check["details"]));
+            }
+        }
+    }
+    objections
+}
+
+/// Reads what the suite wrote: a folder `server-<scenario>-<time>` for each scenario.
+fn results(folder: &Path) -> Results {
+    const TIME: usize = "-2026-07-28T00-00-00-000Z".len();
+    let mut results = Results::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let scenario = name.strip_prefix("server-").unwrap();
+        let checks = fs::read(entry.path().join("checks.json")).unwrap();
+        let twice =
+            results.insert(scenario[..scenario.len() - TIME].to_owned(), serde_json::from_slice(&checks).unwrap());
+        assert!(twice.is_none(), "{name}: the scenario ran twice");
+    }
+    results
+}
+
+/// Reads the scored server scenarios of a revision from the suite's own list.
+fn scored(revision: &str) -> Vec<String> {
+    let file =
+        Programs::installed().package_file(&format!("@modelcontextprotocol/conformance/requirements/{revision}.yaml"));
+    let text = fs::read_to_string(file).unwrap();
+    let section = text.lines().skip_while(|line| *line != "server:").skip(1);
+    let items = section.take_while(|line| line.starts_with("  ") || line.trim().is_empty());
+    items.filter_map(|line| line.strip_prefix("  - ")).map(|name| name.trim().to_owned()).collect()
+}
+
+/// A server with packs and fixtures, while `visit` is at it.
+async fn with_server<T>(visit: impl AsyncFnOnce(String) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let packs = folder.path().join("packs");
+    fs::create_dir(&packs).unwrap();
+    let mut builtins = deck::builtins("http://127.0.0.1:1", &Arc::new(TestClock::default()));
+    builtins.push(function(IN_A_HEADER, async |_, input| Ok(Reply::json(input))).0);
+    let engine = Engine::builder(Config::default()).builtins(builtins).packs_dir(&packs).build();
+    assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let server =
+        Server::new(engine.clone(), ServerConfig::default()).extra(Arc::new(Fixtures::new(engine.clone(), packs)));
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    let result = visit(url).await;
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+    engine.shutdown().await;
+    result
+}
+
+/// Runs the suite and returns what it left, and what it said.
+async fn run_suite(url: &str, revision: &str) -> (Results, String) {
+    let out = tempfile::tempdir().unwrap();
+    let mut suite = Programs::installed().node(CONFORMANCE);
+    suite.args(["server", "--url", url, "--requirements", revision, "-o"]).arg(out.path()).current_dir(out.path());
+    let output = tokio::task::spawn_blocking(move || suite.stdin(Stdio::null()).output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (results(out.path()), said)
+}
+
+async fn every_counted_scenario_succeeds(revision: &str, how_many: usize) {
+    let mut counted = scored(revision);
+    assert_eq!(counted.len(), how_many, "{counted:?}");
+    let unscored = UNSCORED.iter().find(|(of, _)| *of == revision).unwrap().1;
+    counted.extend(unscored.iter().map(|name| (*name).to_owned()));
+
+    let (results, said) = with_server(async |url| run_suite(&url, revision).await).await;
+    let objections = objections(revision, &counted, &results);
+    assert!(objections.is_empty(), "{} objections:\n{}\n\n{said}", objections.len(), objections.join("\n"));
+
+    let answer = |scenario: &str| {
+        let check = results[scenario].iter().find(|check| check["id"] == scenario).unwrap();
+        let result = &check["details"]["result"];
+        (result["content"].clone(), result["isError"] == true)
+    };
+    let simple = json!([{"type": "text", "text": "This is a simple text response for testing."}]);
+    assert_eq!(answer("tools-call-simple-text"), (simple, false));
+    let failure = json!([{"type": "text", "text": "This tool intentionally returns an error for testing"}]);
+    assert_eq!(answer("tools-call-error"), (failure, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revision_2025_11_25_is_spoken_as_the_suite_wants_it() {
+    every_counted_scenario_succeeds("2025-11-25", 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revision_2026_07_28_is_spoken_as_the_suite_wants_it() {
+    every_counted_scenario_succeeds("2026-07-28", 37).await;
+}
+
+#[test]
+fn what_is_missing_empty_or_no_success_is_noticed() {
+    let counted = ["a", "b", "c", "d"].map(str::to_owned);
+    let check = |status: &str| json!({"id": "x", "status": status});
+    let results = Results::from([
+        ("a".to_owned(), vec![check("SUCCESS")]),
+        ("b".to_owned(), vec![]),
+        ("c".to_owned(), vec![check("SUCCESS"), check("FAILURE"), check("WARNING"), check("SKIPPED"), json!({})]),
+        ("not counted".to_owned(), vec![check("FAILURE")]),
+    ]);
+    let objections = objections("2026-07-28", &counted, &results);
+    let of = |scenario: &str| objections.iter().filter(|text| text.starts_with(scenario)).count();
+    assert_eq!((of("a:"), of("b:"), of("c:"), of("d:"), objections.len()), (0, 1, 4, 1, 6), "{objections:?}");
+}
