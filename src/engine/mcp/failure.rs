@@ -13,7 +13,7 @@ use super::process::how;
 
 type Cause = dyn std::error::Error + 'static;
 
-fn chain<'a>(error: &'a Cause) -> impl Iterator<Item = &'a Cause> {
+fn chain(error: &Cause) -> impl Iterator<Item = &Cause> {
     std::iter::successors(Some(error), |error| error.source())
 }
 

@@ -53,6 +53,9 @@ pub struct McpStatus {
     pub error: Option<String>,
 }
 
+/// A tool that is taken: its manifest, its handler, and the digest of its contract.
+pub(crate) type Imported = (Manifest, Arc<dyn Handler>, Vec<u8>);
+
 /// What became of a manifest that names a tool.
 pub(crate) enum Fitted {
     /// The manifest with what it inherits, the handler, and the digest of the tool.
@@ -136,7 +139,7 @@ impl Servers {
 
     /// Returns every tool that is taken as a pack with its handler and digest, or why it is refused. Servers that were not
     /// asked yet have none; one that failed is refused as a whole.
-    pub(crate) fn import(&self) -> Vec<Result<(Manifest, Arc<dyn Handler>, Vec<u8>), ManifestError>> {
+    pub(crate) fn import(&self) -> Vec<Result<Imported, ManifestError>> {
         let mut packs = Vec::new();
         for server in self.all() {
             match (server.listing(), server.state()) {
