@@ -34,6 +34,8 @@ const MAX_PAGES: usize = 50;
 /// content and as text.
 const MESSAGE_FACTOR: u64 = 4;
 const MIN_MESSAGE_BYTES: u64 = 1 << 20;
+/// How long the log of a program that did not start is read on after its end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Calls have deadlines of their own; this only ends streams that nobody waits for.
 const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -161,7 +163,7 @@ async fn attempt(
         Way::Program(program) => {
             let (group, pipes) = program.spawn().map_err(fail)?;
             let last = Arc::new(Mutex::new(String::new()));
-            tokio::spawn({
+            let logging = tokio::spawn({
                 let (name, secrets, last) = (name.to_owned(), secrets.to_vec(), Arc::clone(&last));
                 async move { log_stderr(pipes.stderr, &name, &secrets, &last).await }
             });
@@ -172,7 +174,15 @@ async fn attempt(
                 Ok(service) => (service, Some(group)),
                 Err(error) => {
                     let by_server = matches!(error, ClientInitializeError::JsonRpcError(_));
-                    let status = if by_server { None } else { group.kill().await };
+                    let status = if by_server {
+                        // It is there and would wait; dropping its group kills it.
+                        drop(group);
+                        None
+                    } else {
+                        group.kill().await
+                    };
+                    // What it said last is what the operator wants to know; it may still be in the pipe.
+                    let _ = tokio::time::timeout(LAST_WORDS, logging).await;
                     let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     return Err(Refusal {
                         error: failure::not_started(name, &error, status, too_long.get(), last),
