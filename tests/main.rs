@@ -23,6 +23,7 @@ mod store_trouble;
 mod support;
 mod tampering;
 mod two_processes;
+mod vault;
 mod views;
 
 #[path = "support/deck.rs"]

@@ -5,7 +5,7 @@
 //! stores one seals it first.
 
 mod tokens;
-mod vault;
+pub mod vault;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

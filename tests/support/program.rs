@@ -195,6 +195,16 @@ impl Server {
         server
     }
 
+    /// Returns the whole log.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    /// Returns the id of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the URL of a path on the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)

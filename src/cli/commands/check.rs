@@ -1,5 +1,9 @@
 //! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
 
+use std::sync::{Arc, Mutex};
+
+use helmdeck_core::SystemClock;
+use helmdeck_vault::Book;
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -67,14 +71,22 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
             None
         }
     };
-    if let Some(path) = gate::exposed_key_file(&env) {
+    let vault_ring = match gate::vault_ring(&env, ring.as_ref().and_then(Option::as_ref)) {
+        Ok(ring) => ring,
+        Err(failure) => {
+            report.failed("vault", &failure);
+            None
+        }
+    };
+    for path in gate::exposed_key_files(&env) {
         report.warnings.push(format!("others than its owner may read the key file {}; chmod 600 it", path.display()));
     }
     if let Some(settings) = loaded.settings {
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
         warn(&mut report, &settings, &env);
-        let setup = Setup { settings, env, ring: ring.flatten(), output };
+        let setup = Setup { settings, env, ring: ring.flatten(), vault_ring, watch: Mutex::default(), output };
         store(&mut report, &setup).await;
+        vault(&mut report, &setup).await;
         packs(&mut report, &setup).await;
     }
     output.either(&report.value(), || report.text())?;
@@ -119,6 +131,22 @@ async fn store(report: &mut Report, setup: &Setup) {
     match stats {
         Ok(stats) => report.fact("store", format!("{} entries", stats.rows)),
         Err(failure) => report.failed("store", &failure),
+    }
+}
+
+async fn vault(report: &mut Report, setup: &Setup) {
+    let Some(ring) = &setup.vault_ring else { return };
+    let key = ring.current_id();
+    let system = match setup.system() {
+        Ok(system) => system,
+        Err(failure) => return report.failed("vault", &failure),
+    };
+    match Book::new(system, ring.clone(), Arc::new(SystemClock::default())).check().await {
+        Ok((count, unreadable)) => {
+            report.fact("vault", format!("{count} credentials, key {key}"));
+            report.errors.extend(unreadable.iter().map(ToString::to_string));
+        }
+        Err(error) => report.failed("vault", &error.into()),
     }
 }
 

@@ -40,5 +40,6 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     engine.shutdown().await;
+    setup.close_vault().await;
     answer.map_err(internal)
 }

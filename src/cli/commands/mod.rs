@@ -21,6 +21,7 @@ mod purge;
 mod rotate;
 mod run;
 mod serve;
+mod vault;
 
 use crate::app::block_on;
 use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
@@ -88,6 +89,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Import(arguments) => block_on(import::run(&setup, &arguments)),
                 MemoryCommand::Forget(arguments) => block_on(forget::run(&setup, &arguments)),
             }
+        }
+        Command::Vault(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(vault::run(&setup, &command))
         }
         Command::Cache(command) => {
             let setup = setup(env, WARN)?;

@@ -33,6 +33,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     }
     // The answer is stored behind the response: the process must not end before it is.
     engine.shutdown().await;
+    setup.close_vault().await;
     answer
 }
 

@@ -72,6 +72,7 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     engine.shutdown().await;
+    setup.close_vault().await;
     answer
 }
 

@@ -18,14 +18,19 @@ const FIXED: &[(&str, &[&str])] = &[
 ];
 
 /// The variables that are read elsewhere and set no setting.
-const ELSEWHERE: &[&str] =
-    &["HELMDECK_CONFIG", "HELMDECK_MEMORY_KEY", "HELMDECK_MEMORY_KEY_FILE", "HELMDECK_MEMORY_KEY_PREVIOUS"];
+const ELSEWHERE: &[&str] = &[
+    "HELMDECK_CONFIG",
+    "HELMDECK_MEMORY_KEY",
+    "HELMDECK_MEMORY_KEY_FILE",
+    "HELMDECK_MEMORY_KEY_PREVIOUS",
+    "HELMDECK_VAULT_KEY",
+    "HELMDECK_VAULT_KEY_FILE",
+    "HELMDECK_VAULT_KEY_PREVIOUS",
+];
 
 /// The names that this project has fixed for parts that this version does not have. Taking them silently would let an
 /// operator believe in a protection that is not there.
 const NOT_YET: &[(&str, &str)] = &[
-    ("HELMDECK_VAULT_KEY", "this version has no vault"),
-    ("HELMDECK_VAULT_KEY_FILE", "this version has no vault"),
     ("HELMDECK_JWT_SECRET", "this version has no authentication"),
     ("HELMDECK_JWT_SECRET_FILE", "this version has no authentication"),
 ];

@@ -10,6 +10,7 @@ use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
 use crate::schema::{self, Schema};
+use crate::secrets::{CREDENTIAL_TAG, is_credential_tag};
 use crate::template::Template;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,6 +58,15 @@ impl Source<'_> {
                 Ok(template)
             })
             .collect()
+    }
+
+    /// Reads tags: templates that do not begin with what is kept for credentials.
+    fn tags(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
+        if let Some(taken) = values.iter().find(|value| is_credential_tag(value.get_ref())) {
+            let message = format!("tags that begin with \"{CREDENTIAL_TAG}\" are set by the engine; take another word");
+            return Err(self.error(Some(taken.span()), message));
+        }
+        self.templates(values, input)
     }
 }
 
@@ -257,7 +267,7 @@ fn memory_of(
     input: &Schema,
 ) -> Result<MemorySpec, ManifestError> {
     let raw = memory.get_ref();
-    let invalidates = source.templates(&raw.invalidates, input)?;
+    let invalidates = source.tags(&raw.invalidates, input)?;
     if let (Some(first), true) = (raw.invalidates.first(), read_only) {
         return Err(
             source.error(Some(first.span()), "invalidates is for packs that write; this one says read_only = true")
@@ -295,7 +305,7 @@ fn memory_of(
         stale_if_error: source.duration(raw.stale_if_error.as_ref(), Duration::ZERO)?,
         revalidate: raw.revalidate,
         revalidate_for: source.duration(raw.revalidate_for.as_ref(), DEFAULT_REVALIDATE_FOR)?,
-        tags: source.templates(&raw.tags, input)?,
+        tags: source.tags(&raw.tags, input)?,
         epoch: raw.epoch.unwrap_or(1),
         single_flight: raw.single_flight,
         max_bytes: raw

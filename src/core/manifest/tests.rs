@@ -34,6 +34,12 @@ fn parse(text: &str) -> Result<Manifest, ManifestError> {
     })
 }
 
+#[test]
+fn tags_of_credentials_are_the_engine_s() {
+    let refused = refusal("tags = [\"github:{repo}\"]", "tags = [\"Credential:{repo}\"]");
+    assert!(refused.starts_with("packs/x.toml:") && refused.contains("credential:"), "{refused}");
+}
+
 fn refusal(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replace(from, to)).unwrap_err().to_string()

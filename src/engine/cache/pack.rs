@@ -7,7 +7,7 @@ use std::time::Duration;
 use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
-use helmdeck_core::secrets::Secrets;
+use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
 use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
@@ -106,8 +106,10 @@ impl PackCache {
         let secrets = call.stage.secrets.clone();
         let key = self.parts(spec, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
         let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
-        let tags: Vec<String> =
-            spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase()).collect();
+        let of_spec = spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase());
+        let grants = secrets.as_ref().map_or(&[][..], |secrets| secrets.grants());
+        let of_grants = grants.iter().map(|grant| credential_tag(&grant.name));
+        let tags: Vec<String> = of_spec.filter(|tag| !is_credential_tag(tag)).chain(of_grants).collect();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
         Some(Located { place: Arc::new(Place { key, pack, version, namespace, tags: tags.into() }), input, secrets })
     }

@@ -72,10 +72,7 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
             Some(grant) => grants.push(grant),
             // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean that.
             None if !name.from_input => {}
-            None => {
-                let message = format!("credential \"{}\" does not exist", name.text.escape_debug());
-                return Err(Error::new(Code::CredentialInvalid, message));
-            }
+            None => return Err(layer.secrets.missing(&name.text)),
         }
     }
     Ok(BoundSecrets {

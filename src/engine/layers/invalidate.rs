@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use helmdeck_core::secrets::is_credential_tag;
 use helmdeck_core::{Call, Error, Manifest, Outcome, Result};
 use tower::{Layer, Service};
 
@@ -63,7 +64,12 @@ where
 fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
     let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
     let templates = manifest.memory.as_ref().map(|memory| memory.invalidates.as_slice()).unwrap_or_default();
-    templates.iter().filter_map(|tag| tag.fill(value)).map(|filled| filled.text).collect()
+    templates
+        .iter()
+        .filter_map(|tag| tag.fill(value))
+        .map(|filled| filled.text)
+        .filter(|tag| !is_credential_tag(tag))
+        .collect()
 }
 
 /// A purge that happens, also when the caller goes away while the handler runs.
