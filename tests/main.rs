@@ -18,6 +18,7 @@ mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;
 mod mcp_process;
+mod mcp_servers;
 mod replicas;
 mod rotation;
 mod secrets;

@@ -2,6 +2,7 @@
 
 mod key;
 mod token;
+mod mcp;
 mod vault;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use key::KeyCommand;
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
+pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
 /// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
@@ -79,7 +81,7 @@ pub(crate) enum Command {
     Vault(VaultCommand),
     /// Serve the packs over REST and MCP
     Serve(ServeArgs),
-    /// Serve the packs to one MCP client over stdin and stdout
+    /// Serve the packs to one MCP client over stdin and stdout; or add, list and remove MCP servers
     Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
@@ -117,10 +119,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
-
-/// `helmdeck mcp`.
-#[derive(Debug, Args)]
-pub(crate) struct McpArgs {}
 
 /// A pack and its input.
 #[derive(Debug, Args)]
@@ -220,6 +218,8 @@ pub(crate) enum PackCommand {
 pub(crate) enum PackKind {
     /// A program
     Command,
+    /// A tool of an MCP server, behind the cache
+    Mcp,
     /// A Rust function of this project
     Builtin,
 }

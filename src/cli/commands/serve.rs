@@ -51,6 +51,7 @@ async fn serve(setup: Setup) -> Result<()> {
     })?;
     let address = listener.local_addr()?;
     let engine = setup.engine(MemoryUse::Full, true).await?;
+    engine.import_in_background();
     let interval = setup.settings.memory.sweep_interval;
     engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
 

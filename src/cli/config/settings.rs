@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use helmdeck_engine::McpServer;
 use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
@@ -12,6 +13,7 @@ use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
 use super::parts::{Egress, GitHub, Log, Memory, Runtime};
+use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 use crate::logging;
@@ -49,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) github: GitHub,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
+    /// `[[mcp.servers]]`.
+    pub(crate) mcp_servers: Vec<McpServer>,
 }
 
 impl Settings {
@@ -91,7 +95,8 @@ pub(super) fn resolve(
     if let (Some(server), Some(auth)) = (&server, &auth) {
         reading.listen(server, auth, env);
     }
-    let mcp = reading.part("mcp", McpConfig::validate);
+    let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
+    let mcp = reading.read(of_mcp, &["mcp"], McpConfig::validate);
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
@@ -125,6 +130,7 @@ pub(super) fn resolve(
             egress,
             github,
             credentials,
+            mcp_servers: Vec::new(),
         }),
         _ => Err(reading.problems),
     }

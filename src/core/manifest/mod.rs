@@ -93,15 +93,23 @@ pub enum HandlerSpec {
         /// Variables added to its short environment.
         env: BTreeMap<String, String>,
     },
+    /// A tool of an MCP server that the operator's configuration names.
+    Mcp {
+        /// The server's name in `[[mcp.servers]]`.
+        server: String,
+        /// The tool's name as the server lists it.
+        tool: String,
+    },
 }
 
 impl HandlerSpec {
-    /// Returns the kind (`builtin` or `command`).
+    /// Returns the kind (`builtin`, `command` or `mcp`).
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Builtin(_) => "builtin",
             Self::Command { .. } => "command",
+            Self::Mcp { .. } => "mcp",
         }
     }
 }
@@ -269,6 +277,7 @@ impl Manifest {
             HandlerSpec::Command { argv, env } => {
                 add(format!("{argv:?} {env:?}").as_bytes());
             }
+            HandlerSpec::Mcp { server, tool } => add(format!("mcp {server:?} {tool:?}").as_bytes()),
         }
         add(handler);
         add(&self.cache().map_or(0, |cache| cache.epoch).to_be_bytes());

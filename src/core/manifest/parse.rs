@@ -192,13 +192,14 @@ fn to_json(value: &toml::Value) -> Value {
 
 fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<HandlerSpec, ManifestError> {
     let raw = handler.get_ref();
-    for (kind, value) in [("http", &raw.http), ("mcp", &raw.mcp)] {
-        if let Some(value) = value {
-            return Err(source.error(
-                Some(value.span()),
-                format!("handlers of kind `{kind}` are not part of this version; use `builtin` or `command`"),
-            ));
-        }
+    if let Some(value) = &raw.http {
+        return Err(source.error(
+            Some(value.span()),
+            "handlers of kind `http` are not part of this version; use `builtin`, `command` or `mcp`",
+        ));
+    }
+    if let Some(mcp) = &raw.mcp {
+        return mcp_of(source, handler, mcp);
     }
     match (&raw.builtin, &raw.command) {
         (Some(name), None) if raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
@@ -218,8 +219,36 @@ fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<Ha
             }
             Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
         }
-        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin` and `command`")),
+        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin`, `command` and `mcp`")),
     }
+}
+
+/// Checks that a name can be that of a server in `[[mcp.servers]]`: `^[a-z0-9_]+$`.
+fn server_name(name: &str) -> Result<(), String> {
+    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
+        return Ok(());
+    }
+    Err(format!("\"{}\" is not the name of an MCP server; a name is made of a-z, 0-9 and _", name.escape_debug()))
+}
+
+fn mcp_of(
+    source: &Source<'_>,
+    handler: &Spanned<raw::Handler>,
+    mcp: &raw::McpTool,
+) -> Result<HandlerSpec, ManifestError> {
+    let raw = handler.get_ref();
+    if raw.builtin.is_some() || raw.command.is_some() {
+        return Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin`, `command` and `mcp`"));
+    }
+    if !raw.env.is_empty() {
+        let message = "`env` is only for handlers of kind `command`; that of an MCP server stands in [[mcp.servers]]";
+        return Err(source.error(Some(handler.span()), message));
+    }
+    source.read(&mcp.server, |name| server_name(name))?;
+    if mcp.tool.get_ref().trim().is_empty() {
+        return Err(source.error(Some(mcp.tool.span()), "tool is empty; name a tool that the server lists"));
+    }
+    Ok(HandlerSpec::Mcp { server: mcp.server.get_ref().clone(), tool: mcp.tool.get_ref().clone() })
 }
 
 fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {

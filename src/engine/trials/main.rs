@@ -14,6 +14,7 @@ mod gates;
 mod habits;
 mod handles;
 mod key;
+mod mcp;
 mod notes;
 mod pipeline;
 mod replicas;
