@@ -1,8 +1,8 @@
 //! The command line: every command and flag, and nothing that they do.
 
 mod key;
-mod token;
 mod mcp;
+mod token;
 mod vault;
 
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use key::KeyCommand;
-pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
 /// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
@@ -195,7 +195,7 @@ pub(crate) enum PackCommand {
     Check {
         /// A manifest or a folder of manifests; the configured packs folder and the built-in packs if absent
         path: Option<PathBuf>,
-        /// Run the examples of command packs too
+        /// Run the examples of command packs too, and send those of http packs
         #[arg(long)]
         run: bool,
     },
@@ -204,7 +204,7 @@ pub(crate) enum PackCommand {
         /// Its name, like team.lookup
         #[arg(value_parser = PackName::new)]
         name: PackName,
-        /// What runs: a program, or a function of this project's source
+        /// What runs: a program, an HTTP request, or a function of this project's source
         #[arg(long, value_enum, default_value = "command")]
         kind: PackKind,
         /// The folder to write to; the configured packs folder if absent
@@ -220,6 +220,8 @@ pub(crate) enum PackKind {
     Command,
     /// A tool of an MCP server, behind the cache
     Mcp,
+    /// An HTTP request
+    Http,
     /// A Rust function of this project
     Builtin,
 }

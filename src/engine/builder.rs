@@ -142,7 +142,8 @@ impl Builder {
         self
     }
 
-    /// Says through which guard MCP servers over HTTP are reached. Without this, one with its defaults.
+    /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing but public
+    /// addresses is.
     #[must_use]
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -211,6 +212,7 @@ impl Builder {
             clock: self.clock,
             secrets: self.secrets,
             artifacts,
+            egress: self.egress,
             memory,
             audit,
             metrics,

@@ -14,6 +14,7 @@ use helmdeck_core::{
     ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName,
     Result, Version,
 };
+use helmdeck_egress::Egress;
 use helmdeck_events::{Bus, EventKind};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::command::CommandHandler;
 use crate::config::Config;
 use crate::folder::{self, Watch};
 use crate::handler::{HandlerService, Runner};
+use crate::http::HttpHandler;
 use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
 use crate::layers::observe::{ObserveLayer, Observer};
@@ -51,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secrets: Arc<dyn Secrets>,
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
@@ -313,6 +316,12 @@ impl Inner {
                     CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
                 let digest = handler.digest();
                 Ok(Candidate { manifest, handler: Arc::new(handler), digest })
+            }
+            HandlerSpec::Http(spec) => {
+                let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
+                let credentials = manifest.credentials.clone();
+                let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new() })
             }
             HandlerSpec::Builtin(name) => {
                 // A folder may put another contract (a cache, other defaults) in front of a built-in handler.

@@ -9,6 +9,7 @@ mod config;
 mod engine;
 mod folder;
 mod handler;
+mod http;
 mod importing;
 mod janitor;
 mod layers;

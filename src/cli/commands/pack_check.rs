@@ -1,4 +1,6 @@
-//! `helmdeck pack check`: are manifests, schemas and examples sound, and do the examples of command packs run?
+//! `helmdeck pack check`: are manifests, schemas and examples sound, and do the examples of command and http packs run?
+//!
+//! Reading a manifest fills the request of every example of an http pack already; it is sent only with `--run`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +27,7 @@ struct Finding {
     message: String,
 }
 
-/// Checks packs; `run` also runs the examples of command packs.
+/// Checks packs; `run` also runs the examples of command and http packs.
 ///
 /// # Errors
 /// Exit 1 if anything is wrong, after printing all of it; exit 3 if the path is not there.
@@ -92,7 +94,7 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
                 continue;
             }
             checked.push(format!("{}@{}", pack.name, pack.version));
-            findings.extend(examples(setup, engine, &pack, run && pack.handler == "command").await);
+            findings.extend(examples(setup, engine, &pack, run && matches!(pack.handler, "command" | "http")).await);
         }
     }
     (checked, findings)

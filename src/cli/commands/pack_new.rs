@@ -27,15 +27,17 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
                 "a built-in pack is part of the source; name its folder with --dir <source>/packs",
             ));
         }
-        (None, PackKind::Command | PackKind::Mcp) => setup
+        (None, PackKind::Command | PackKind::Mcp | PackKind::Http) => setup
             .settings
             .packs_dir
             .clone()
             .ok_or_else(|| Failure::usage("there is no packs folder; name one with --dir"))?,
     };
+    let served = setup.settings.packs_dir.as_deref() == Some(&folder);
     let (files, next) = match kind {
-        PackKind::Command => command(name, &folder, setup.settings.packs_dir.as_deref() == Some(&folder)),
+        PackKind::Command => command(name, &folder, served),
         PackKind::Mcp => mcp(name, &folder),
+        PackKind::Http => http(name, &folder, served),
         PackKind::Builtin => builtin(name, &folder)?,
     };
     if let Some((path, ..)) = files.iter().find(|(path, ..)| path.exists()) {
@@ -152,6 +154,61 @@ tags = ["file:{{path}}"]
     (vec![(path, manifest, 0o644)], next)
 }
 
+fn http(name: &PackName, folder: &Path, served: bool) -> (Vec<File>, String) {
+    let manifest = format!(
+        r#"name = "{name}"
+version = "v1"
+description = "Says what is known about a package on crates.io"
+# true: it changes nothing anywhere. Only such a pack can be cached.
+read_only = true
+# Declare a credential here and name it in a header below; without it the request is anonymous.
+# credentials = ["my-token"]
+
+[handler]
+timeout = "10s"
+
+[handler.http]
+method = "GET"
+# Scheme and host are fixed; a value of the input stays in its place of path or query.
+url = "https://crates.io/api/v1/crates/{{package}}"
+query = {{ include = "{{include}}" }}
+headers = {{ Accept = "application/json" }}
+# headers = {{ Accept = "application/json", Authorization = "Bearer {{credential:my-token}}" }}
+
+# JSON Schema 2020-12.
+[input]
+type = "object"
+required = ["package"]
+additionalProperties = false
+
+[input.properties]
+package = {{ type = "string", description = "The name of the package" }}
+include = {{ type = "string", description = "Parts of the answer, separated by commas" }}
+
+[output]
+type = "object"
+required = ["crate"]
+
+# Uncomment to let an operator who set a memory key cache answers, and confirm them by their ETag later.
+# [memory]
+# cache = true
+# ttl = "5m"
+# revalidate = true
+
+[[examples]]
+description = "The least that it takes"
+input = {{ package = "serde" }}
+"#
+    );
+    let path = folder.join(format!("{name}.toml"));
+    let variable = if served { String::new() } else { format!("HELMDECK_PACKS_DIR={} ", folder.display()) };
+    let next = format!(
+        "check it:  helmdeck pack check {}\nrun it:    {variable}helmdeck run {name} package=serde",
+        path.display()
+    );
+    (vec![(path, manifest, 0o644)], next)
+}
+
 fn builtin(name: &PackName, folder: &Path) -> Result<(Vec<File>, String)> {
     let Some((family, verb)) = name.as_str().split_once('.').filter(|(_, verb)| !verb.contains('.')) else {
         return Err(Failure::usage("the name of a built-in pack has two parts: family.verb"));
@@ -247,13 +304,14 @@ mod tests {
         match kind {
             PackKind::Command => command(&name, Path::new("/p"), true).0,
             PackKind::Mcp => mcp(&name, Path::new("/p")).0,
+            PackKind::Http => http(&name, Path::new("/p"), true).0,
             PackKind::Builtin => builtin(&name, Path::new("/p")).unwrap().0,
         }
     }
 
     #[test]
-    fn both_skeletons_are_sound_manifests() {
-        for kind in [PackKind::Command, PackKind::Builtin] {
+    fn all_skeletons_are_sound_manifests() {
+        for kind in [PackKind::Command, PackKind::Http, PackKind::Builtin] {
             let (path, text, _) = &files(kind, "team.look_up")[0];
             let manifest = Manifest::parse(&path.display().to_string(), text, &|_| Err("no files".into())).unwrap();
             assert_eq!(manifest.name.as_str(), "team.look_up");

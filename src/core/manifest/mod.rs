@@ -3,6 +3,7 @@
 //! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core reads no
 //! files: whoever reads the manifest passes a function for `file = "..."` schemas.
 
+pub mod http;
 mod parse;
 mod raw;
 
@@ -100,16 +101,19 @@ pub enum HandlerSpec {
         /// The tool's name as the server lists it.
         tool: String,
     },
+    /// An HTTP request as a template over the input.
+    Http(Box<http::HttpSpec>),
 }
 
 impl HandlerSpec {
-    /// Returns the kind (`builtin`, `command` or `mcp`).
+    /// Returns the kind (`builtin`, `command`, `http` or `mcp`).
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Builtin(_) => "builtin",
             Self::Command { .. } => "command",
             Self::Mcp { .. } => "mcp",
+            Self::Http(_) => "http",
         }
     }
 }
@@ -278,6 +282,7 @@ impl Manifest {
                 add(format!("{argv:?} {env:?}").as_bytes());
             }
             HandlerSpec::Mcp { server, tool } => add(format!("mcp {server:?} {tool:?}").as_bytes()),
+            HandlerSpec::Http(spec) => add(format!("{spec:?} {:?}", self.credentials).as_bytes()),
         }
         add(handler);
         add(&self.cache().map_or(0, |cache| cache.epoch).to_be_bytes());

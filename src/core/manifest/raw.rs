@@ -38,7 +38,7 @@ pub(super) struct Manifest {
 pub(super) struct Handler {
     pub(super) builtin: Option<String>,
     pub(super) command: Option<Spanned<Vec<String>>>,
-    pub(super) http: Option<Spanned<toml::Value>>,
+    pub(super) http: Option<Spanned<super::http::Raw>>,
     pub(super) mcp: Option<McpTool>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,

@@ -147,7 +147,7 @@ impl Servers {
                     let (manifest, digest) = pack?;
                     let tool = match &manifest.handler {
                         HandlerSpec::Mcp { tool, .. } => tool.clone(),
-                        HandlerSpec::Builtin(_) | HandlerSpec::Command { .. } => String::new(),
+                        _ => String::new(),
                     };
                     Ok((manifest, Self::handler(server, &tool), digest))
                 })),

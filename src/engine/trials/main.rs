@@ -13,6 +13,7 @@ mod forget;
 mod gates;
 mod habits;
 mod handles;
+mod http;
 mod key;
 mod mcp;
 mod notes;
