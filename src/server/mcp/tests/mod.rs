@@ -20,7 +20,7 @@ const NEWEST: &str = "2026-07-28";
 /// Returns the message of an answer, whether it came as JSON or as the last event of a stream.
 fn message(answer: &Answer) -> Value {
     let text = if answer.headers["content-type"] == "text/event-stream" {
-        answer.body.lines().filter_map(|line| line.strip_prefix("data: ")).last().unwrap_or("null")
+        answer.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or("null")
     } else {
         &answer.body
     };
