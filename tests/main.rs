@@ -5,16 +5,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod archive;
+mod attacks;
+mod auth;
 mod cli;
 mod flights;
 mod forget;
+mod fuzz;
 mod gates;
 mod github;
 mod helmdeck_go;
+mod http_kind;
 mod layering;
 mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;
+mod mcp_process;
+mod mcp_servers;
 mod replicas;
 mod rotation;
 mod secrets;

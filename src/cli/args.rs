@@ -1,5 +1,8 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod key;
+mod mcp;
+mod token;
 mod vault;
 
 use std::path::PathBuf;
@@ -11,6 +14,9 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
+pub(crate) use key::KeyCommand;
+pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
 /// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
@@ -58,6 +64,9 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
+    /// Make, list and revoke API tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Make a key, or check the memory key
     #[command(subcommand)]
     Key(KeyCommand),
@@ -72,7 +81,7 @@ pub(crate) enum Command {
     Vault(VaultCommand),
     /// Serve the packs over REST and MCP
     Serve(ServeArgs),
-    /// Serve the packs to one MCP client over stdin and stdout
+    /// Serve the packs to one MCP client over stdin and stdout; or add, list and remove MCP servers
     Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
@@ -110,10 +119,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
-
-/// `helmdeck mcp`.
-#[derive(Debug, Args)]
-pub(crate) struct McpArgs {}
 
 /// A pack and its input.
 #[derive(Debug, Args)]
@@ -190,7 +195,7 @@ pub(crate) enum PackCommand {
     Check {
         /// A manifest or a folder of manifests; the configured packs folder and the built-in packs if absent
         path: Option<PathBuf>,
-        /// Run the examples of command packs too
+        /// Run the examples of command packs too, and send those of http packs
         #[arg(long)]
         run: bool,
     },
@@ -199,7 +204,7 @@ pub(crate) enum PackCommand {
         /// Its name, like team.lookup
         #[arg(value_parser = PackName::new)]
         name: PackName,
-        /// What runs: a program, or a function of this project's source
+        /// What runs: a program, an HTTP request, or a function of this project's source
         #[arg(long, value_enum, default_value = "command")]
         kind: PackKind,
         /// The folder to write to; the configured packs folder if absent
@@ -213,17 +218,12 @@ pub(crate) enum PackCommand {
 pub(crate) enum PackKind {
     /// A program
     Command,
+    /// A tool of an MCP server, behind the cache
+    Mcp,
+    /// An HTTP request
+    Http,
     /// A Rust function of this project
     Builtin,
-}
-
-/// `helmdeck key`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeyCommand {
-    /// Print a new random key
-    Generate,
-    /// Say whether the key in the environment is well-formed, and its id
-    Check,
 }
 
 /// `helmdeck memory`.

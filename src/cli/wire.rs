@@ -88,7 +88,7 @@ impl Setup {
         let environment = EnvironmentSecrets::new(&settings.credentials, &self.env);
         let secrets = Credentials::new(environment, self.vault(memory).await?);
         let dependencies = helmdeck_packs::Dependencies {
-            egress,
+            egress: egress.clone(),
             clock: Arc::clone(&clock),
             #[cfg(feature = "github")]
             github: settings.github.packs(),
@@ -96,6 +96,8 @@ impl Setup {
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
             .secrets(Arc::new(secrets))
+            .egress(egress)
+            .mcp(settings.mcp_servers.clone())
             .watch(watch);
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());

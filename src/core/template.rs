@@ -2,16 +2,20 @@
 
 use serde_json::Value;
 
-/// Text with places that are filled from the input: `{a.b}` or `{input.a.b}`, and `{a|fallback}` for an absent value.
+/// Text with places that are filled from the input: `{a.b}` or `{input.a.b}`, and `{a|fallback}` for an absent value. A brace
+/// that is meant as such is written twice: `{{`, `}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     source: String,
     parts: Vec<Part>,
 }
 
+/// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+pub(crate) enum Part {
+    /// What stands there as it is.
     Text(String),
+    /// What is filled in: the way to a value, and what stands there if it is absent.
     Place { path: Vec<String>, fallback: Option<String> },
 }
 
@@ -30,28 +34,36 @@ impl Template {
     /// # Errors
     /// A message that names the template and what is wrong with it.
     pub fn parse(source: &str) -> Result<Self, String> {
-        let mut parts = Vec::new();
+        let (mut parts, mut text) = (Vec::new(), String::new());
         let mut rest = source;
-        while let Some(open) = rest.find('{') {
-            if open > 0 {
-                parts.push(Part::Text(rest[..open].to_owned()));
+        while let Some(at) = rest.find(['{', '}']) {
+            text.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if rest.starts_with(brace) || brace == "}" {
+                text.push_str(brace);
+                rest = rest.strip_prefix(brace).unwrap_or(rest);
+                continue;
             }
-            let close =
-                rest[open..].find('}').ok_or_else(|| format!("template \"{source}\" has a {{ without a }}"))? + open;
-            let (path, fallback) = match rest[open + 1..close].split_once('|') {
+            let close = rest.find('}').ok_or_else(|| format!("template \"{source}\" has a {{ without a }}"))?;
+            let (path, fallback) = match rest[..close].split_once('|') {
                 Some((path, fallback)) => (path, Some(fallback.to_owned())),
-                None => (&rest[open + 1..close], None),
+                None => (&rest[..close], None),
             };
             let path = path.strip_prefix("input.").unwrap_or(path);
             let path: Vec<String> = path.split('.').map(|part| part.trim().to_owned()).collect();
             if path.iter().any(String::is_empty) {
                 return Err(format!("template \"{source}\" has an empty place"));
             }
+            if !text.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut text)));
+            }
             parts.push(Part::Place { path, fallback });
             rest = &rest[close + 1..];
         }
-        if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
+        text.push_str(rest);
+        if !text.is_empty() {
+            parts.push(Part::Text(text));
         }
         Ok(Self { source: source.to_owned(), parts })
     }
@@ -60,6 +72,16 @@ impl Template {
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Makes a template of pieces; `source` is what it shows as its text.
+    pub(crate) const fn of(source: String, parts: Vec<Part>) -> Self {
+        Self { source, parts }
+    }
+
+    /// Returns the pieces.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// Returns the first member of every place's path, to be checked against a schema.
@@ -118,6 +140,14 @@ mod tests {
         assert_eq!((filled.text.as_str(), filled.from_input), ("github-token", false));
         let filled = credential.fill(&json!({"credential": "mine"})).unwrap();
         assert_eq!((filled.text.as_str(), filled.from_input), ("mine", true));
+    }
+
+    #[test]
+    fn a_brace_that_is_written_twice_is_a_brace() {
+        let query = Template::parse("query {{ item(id: {id}) {{ name }} }}").unwrap();
+        assert_eq!(query.fill(&json!({"id": 7})).unwrap().text, "query { item(id: 7) { name } }");
+        assert_eq!(Template::parse("{a}}").unwrap().fill(&json!({"a": 1})).unwrap().text, "1}");
+        assert_eq!(Template::parse("{{{a}}}").unwrap().fill(&json!({"a": 1})).unwrap().text, "{1}");
     }
 
     #[test]

@@ -49,6 +49,7 @@ struct Inner {
     rules: Arc<Rules>,
     lookup: Lookup,
     client: OnceCell<Client>,
+    single: OnceCell<Client>,
 }
 
 impl Egress {
@@ -67,9 +68,25 @@ impl Egress {
         Self::build(self.0.config.clone(), Rules::target(url), Arc::clone(&self.0.lookup))
     }
 
+    /// Returns a guard that reaches the host and port of this URL and nothing else, by redirects neither, and lets the other
+    /// side be silent for as long as `read_timeout` in the middle of an answer.
+    ///
+    /// For a server that the operator's configuration names and that is sent headers which are nobody else's business.
+    #[must_use]
+    pub fn reaching_only(&self, url: &Url, read_timeout: Duration) -> Self {
+        let config = Config { read_timeout, ..self.0.config.clone() };
+        let rules = Rules { allow: config.allow.clone(), named: Rules::target(url), only_named: true };
+        Self::with_rules(config, rules, Arc::clone(&self.0.lookup))
+    }
+
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {
-        let rules = Arc::new(Rules { allow: config.allow.clone(), named });
-        Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new() }))
+        let rules = Rules { allow: config.allow.clone(), named, only_named: false };
+        Self::with_rules(config, rules, lookup)
+    }
+
+    fn with_rules(config: Config, rules: Rules, lookup: Lookup) -> Self {
+        let rules = Arc::new(rules);
+        Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
     }
 
     /// Checks all of a URL that can be checked without resolving its name: scheme, port of a named host, and a host that is
@@ -88,17 +105,27 @@ impl Egress {
     /// # Errors
     /// [`Error::Setup`] if the client cannot be made; the next call tries again.
     pub async fn client(&self) -> Result<Client, Error> {
-        let make = || async {
-            let inner = Arc::clone(&self.0);
-            tokio::task::spawn_blocking(move || inner.make_client()).await.map_err(|_| Error::Ending)?
-        };
-        self.0.client.get_or_try_init(make).await.cloned()
+        self.0.client.get_or_try_init(|| self.make(true)).await.cloned()
+    }
+
+    /// Returns a client that follows no redirect, for those who decide at each one what may go on to the next host. Every
+    /// request of it is checked like those of [`Egress::client`].
+    ///
+    /// # Errors
+    /// As [`Egress::client`].
+    pub async fn single_step_client(&self) -> Result<Client, Error> {
+        self.0.single.get_or_try_init(|| self.make(false)).await.cloned()
+    }
+
+    async fn make(&self, redirects: bool) -> Result<Client, Error> {
+        let inner = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || inner.make_client(redirects)).await.map_err(|_| Error::Ending)?
     }
 }
 
 impl Inner {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that makes clients")]
-    fn make_client(&self) -> Result<Client, Error> {
+    fn make_client(&self, follow: bool) -> Result<Client, Error> {
         let rules = Arc::clone(&self.rules);
         // A client has no hook that may say no to a URL, and a host written as an address never meets the resolver. So a
         // refused URL is sent to a proxy whose name the resolver never resolves, and nobody can forget the check.
@@ -124,7 +151,7 @@ impl Inner {
         Client::builder()
             .no_proxy()
             .proxy(gate)
-            .redirect(redirects)
+            .redirect(if follow { redirects } else { redirect::Policy::none() })
             .referer(false)
             .dns_resolver(Arc::new(Resolver { rules: Arc::clone(&self.rules), lookup: Arc::clone(&self.lookup) }))
             .connect_timeout(self.config.connect_timeout)

@@ -78,7 +78,8 @@ fn replace(bytes: &[u8], needle: &Needle) -> Option<Vec<u8>> {
 
 /// Says whether a text holds something that looks like a token of a well-known kind. Such an answer is not stored, even if
 /// the token is none of ours.
-pub(crate) fn looks_like_token(bytes: &[u8]) -> bool {
+#[must_use]
+pub fn looks_like_token(bytes: &[u8]) -> bool {
     // Formats as their issuers document them: GitHub, GitLab, AWS, Slack, Google, Stripe, OpenAI and Anthropic, PEM.
     static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(concat!(

@@ -231,6 +231,23 @@ impl Server {
         (announced == Some(body.len())).then(|| Answer { code: head[9..12].parse().unwrap(), body: body.to_owned() })
     }
 
+    /// Opens a connection.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(STUCK)).unwrap();
+        stream
+    }
+
+    /// Sends bytes as they are, and returns what comes back until the server closes.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        // The server may answer and close before it has taken everything.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
     /// Sends a request.
     #[track_caller]
     pub(crate) fn ask(&self, head: &str, body: &str) -> Answer {

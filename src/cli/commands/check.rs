@@ -85,6 +85,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
         warn(&mut report, &settings, &env);
         let setup = Setup { settings, env, ring: ring.flatten(), vault_ring, watch: Mutex::default(), output };
+        auth(&mut report, &setup).await;
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
         packs(&mut report, &setup).await;
@@ -109,6 +110,38 @@ fn warn(report: &mut Report, settings: &Settings, env: &Environment) {
     }
     for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env).unset() {
         report.warnings.push(format!("credential \"{name}\" comes from the variable {variable}, which is not set"));
+    }
+}
+
+async fn auth(report: &mut Report, setup: &Setup) {
+    let settings = &setup.settings;
+    let auth = match setup.auth() {
+        Ok(Some(auth)) => auth,
+        Ok(None) => return report.fact("auth", "off, so only this machine reaches the server"),
+        Err(failure) => return report.failed("auth", &failure),
+    };
+    let mut ways = Vec::new();
+    if settings.auth.api_tokens {
+        ways.push("API tokens".to_owned());
+    }
+    if crate::auth::is_set(&setup.env) {
+        ways.push("JSON Web Tokens of a shared secret".to_owned());
+    }
+    let place = &settings.auth.jwks;
+    match auth.try_keys(Arc::new(SystemClock::default())).await {
+        Ok(None) => {}
+        Ok(Some(keys)) => ways.push(format!("JSON Web Tokens of {keys} keys")),
+        Err(reason) => {
+            ways.push("JSON Web Tokens of keys that cannot be read".to_owned());
+            report.errors.push(format!("auth.jwks: {place}: {reason}"));
+        }
+    }
+    report.fact("auth", ways.join(", "));
+    if !settings.server.listen.ip().is_loopback() && settings.server.allowed_hosts.is_empty() {
+        report.warnings.push(format!(
+            "the server listens on {} and server.allowed_hosts is empty, so it answers to the names of this machine only",
+            settings.server.listen
+        ));
     }
 }
 

@@ -1,4 +1,6 @@
-//! `helmdeck pack check`: are manifests, schemas and examples sound, and do the examples of command packs run?
+//! `helmdeck pack check`: are manifests, schemas and examples sound, and do the examples of command and http packs run?
+//!
+//! Reading a manifest fills the request of every example of an http pack already; it is sent only with `--run`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,13 +27,16 @@ struct Finding {
     message: String,
 }
 
-/// Checks packs; `run` also runs the examples of command packs.
+/// Checks packs; `run` also runs the examples of command and http packs.
 ///
 /// # Errors
 /// Exit 1 if anything is wrong, after printing all of it; exit 3 if the path is not there.
 pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result<()> {
     let scope = scope(setup, path)?;
     let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
+    if engine.needs_import() {
+        engine.import_all(super::pack::IMPORT_LIMIT).await;
+    }
     let (checked, findings) = check(setup, &engine, &scope, run).await;
     engine.shutdown().await;
     if let (Some(file), true, true) = (&scope.file, checked.is_empty(), findings.is_empty()) {
@@ -68,6 +73,7 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
     let mut findings: Vec<Finding> = engine
         .refused()
         .into_iter()
+        .chain(super::pack::late(engine))
         .filter(|error| ours(&error.file))
         .map(|error| Finding {
             place: error.line.map_or_else(|| error.file.clone(), |line| format!("{}:{line}", error.file)),
@@ -81,12 +87,14 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
             let wanted = match pack.source {
                 Source::Builtin => scope.builtins,
                 Source::Folder => ours(&pack.file),
+                // Nobody here wrote them.
+                Source::Mcp => false,
             };
             if !wanted {
                 continue;
             }
             checked.push(format!("{}@{}", pack.name, pack.version));
-            findings.extend(examples(setup, engine, &pack, run && pack.handler == "command").await);
+            findings.extend(examples(setup, engine, &pack, run && matches!(pack.handler, "command" | "http")).await);
         }
     }
     (checked, findings)

@@ -27,14 +27,17 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
                 "a built-in pack is part of the source; name its folder with --dir <source>/packs",
             ));
         }
-        (None, PackKind::Command) => setup
+        (None, PackKind::Command | PackKind::Mcp | PackKind::Http) => setup
             .settings
             .packs_dir
             .clone()
             .ok_or_else(|| Failure::usage("there is no packs folder; name one with --dir"))?,
     };
+    let served = setup.settings.packs_dir.as_deref() == Some(&folder);
     let (files, next) = match kind {
-        PackKind::Command => command(name, &folder, setup.settings.packs_dir.as_deref() == Some(&folder)),
+        PackKind::Command => command(name, &folder, served),
+        PackKind::Mcp => mcp(name, &folder),
+        PackKind::Http => http(name, &folder, served),
         PackKind::Builtin => builtin(name, &folder)?,
     };
     if let Some((path, ..)) = files.iter().find(|(path, ..)| path.exists()) {
@@ -111,6 +114,99 @@ printf '}\n'
         manifest_path.display()
     );
     (vec![(manifest_path, manifest, 0o644), (folder.join(script), program.to_owned(), 0o755)], next)
+}
+
+fn mcp(name: &PackName, folder: &Path) -> (Vec<File>, String) {
+    let manifest = format!(
+        r#"name = "{name}"
+version = "v1"
+description = "Reads a text file"
+# true: it changes nothing anywhere. Only such a pack can be cached. You say so, not the server.
+read_only = true
+
+[handler]
+# A server of [[mcp.servers]] in helmdeck.toml, and one of its tools: `helmdeck mcp list` names both.
+mcp = {{ server = "files", tool = "read_text_file" }}
+timeout = "30s"
+
+# JSON Schema 2020-12. Leave [input] and [output] out to take the tool's own; tags need the [input] that they name.
+[input]
+type = "object"
+required = ["path"]
+additionalProperties = false
+
+[input.properties]
+path = {{ type = "string", description = "The file to read" }}
+
+# With a memory key, the same question within `ttl` is answered without asking the server.
+[memory]
+cache = true
+ttl = "5m"
+tags = ["file:{{path}}"]
+"#
+    );
+    let path = folder.join(format!("{name}.toml"));
+    let next = format!(
+        "add a server:  helmdeck mcp add files -- npx -y @modelcontextprotocol/server-filesystem <folder>\n\
+         check it:      helmdeck pack check {}\nrun it:        helmdeck run {name} path=<file>",
+        path.display()
+    );
+    (vec![(path, manifest, 0o644)], next)
+}
+
+fn http(name: &PackName, folder: &Path, served: bool) -> (Vec<File>, String) {
+    let manifest = format!(
+        r#"name = "{name}"
+version = "v1"
+description = "Says what is known about a package on crates.io"
+# true: it changes nothing anywhere. Only such a pack can be cached.
+read_only = true
+# Declare a credential here and name it in a header below; without it the request is anonymous.
+# credentials = ["my-token"]
+
+[handler]
+timeout = "10s"
+
+[handler.http]
+method = "GET"
+# Scheme and host are fixed; a value of the input stays in its place of path or query.
+url = "https://crates.io/api/v1/crates/{{package}}"
+query = {{ include = "{{include}}" }}
+headers = {{ Accept = "application/json" }}
+# headers = {{ Accept = "application/json", Authorization = "Bearer {{credential:my-token}}" }}
+
+# JSON Schema 2020-12.
+[input]
+type = "object"
+required = ["package"]
+additionalProperties = false
+
+[input.properties]
+package = {{ type = "string", description = "The name of the package" }}
+include = {{ type = "string", description = "Parts of the answer, separated by commas" }}
+
+[output]
+type = "object"
+required = ["crate"]
+
+# Uncomment to let an operator who set a memory key cache answers, and confirm them by their ETag later.
+# [memory]
+# cache = true
+# ttl = "5m"
+# revalidate = true
+
+[[examples]]
+description = "The least that it takes"
+input = {{ package = "serde" }}
+"#
+    );
+    let path = folder.join(format!("{name}.toml"));
+    let variable = if served { String::new() } else { format!("HELMDECK_PACKS_DIR={} ", folder.display()) };
+    let next = format!(
+        "check it:  helmdeck pack check {}\nrun it:    {variable}helmdeck run {name} package=serde",
+        path.display()
+    );
+    (vec![(path, manifest, 0o644)], next)
 }
 
 fn builtin(name: &PackName, folder: &Path) -> Result<(Vec<File>, String)> {
@@ -207,18 +303,27 @@ mod tests {
         let name = PackName::new(name).unwrap();
         match kind {
             PackKind::Command => command(&name, Path::new("/p"), true).0,
+            PackKind::Mcp => mcp(&name, Path::new("/p")).0,
+            PackKind::Http => http(&name, Path::new("/p"), true).0,
             PackKind::Builtin => builtin(&name, Path::new("/p")).unwrap().0,
         }
     }
 
     #[test]
-    fn both_skeletons_are_sound_manifests() {
-        for kind in [PackKind::Command, PackKind::Builtin] {
+    fn all_skeletons_are_sound_manifests() {
+        for kind in [PackKind::Command, PackKind::Http, PackKind::Builtin] {
             let (path, text, _) = &files(kind, "team.look_up")[0];
             let manifest = Manifest::parse(&path.display().to_string(), text, &|_| Err("no files".into())).unwrap();
             assert_eq!(manifest.name.as_str(), "team.look_up");
             assert_eq!(manifest.examples.len(), 1);
         }
+    }
+
+    #[test]
+    fn the_skeleton_of_a_tool_is_a_cached_pack() {
+        let text = &files(PackKind::Mcp, "team.read")[0].1;
+        let manifest = Manifest::parse("m.toml", text, &|_| Err("no files".into())).unwrap();
+        assert_eq!((manifest.handler.kind(), manifest.cache().unwrap().tags.len()), ("mcp", 1));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core reads no
 //! files: whoever reads the manifest passes a function for `file = "..."` schemas.
 
+pub mod http;
 mod parse;
 mod raw;
 
@@ -93,15 +94,26 @@ pub enum HandlerSpec {
         /// Variables added to its short environment.
         env: BTreeMap<String, String>,
     },
+    /// A tool of an MCP server that the operator's configuration names.
+    Mcp {
+        /// The server's name in `[[mcp.servers]]`.
+        server: String,
+        /// The tool's name as the server lists it.
+        tool: String,
+    },
+    /// An HTTP request as a template over the input.
+    Http(Box<http::HttpSpec>),
 }
 
 impl HandlerSpec {
-    /// Returns the kind (`builtin` or `command`).
+    /// Returns the kind (`builtin`, `command`, `http` or `mcp`).
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Builtin(_) => "builtin",
             Self::Command { .. } => "command",
+            Self::Mcp { .. } => "mcp",
+            Self::Http(_) => "http",
         }
     }
 }
@@ -269,6 +281,8 @@ impl Manifest {
             HandlerSpec::Command { argv, env } => {
                 add(format!("{argv:?} {env:?}").as_bytes());
             }
+            HandlerSpec::Mcp { server, tool } => add(format!("mcp {server:?} {tool:?}").as_bytes()),
+            HandlerSpec::Http(spec) => add(format!("{spec:?} {:?}", self.credentials).as_bytes()),
         }
         add(handler);
         add(&self.cache().map_or(0, |cache| cache.epoch).to_be_bytes());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, raw};
+use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw};
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
 use crate::schema::{self, Schema};
@@ -21,20 +21,26 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 /// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
 const TOP_KEYS: &[&str] = &["name", "version", "description", "read_only", "credentials", "async", "no_audit"];
 
+const ONE_KIND: &str = "[handler] needs exactly one of `builtin`, `command`, `http` and `mcp`";
+
 /// Turns byte offsets into lines, and messages into errors with a place.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     file: &'a str,
     text: &'a str,
 }
 
 impl Source<'_> {
-    fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
+    pub(super) fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
         let line =
             span.map(|span| self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1);
         ManifestError { file: self.file.to_owned(), line, message: message.into() }
     }
 
-    fn read<T, R>(&self, value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R, String>) -> Result<R, ManifestError> {
+    pub(super) fn read<T, R>(
+        &self,
+        value: &Spanned<T>,
+        read: impl FnOnce(&T) -> Result<R, String>,
+    ) -> Result<R, ManifestError> {
         read(value.get_ref()).map_err(|message| self.error(Some(value.span()), message))
     }
 
@@ -43,21 +49,7 @@ impl Source<'_> {
     }
 
     fn templates(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
-        let known = schema::properties(input.source());
-        values
-            .iter()
-            .map(|value| {
-                let template = self.read(value, |text| Template::parse(text))?;
-                if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
-                    let hint = suggest(unknown, known.keys().map(String::as_str));
-                    return Err(self.error(
-                        Some(value.span()),
-                        format!("the template names \"{unknown}\", which [input] does not declare{hint}"),
-                    ));
-                }
-                Ok(template)
-            })
-            .collect()
+        values.iter().map(|value| self.read(value, |text| declared(Template::parse(text)?, input))).collect()
     }
 
     /// Reads tags: templates that do not begin with what is kept for credentials.
@@ -68,6 +60,16 @@ impl Source<'_> {
         }
         self.templates(values, input)
     }
+}
+
+/// Hands a template on if every place of it is declared in `[input]`.
+pub(super) fn declared(template: Template, input: &Schema) -> Result<Template, String> {
+    let known = schema::properties(input.source());
+    if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
+        let hint = suggest(unknown, known.keys().map(String::as_str));
+        return Err(format!("the template names \"{unknown}\", which [input] does not declare{hint}"));
+    }
+    Ok(template)
 }
 
 pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
@@ -86,9 +88,9 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     if timeout.is_zero() {
         return Err(source.error(Some(raw.handler.span()), "timeout is 0; a handler needs some time"));
     }
-    let handler = handler_of(&source, &raw.handler)?;
-    let session = raw.session.as_ref().map(|session| session_of(&source, session)).transpose()?;
     let credentials = source.templates(&raw.credentials, &input)?;
+    let handler = handler_of(&source, &raw, &input, &credentials)?;
+    let session = raw.session.as_ref().map(|session| session_of(&source, session)).transpose()?;
     let memory = match &raw.memory {
         Some(memory) => Some(memory_of(&source, memory, raw.read_only, &input)?),
         None => None,
@@ -106,7 +108,8 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
             "ttl is longer than the artifacts' retention; a cached answer would name files that are gone",
         ));
     }
-    let examples = raw.examples.iter().map(|example| example_of(&source, example, &input)).collect::<Result<_, _>>()?;
+    let examples =
+        raw.examples.iter().map(|example| example_of(&source, example, &input, &handler)).collect::<Result<_, _>>()?;
 
     Ok(Manifest {
         name,
@@ -147,7 +150,7 @@ fn explain(message: &str) -> String {
 }
 
 /// Returns `; did you mean "..."?` for the nearest known word, or nothing if none is near.
-fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     known
         .map(|word| (strsim::damerau_levenshtein(unknown, word), word))
         .filter(|(distance, word)| *distance <= 1 + word.len() / 3)
@@ -176,7 +179,7 @@ fn schema_of(
     Schema::compile(json).map_err(fail)
 }
 
-fn to_json(value: &toml::Value) -> Value {
+pub(super) fn to_json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::from(text.as_str()),
         toml::Value::Integer(number) => Value::from(*number),
@@ -190,20 +193,31 @@ fn to_json(value: &toml::Value) -> Value {
     }
 }
 
-fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<HandlerSpec, ManifestError> {
+fn handler_of(
+    source: &Source<'_>,
+    manifest: &raw::Manifest,
+    input: &Schema,
+    credentials: &[Template],
+) -> Result<HandlerSpec, ManifestError> {
+    let handler = &manifest.handler;
     let raw = handler.get_ref();
-    for (kind, value) in [("http", &raw.http), ("mcp", &raw.mcp)] {
-        if let Some(value) = value {
-            return Err(source.error(
-                Some(value.span()),
-                format!("handlers of kind `{kind}` are not part of this version; use `builtin` or `command`"),
-            ));
+    if let Some(mcp) = &raw.mcp {
+        return mcp_of(source, handler, mcp);
+    }
+    if let (Some(http), None, None) = (&raw.http, &raw.builtin, &raw.command) {
+        if !raw.env.is_empty() {
+            return Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`"));
         }
+        let revalidate = manifest.memory.as_ref().is_some_and(|memory| memory.get_ref().revalidate);
+        let around = http::Around { input, credentials, read_only: manifest.read_only, revalidate };
+        return http::read(source, http, &around).map(|spec| HandlerSpec::Http(Box::new(spec)));
     }
     match (&raw.builtin, &raw.command) {
-        (Some(name), None) if raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
-        (Some(_), None) => Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`")),
-        (None, Some(command)) => {
+        (Some(name), None) if raw.http.is_none() && raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
+        (Some(_), None) if raw.http.is_none() => {
+            Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`"))
+        }
+        (None, Some(command)) if raw.http.is_none() => {
             if command.get_ref().first().is_none_or(|program| program.trim().is_empty()) {
                 return Err(
                     source.error(Some(command.span()), "command is empty; write [\"program\", \"argument\", ...]")
@@ -218,8 +232,36 @@ fn handler_of(source: &Source<'_>, handler: &Spanned<raw::Handler>) -> Result<Ha
             }
             Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
         }
-        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin` and `command`")),
+        _ => Err(source.error(Some(handler.span()), ONE_KIND)),
     }
+}
+
+/// Checks that a name can be that of a server in `[[mcp.servers]]`: `^[a-z0-9_]+$`.
+fn server_name(name: &str) -> Result<(), String> {
+    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
+        return Ok(());
+    }
+    Err(format!("\"{}\" is not the name of an MCP server; a name is made of a-z, 0-9 and _", name.escape_debug()))
+}
+
+fn mcp_of(
+    source: &Source<'_>,
+    handler: &Spanned<raw::Handler>,
+    mcp: &raw::McpTool,
+) -> Result<HandlerSpec, ManifestError> {
+    let raw = handler.get_ref();
+    if raw.builtin.is_some() || raw.command.is_some() || raw.http.is_some() {
+        return Err(source.error(Some(handler.span()), ONE_KIND));
+    }
+    if !raw.env.is_empty() {
+        let message = "`env` is only for handlers of kind `command`; that of an MCP server stands in [[mcp.servers]]";
+        return Err(source.error(Some(handler.span()), message));
+    }
+    source.read(&mcp.server, |name| server_name(name))?;
+    if mcp.tool.get_ref().trim().is_empty() {
+        return Err(source.error(Some(mcp.tool.span()), "tool is empty; name a tool that the server lists"));
+    }
+    Ok(HandlerSpec::Mcp { server: mcp.server.get_ref().clone(), tool: mcp.tool.get_ref().clone() })
 }
 
 fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
@@ -287,11 +329,16 @@ fn memory_of(
     Ok(MemorySpec { cache: Some(cache), invalidates })
 }
 
-fn example_of(source: &Source<'_>, example: &Spanned<raw::Example>, input: &Schema) -> Result<Example, ManifestError> {
+fn example_of(
+    source: &Source<'_>,
+    example: &Spanned<raw::Example>,
+    input: &Schema,
+    handler: &HandlerSpec,
+) -> Result<Example, ManifestError> {
     let raw = example.get_ref();
     let value = to_json(&raw.input);
-    let filled = input.fill(&value.to_string()).into_owned();
-    let filled: Value = serde_json::from_str(&filled).unwrap_or(Value::Null);
+    let text = input.fill(&value.to_string()).into_owned();
+    let filled: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     input.validate(&filled).map_err(|violations| {
         let places: Vec<String> = violations
             .iter()
@@ -299,5 +346,10 @@ fn example_of(source: &Source<'_>, example: &Spanned<raw::Example>, input: &Sche
             .collect();
         source.error(Some(example.span()), format!("the example's input does not fit [input]: {}", places.join("; ")))
     })?;
+    if let HandlerSpec::Http(spec) = handler {
+        spec.request(&text).map_err(|error| {
+            source.error(Some(example.span()), format!("the example makes no request: {}", error.message()))
+        })?;
+    }
     Ok(Example { input: value, output: raw.output.as_ref().map(to_json), description: raw.description.clone() })
 }

@@ -103,6 +103,24 @@ fn names_versions_templates_schemas_and_examples_are_checked() {
 }
 
 #[test]
+fn a_tool_of_an_mcp_server_is_named_by_server_and_tool() {
+    let with = |handler: &str| refusal("builtin = \"github.list_issues\"", handler);
+    let good = GOOD.replace("builtin = \"github.list_issues\"", "mcp = { server = \"files\", tool = \"read-File\" }");
+    let manifest = parse(&good).unwrap();
+    assert_eq!(manifest.handler, HandlerSpec::Mcp { server: "files".into(), tool: "read-File".into() });
+    assert_ne!(manifest.contract(b""), parse(&good.replace("read-File", "other")).unwrap().contract(b""));
+    assert!(with("mcp = { server = \"files\", tol = \"x\" }").contains(":9: unknown key `tol`; did you mean `tool`?"));
+    assert!(with("mcp = { server = \"files\" }").contains("missing key `tool`"));
+    assert!(
+        with("mcp = { server = \"Files\", tool = \"x\" }").contains(":9: \"Files\" is not the name of an MCP server")
+    );
+    assert!(with("mcp = { server = \"f\", tool = \"x\" }\nbuiltin = \"x\"").contains("exactly one of"));
+    assert!(with("mcp = { server = \"f\", tool = \"x\" }\nenv = { A = \"b\" }").contains("[[mcp.servers]]"));
+    let writes = good.replace("read_only = true", "read_only = false");
+    assert!(parse(&writes).unwrap_err().message.contains("a pack that writes can never be cached"));
+}
+
+#[test]
 fn schemas_may_live_in_files() {
     let text = "name = \"a.b\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"x\"]\n[input]\nfile = \"in.json\"\n";
     assert_eq!(parse(text).unwrap().input.source(), &serde_json::json!({"type": "object"}));

@@ -11,6 +11,8 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::error::{never_connected, refusal};
 
+mod attacks;
+
 /// Answers every request with one text and counts them.
 async fn server(answer: impl Into<String>) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

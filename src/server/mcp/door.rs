@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use helmdeck_core::{Call, Caller, Code, Error, PackName};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
@@ -35,30 +36,29 @@ impl std::fmt::Debug for Door {
 
 /// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens.
 ///
-/// Whoever authenticates puts one beside the [`Caller`] into the request's extensions; without one it holds for ever.
-#[derive(Clone)]
-pub(crate) struct Validity(Arc<dyn Fn() -> bool + Send + Sync>);
+/// Whoever authenticates puts one into the extensions of a request to `/mcp`; without one it holds for ever.
+#[derive(Clone, Default)]
+pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
 
 impl Validity {
-    pub(crate) fn new(check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
+    pub(crate) fn new<F: Future<Output = bool> + Send + 'static>(
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(move || Box::pin(check()))))
     }
 
-    /// Asks. Cheap, and never blocks.
-    pub(crate) fn holds(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl Default for Validity {
-    fn default() -> Self {
-        Self(Arc::new(|| true))
+    /// Asks.
+    pub(crate) async fn holds(&self) -> bool {
+        match &self.0 {
+            Some(check) => check().await,
+            None => true,
+        }
     }
 }
 
 impl std::fmt::Debug for Validity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Validity").field(&self.holds()).finish()
+        f.debug_struct("Validity").field("checked", &self.0.is_some()).finish()
     }
 }
 

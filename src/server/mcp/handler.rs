@@ -74,8 +74,7 @@ impl Agent {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let method = request.method().to_owned();
-        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method(method)))
+        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method()))
     }
 
     async fn notify(&self, notification: ClientNotification, context: NotificationContext<RoleServer>) {

@@ -130,7 +130,10 @@ impl Inner {
                 session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
             asking.visit.caller = session.caller(&asking.visit.caller);
             let latest = Arc::clone(&session);
-            asking.visit.validity = Validity::new(move || latest.holds());
+            asking.visit.validity = Validity::new(move || {
+                let latest = Arc::clone(&latest);
+                async move { latest.holds().await }
+            });
             asking.session = Some(session);
         }
         match parts.method {
@@ -143,7 +146,7 @@ impl Inner {
     async fn listen(&self, parts: Parts, asking: Asking) -> Response {
         let deletes = parts.method == Method::DELETE;
         let session = asking.session.clone();
-        let response = self.service.handle(self.request(parts, Bytes::new(), asking)).await;
+        let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
         match session {
             Some(session) if deletes => {
                 self.sessions.close(session.id()).await;
@@ -233,7 +236,8 @@ impl Inner {
             return refused(&refusal);
         }
         let visit = asking.visit.clone();
-        visiting(&visit, self.service.handle(self.request(parts, bytes.clone(), asking))).await
+        // Boxed, so that who takes the short way does not carry all of rmcp along.
+        visiting(&visit, Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking)))).await
     }
 
     fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {

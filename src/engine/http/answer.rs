@@ -1,0 +1,185 @@
+//! What an answer means: its body as JSON, its validator, and what a status that is no answer stands for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::manifest::http::{HttpOutput, HttpSpec};
+use helmdeck_core::{Code, Error, Json, Result};
+use reqwest::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    LAST_MODIFIED, RETRY_AFTER, SET_COOKIE,
+};
+use reqwest::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::exchange::{is_redirect, trouble};
+
+/// The longest wait that is believed.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest validator that is kept, in bytes.
+const MAX_VALIDATOR_BYTES: usize = 1 << 10;
+
+/// What an answer can be confirmed with (RFC 9110 section 8.8).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Validator {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_modified: Option<String>,
+}
+
+impl Validator {
+    /// Returns the validator of an answer, `None` if it has none.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let text = |name: HeaderName| {
+            let text = headers.get(name)?.to_str().ok()?;
+            (!text.is_empty() && text.len() <= MAX_VALIDATOR_BYTES).then(|| text.to_owned())
+        };
+        let found = Self { etag: text(ETAG), last_modified: text(LAST_MODIFIED) };
+        (found != Self::default()).then_some(found)
+    }
+
+    /// Reads what [`Validator::text`] wrote.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().filter(|found| *found != Self::default())
+    }
+
+    /// Returns it as text.
+    pub(super) fn text(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
+    /// Adds the question whether anything has changed.
+    pub(super) fn ask(&self, headers: &mut HeaderMap) {
+        let pairs = [(IF_NONE_MATCH, &self.etag), (IF_MODIFIED_SINCE, &self.last_modified)];
+        for (name, value) in pairs {
+            if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Reads the output of an answer.
+///
+/// # Errors
+/// `invalid_output` if it is too long, compressed, not the JSON that it says it is, or neither JSON nor text.
+pub(super) async fn read(response: Response, spec: &HttpSpec) -> Result<Json> {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let host = spec.url.host();
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| !encoding.is_empty())
+        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        return Err(Error::new(
+            Code::InvalidOutput,
+            format!("{host} sent a compressed body that it was not asked for"),
+        ));
+    }
+    let bytes = collect(response, spec).await?;
+    let body = body(bytes, &headers, host)?;
+    match spec.output {
+        HttpOutput::Body => Ok(body),
+        HttpOutput::Full => full(status, &headers, &body),
+    }
+}
+
+/// Reads the body up to the limit.
+async fn collect(mut response: Response, spec: &HttpSpec) -> Result<Bytes> {
+    let (host, limit) = (spec.url.host(), spec.max_response_bytes);
+    let too_long = || Error::new(Code::InvalidOutput, format!("the answer of {host} is over {limit} bytes"));
+    if response.content_length().is_some_and(|length| length > limit) {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| trouble(error, host, spec.method))? {
+        if (bytes.len() + chunk.len()) as u64 > limit {
+            return Err(too_long());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.into())
+}
+
+/// Returns JSON as it came, byte for byte, if the answer says that it is JSON; text as a JSON string; nothing as `null`.
+fn body(bytes: Bytes, headers: &HeaderMap, host: &str) -> Result<Json> {
+    if bytes.trim_ascii().is_empty() {
+        return Ok(Json::from_trusted(Bytes::from_static(b"null")));
+    }
+    if is_json(headers) {
+        return Json::parse(bytes).map_err(|error| {
+            let place = format!("line {}, column {}", error.line(), error.column());
+            Error::new(Code::InvalidOutput, format!("{host} says that its answer is JSON, and it is not ({place})"))
+        });
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(Json::from(serde_json::Value::from(text))),
+        Err(_) => Err(Error::new(Code::InvalidOutput, format!("the answer of {host} is neither JSON nor UTF-8 text"))),
+    }
+}
+
+/// Says whether the media type is JSON (RFC 8259) or built on it (RFC 6839).
+fn is_json(headers: &HeaderMap) -> bool {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+#[derive(Serialize)]
+struct Full<'a> {
+    status: u16,
+    headers: BTreeMap<&'a str, String>,
+    body: &'a RawValue,
+}
+
+/// Writes `{status, headers, body}`; a header that comes twice is one list (RFC 9110 section 5.3). Cookies are left out: they
+/// stand for a login.
+fn full(status: StatusCode, headers: &HeaderMap, body: &Json) -> Result<Json> {
+    let wrong = |error| Error::new(Code::Internal, "the answer cannot be written").with_source(error);
+    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| *name != SET_COOKIE) {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        texts
+            .entry(name.as_str())
+            .and_modify(|known| {
+                known.push_str(", ");
+                known.push_str(&value);
+            })
+            .or_insert_with(|| value.clone().into_owned());
+    }
+    let body = serde_json::from_str(body.as_str()).map_err(wrong)?;
+    Json::from_serialize(&Full { status: status.as_u16(), headers: texts, body }).map_err(wrong)
+}
+
+/// Returns the error that a status stands for. Nothing of the answer's body is repeated.
+pub(super) fn classify(response: &Response, with_credential: bool) -> Error {
+    let (status, host) = (response.status(), response.url().host_str().unwrap_or("the host"));
+    let wait = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.trim().parse().ok())
+        .map(|seconds| Duration::from_secs(seconds).clamp(Duration::from_secs(1), MAX_WAIT));
+    let said = status.as_u16();
+    let (code, message) = match said {
+        401 if with_credential => (Code::CredentialInvalid, format!("{host} does not accept the credential")),
+        401 => (Code::CredentialInvalid, format!("{host} wants a credential")),
+        403 | 451 => (Code::Forbidden, format!("{host} does not allow this (status {said})")),
+        404 | 410 => (Code::NotFound, format!("{host} has no such thing (status {said})")),
+        409 | 412 => (Code::Conflict, format!("{host} sees a conflict (status {said})")),
+        413 => (Code::TooLarge, format!("{host} finds the request too large")),
+        400 | 414 | 422 => (Code::InvalidInput, format!("{host} does not accept the input (status {said})")),
+        429 => (Code::RateLimited, format!("the rate limit of {host} is used up")),
+        408 | 504 => (Code::Timeout, format!("{host} did not answer in time (status {said})")),
+        _ if is_redirect(status) => (Code::HandlerFailed, format!("{host} redirects, and this is not followed")),
+        _ => (Code::HandlerFailed, format!("{host} answered with status {said}")),
+    };
+    match wait {
+        Some(wait) if matches!(code, Code::RateLimited | Code::HandlerFailed | Code::Timeout) => {
+            Error::new(code, message).with_retry_after(wait)
+        }
+        _ => Error::new(code, message),
+    }
+}
