@@ -80,12 +80,14 @@ fn replace(bytes: &[u8], needle: &Needle) -> Option<Vec<u8>> {
 /// the token is none of ours.
 #[must_use]
 pub fn looks_like_token(bytes: &[u8]) -> bool {
-    // Formats as their issuers document them: GitHub, GitLab, AWS, Slack, Google, Stripe, OpenAI and Anthropic, PEM.
+    // Formats as their issuers document them: GitHub, GitLab, AWS, Slack, Google, Stripe, OpenAI and Anthropic, PEM; and our
+    // own API tokens.
     static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(concat!(
             r"gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20}",
             r"|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35}",
             r"|[sr]k_live_[A-Za-z0-9]{20,}|sk-(?:ant-|proj-)?[A-Za-z0-9_-]{32,}|-----BEGIN [A-Z ]*PRIVATE KEY-----",
+            r"|hd_[0-9a-f]{16}_[0-9a-f]{72}",
         ))
         .ok()
     });
@@ -197,6 +199,7 @@ mod tests {
     fn well_known_tokens_are_recognised() {
         assert!(looks_like_token(format!("x ghp_{} y", "a1".repeat(18)).as_bytes()));
         assert!(looks_like_token(b"-----BEGIN RSA PRIVATE KEY-----"));
+        assert!(looks_like_token(format!("hd_{}_{}", "0a".repeat(8), "1b".repeat(36)).as_bytes()));
         assert!(!looks_like_token(b"a commit 0123456789abcdef0123456789abcdef01234567 and ghp_short"));
     }
 }
