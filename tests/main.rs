@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod archive;
+mod attacks;
+mod auth;
 mod cli;
 mod flights;
 mod forget;
@@ -13,10 +15,13 @@ mod gates;
 mod github;
 mod helmdeck_go;
 mod http_kind;
+mod isolation;
 mod layering;
 mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;
+mod mcp_process;
+mod mcp_servers;
 mod replicas;
 mod rotation;
 mod secrets;
@@ -24,6 +29,7 @@ mod store_trouble;
 mod support;
 mod tampering;
 mod two_processes;
+mod vault;
 mod views;
 
 #[path = "support/deck.rs"]

@@ -204,6 +204,41 @@ fn the_typescript_client_over_stdio() {
     a_client_sees_what_the_shell_sees(Client::TypeScript, Door::Stdio);
 }
 
+#[test]
+fn a_token_decides_what_a_client_sees() {
+    let home = Home::new();
+    let server = Server::start_with(&home, KEY, &[("HELMDECK_AUTH__API_TOKENS", "true")]);
+    let scope = ["--scope", "packs:run:test.*"];
+    let made = home.run(KEY, &[&["token", "create", "--tenant", "acme", "--user", "ann"], &scope[..]].concat());
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let url = server.url("/mcp");
+    let allowed = json!({"url": url, "headers": {"Authorization": format!("Bearer {}", made.stdout.trim())}});
+    for (client, runs) in [(Client::Python, "miss"), (Client::PythonWithHandshake, "hit"), (Client::TypeScript, "hit")]
+    {
+        let answer = client.carry_out(json!({"target": allowed, "steps": [
+            {"do": "tools"},
+            {"do": "call", "name": "test__echo", "arguments": {"repo": "a"}},
+            {"do": "call", "name": "repo__map", "arguments": {"path": "/"}},
+            {"do": "read", "uri": "helmdeck://packs/repo.map"},
+            {"do": "read", "uri": "helmdeck://memory"},
+        ]}));
+        let [tools, call, hidden, contract, memory] = steps(&answer) else { panic!("{answer}") };
+        let tools = tools["result"]["tools"].as_array().unwrap();
+        assert!(!tools.is_empty() && tools.iter().all(|tool| tool["name"].as_str().unwrap().starts_with("test__")));
+        assert_eq!(call["result"]["_meta"]["helmdeck/cache"]["status"], runs, "{client:?}: {call}");
+        for refused in [hidden, contract, memory] {
+            assert_eq!(refused["error"]["data"]["code"], "forbidden", "{client:?}: {refused}");
+        }
+    }
+    let greeting = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "nobody", "version": "1"},
+    }});
+    for header in ["", "\r\nAuthorization: Bearer hd_0000000000000000_00"] {
+        let head = format!("POST /mcp\nAccept: application/json, text/event-stream{header}");
+        assert_eq!(server.ask(&head, &greeting.to_string()).code, 401, "{header:?}");
+    }
+}
+
 /// Runs the inspector on one method and reads what it prints.
 fn inspect(desk: &Desk, arguments: &[&str]) -> Value {
     let mut inspector = Programs::installed().node(INSPECTOR);

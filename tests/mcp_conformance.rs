@@ -151,6 +151,10 @@ async fn every_counted_scenario_succeeds(revision: &str, how_many: usize) {
     assert_eq!(answer("tools-call-simple-text"), (simple, false));
     let failure = json!([{"type": "text", "text": "This tool intentionally returns an error for testing"}]);
     assert_eq!(answer("tools-call-error"), (failure, true));
+    // What the suite saw was packs and fixtures, behind one door.
+    let names = results["tools-list"].iter().find(|check| check["id"] == "tools-name-format").unwrap();
+    let valid = |name: &str| names["details"]["results"][name] == "valid";
+    assert!(valid("repo__map") && valid("conformance__in_a_header") && valid("test_simple_text"), "{names}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

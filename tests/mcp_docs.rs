@@ -1,5 +1,7 @@
 //! `docs/mcp.md`: what a reader copies from it works.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::support::KEY;
@@ -111,13 +113,22 @@ fn every_file_is_as_its_client_documents_it_and_starts_the_program() {
     assert_eq!(chapters, FORMATS.iter().map(|format| format.client).collect::<Vec<_>>(), "every file is looked at");
 }
 
+/// Splits a line into words.
+fn as_the_shell_reads(line: &str) -> Vec<String> {
+    let output = Command::new("sh").args(["-c", &format!("printf '%s\\0' {line}")]).output().unwrap();
+    assert!(output.status.success(), "{line}");
+    let words = String::from_utf8(output.stdout).unwrap();
+    words.split_terminator('\0').map(str::to_owned).collect()
+}
+
 #[test]
 fn every_command_line_is_one_that_the_program_takes() {
     let home = Home::new();
     let mut seen = 0;
     for block in blocks().iter().filter(|block| block.language == "sh") {
         for line in block.text.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
+            let words = as_the_shell_reads(line);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let ours: &[&str] = match (words.as_slice(), words.iter().position(|word| *word == "--")) {
                 (["claude" | "codex", "mcp", "add", ..], Some(at)) => &words[at + 1..],
                 // Nothing of it is ours: the client connects to an address.

@@ -171,7 +171,7 @@ impl Client {
             .header("x-github-api-version", API_VERSION);
         if let Some(token) = token {
             // octocrab's own authentication panics on a token that fits no header, and shows it in `Debug`.
-            let token = token.expose().trim();
+            let token = token.expose_for(url.host_str().unwrap_or_default())?.trim();
             if token.is_empty() {
                 return Err(Error::new(Code::CredentialInvalid, "the GitHub credential is empty"));
             }

@@ -8,6 +8,7 @@
 )]
 
 mod calls;
+mod mcp;
 mod measure;
 mod process;
 mod puts;
@@ -40,6 +41,10 @@ fn main() {
     }
     if does("rest") {
         rest::requests(&mut table);
+    }
+    if does("mcp") {
+        mcp::requests(&mut table);
+        mcp::stdio(&mut table);
     }
     if does("process") {
         process::idle(&mut table);

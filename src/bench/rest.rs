@@ -19,7 +19,7 @@ use crate::measure::{Table, median};
 
 const CONNECTIONS: usize = 16;
 const SECONDS: u64 = 2;
-const PAIRS: usize = 5;
+pub(crate) const PAIRS: usize = 5;
 
 pub(crate) fn requests(table: &mut Table) {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -37,7 +37,7 @@ pub(crate) fn requests(table: &mut Table) {
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..PAIRS {
         for (rates, address) in rates.iter_mut().zip([&bare, &audited, &quiet]) {
-            rates.push(rate(address));
+            rates.push(rate(address, &rest_request(address)));
         }
     }
     let [bare, audited, quiet] = rates.map(|rates| median(rates.into_iter()));
@@ -63,29 +63,34 @@ async fn bare(body: bytes::Bytes) -> String {
 }
 
 /// A server of ours.
-async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationToken) -> String {
+pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(helmdeck_server::serve(listener, engine, ServerConfig::default(), stop.clone()));
     address
 }
 
-fn rate(address: &str) -> f64 {
+/// Returns how many times a second this request is answered.
+pub(crate) fn rate(address: &str, request: &str) -> f64 {
     let binary = std::env::current_exe().unwrap();
-    let output = Command::new(binary).args(["load", address]).output().unwrap();
+    let output = Command::new(binary).args(["load", address, request]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// The call of the pack over REST.
+pub(crate) fn rest_request(address: &str) -> String {
+    format!(
+        "POST /api/v1/packs/bench.issues HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{INPUT}",
+        INPUT.len()
+    )
 }
 
 /// Sends requests over kept connections for a while, from one thread, and prints the rate.
 ///
 /// All connections are written to before any is read, as many clients would.
 pub(crate) fn load(arguments: &[String]) {
-    let address = &arguments[0];
-    let head = format!(
-        "POST /api/v1/packs/bench.issues HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{INPUT}",
-        INPUT.len()
-    );
+    let [address, head] = arguments else { panic!("an address and a request") };
     let mut connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
     for connection in &connections {
         connection.set_nodelay(true).unwrap();

@@ -1,5 +1,10 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod key;
+mod mcp;
+mod token;
+mod vault;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +13,11 @@ use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
+
+pub(crate) use key::KeyCommand;
+pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use token::{TokenCommand, TokenCreateArgs};
+pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
 /// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
 #[derive(Debug, Parser)]
@@ -54,7 +64,10 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
-    /// Make or check a memory key
+    /// Make, list and revoke API tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Make a key, or check the memory key
     #[command(subcommand)]
     Key(KeyCommand),
     /// Look after the memory: what it holds, and forgetting
@@ -63,9 +76,12 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Look after credentials: set, rotate, grant, remove
+    #[command(subcommand)]
+    Vault(VaultCommand),
     /// Serve the packs over REST and MCP
     Serve(ServeArgs),
-    /// Serve the packs to one MCP client over stdin and stdout
+    /// Serve the packs to one MCP client over stdin and stdout; or add, list and remove MCP servers
     Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
@@ -103,10 +119,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
-
-/// `helmdeck mcp`.
-#[derive(Debug, Args)]
-pub(crate) struct McpArgs {}
 
 /// A pack and its input.
 #[derive(Debug, Args)]
@@ -206,19 +218,12 @@ pub(crate) enum PackCommand {
 pub(crate) enum PackKind {
     /// A program
     Command,
+    /// A tool of an MCP server, behind the cache
+    Mcp,
     /// An HTTP request
     Http,
     /// A Rust function of this project
     Builtin,
-}
-
-/// `helmdeck key`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeyCommand {
-    /// Print a new random key
-    Generate,
-    /// Say whether the key in the environment is well-formed, and its id
-    Check,
 }
 
 /// `helmdeck memory`.
@@ -455,43 +460,4 @@ fn parse_namespace(text: &str) -> Result<Namespace, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn packs_and_namespaces_are_read() {
-        let pack = PackRef::parse("a.b@v3").unwrap();
-        assert_eq!((pack.name.as_str(), pack.version.unwrap().number()), ("a.b", 3));
-        assert!(PackRef::parse("a.b@latest").unwrap().version.is_none());
-        assert!(PackRef::parse("a.b@3").is_err());
-        assert_eq!(parse_namespace("t/u").unwrap(), Namespace::new("t", "u", None));
-        assert_eq!(parse_namespace("t/u/s/1").unwrap(), Namespace::new("t", "u", Some("s/1")));
-        assert_eq!(parse_namespace("t/").unwrap(), Namespace::new("t", "", None));
-        assert!(parse_namespace("t").is_err() && parse_namespace("/u").is_err() && parse_namespace("t/u/").is_err());
-    }
-
-    #[test]
-    fn no_cache_means_what_it_means_over_http() {
-        let parse = |arguments: &[&str]| match Cli::try_parse_from(arguments).unwrap().command {
-            Command::Run(run) => run.directive(),
-            _ => unreachable!(),
-        };
-        assert_eq!(parse(&["helmdeck", "run", "a.b", "--no-cache"]), Directive::Refresh);
-        assert_eq!(parse(&["helmdeck", "run", "a.b", "--cache", "only-if-cached"]), Directive::OnlyIfCached);
-        assert_eq!(parse(&["helmdeck", "run", "a.b"]), Directive::Default);
-    }
-
-    #[test]
-    fn a_purge_needs_exactly_one_choice() {
-        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge"]).is_err());
-        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge", "--all", "--tag", "x"]).is_err());
-        assert!(Cli::try_parse_from(["helmdeck", "cache", "purge", "--tag", "x"]).is_ok());
-    }
-}
+mod tests;

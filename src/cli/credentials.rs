@@ -1,11 +1,54 @@
-//! Credentials from the environment: `[credentials]` names a variable for each, read once at the start. Never shows a value.
+//! The credentials that packs may use: those of the environment first (`[credentials]` names a variable for each, read once at the
+//! start), then those of the vault. Never shows a value.
 
 use std::collections::BTreeMap;
 
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Code, Error, Identity, PackName, Result, Secret};
+use helmdeck_vault::Vault;
 
 use crate::env::Environment;
+
+/// The environment's credentials and the vault's. A name that `[credentials]` has is never looked for in the vault.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    environment: EnvironmentSecrets,
+    vault: Option<Vault>,
+}
+
+impl Credentials {
+    /// Puts the two together.
+    pub(crate) const fn new(environment: EnvironmentSecrets, vault: Option<Vault>) -> Self {
+        Self { environment, vault }
+    }
+
+    /// Returns where a name belongs.
+    fn of(&self, name: &str) -> &dyn Secrets {
+        match &self.vault {
+            Some(vault) if !self.environment.credentials.contains_key(name) => vault,
+            _ => &self.environment,
+        }
+    }
+}
+
+impl Secrets for Credentials {
+    fn grant(&self, name: &str, identity: &Identity, pack: &PackName) -> Result<Option<Grant>> {
+        self.of(name).grant(name, identity, pack)
+    }
+
+    fn reveal(&self, grant: &Grant, identity: &Identity, pack: &PackName) -> Result<Secret> {
+        self.of(&grant.name).reveal(grant, identity, pack)
+    }
+
+    fn missing(&self, name: &str) -> Error {
+        self.of(name).missing(name)
+    }
+
+    fn generation(&self) -> u64 {
+        // The environment was read once at the start; only the vault changes.
+        self.vault.as_ref().map_or(0, Secrets::generation)
+    }
+}
 
 /// The credentials of `[credentials]`. Every caller and pack may use each: without authentication there is one caller, and a
 /// pack can ask only for what its manifest names.

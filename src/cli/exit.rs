@@ -2,6 +2,7 @@
 
 use helmdeck_core::{Code, Error};
 use helmdeck_memory::StoreError;
+use helmdeck_vault::VaultError;
 use serde_json::{Value, json};
 
 /// A result whose error is [`Failure`].
@@ -18,6 +19,8 @@ pub(crate) enum Exit {
     Usage = 2,
     /// What was asked for is not there.
     Absent = 3,
+    /// A secret is refused.
+    Secret = 7,
     /// Something stored is damaged.
     Corrupt = 8,
     /// A policy forbids it.
@@ -33,6 +36,7 @@ impl Exit {
             Self::Failed => "failed",
             Self::Usage => "usage",
             Self::Absent => "not found",
+            Self::Secret => "secret refused",
             Self::Corrupt => "corrupt",
             Self::Refused => "refused",
             Self::Config => "configuration",
@@ -125,7 +129,7 @@ fn hint(error: &Error) -> Option<String> {
         Code::InvalidInput => "`helmdeck pack show <pack>` prints what the pack takes",
         Code::NotFound => "`helmdeck pack list` names the packs that there are",
         Code::CredentialInvalid => {
-            "name an environment variable for the credential under [credentials] in helmdeck.toml"
+            "name an environment variable for it under [credentials] in helmdeck.toml, or `helmdeck vault set` it"
         }
         Code::RateLimited => {
             return Some(error.retry_after().map_or_else(
@@ -153,6 +157,31 @@ impl From<StoreError> for Failure {
         match &error {
             StoreError::WrongKey { .. } => failure.with_hint(
                 "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS",
+            ),
+            _ => failure,
+        }
+    }
+}
+
+impl From<VaultError> for Failure {
+    fn from(error: VaultError) -> Self {
+        let exit = match &error {
+            VaultError::Missing(_) => Exit::Absent,
+            VaultError::Invalid(_) => Exit::Usage,
+            VaultError::Refused(_) => Exit::Secret,
+            VaultError::WrongKey { .. } => Exit::Config,
+            VaultError::Unreadable { .. } => Exit::Corrupt,
+            VaultError::Store(error) => Self::from(error.clone()).exit,
+            _ => Exit::Failed,
+        };
+        let failure = match &error {
+            VaultError::Store(_) => Self::new(exit, format!("vault: {error}")),
+            _ => Self::new(exit, error.to_string()),
+        };
+        match &error {
+            VaultError::Missing(_) => failure.with_hint("`helmdeck vault list` names the credentials that there are"),
+            VaultError::WrongKey { .. } => failure.with_hint(
+                "set HELMDECK_VAULT_KEY to the key that sealed it, or name it in HELMDECK_VAULT_KEY_PREVIOUS",
             ),
             _ => failure,
         }

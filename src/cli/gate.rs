@@ -1,4 +1,5 @@
-//! Gate 1: the operator's key. No key means no memory; a malformed key means no start. Never says anything about its value.
+//! Gate 1: the operator's memory key, and the vault's key. No key means no memory, or no vault; a malformed key means no start.
+//! Never says anything about their values.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +9,29 @@ use zeroize::Zeroizing;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 
-/// The variable with the key.
-pub(crate) const KEY: &str = "HELMDECK_MEMORY_KEY";
-/// The variable with the path of a file that holds the key.
-pub(crate) const KEY_FILE: &str = "HELMDECK_MEMORY_KEY_FILE";
-/// The variable with earlier keys, separated by commas.
-pub(crate) const KEY_PREVIOUS: &str = "HELMDECK_MEMORY_KEY_PREVIOUS";
+/// The variables of one ring of keys.
+pub(crate) struct Names {
+    /// The variable with the key.
+    pub(crate) key: &'static str,
+    /// The variable with the path of a file that holds the key.
+    pub(crate) file: &'static str,
+    /// The variable with earlier keys, separated by commas.
+    pub(crate) previous: &'static str,
+}
+
+/// The variable with the memory key.
+pub(crate) const KEY: &str = MEMORY.key;
+/// The variable with the path of a file that holds it.
+pub(crate) const KEY_FILE: &str = MEMORY.file;
+/// The variable with earlier ones.
+pub(crate) const KEY_PREVIOUS: &str = MEMORY.previous;
+
+/// The memory keys.
+pub(crate) const MEMORY: Names =
+    Names { key: "HELMDECK_MEMORY_KEY", file: "HELMDECK_MEMORY_KEY_FILE", previous: "HELMDECK_MEMORY_KEY_PREVIOUS" };
+/// The vault's.
+pub(crate) const VAULT: Names =
+    Names { key: "HELMDECK_VAULT_KEY", file: "HELMDECK_VAULT_KEY_FILE", previous: "HELMDECK_VAULT_KEY_PREVIOUS" };
 
 /// The longest key file, in bytes. A key is 64; the rest is white space and room for a clear error.
 const MAX_FILE_BYTES: u64 = 4096;
@@ -24,40 +42,64 @@ const MAX_FILE_BYTES: u64 = 4096;
 /// A configuration failure that names the variable and the expected form: the key is empty or malformed, both variables are
 /// set, the file cannot be read, or there are previous keys without a current one.
 pub(crate) fn key_ring(env: &Environment) -> Result<Option<KeyRing>> {
-    let previous = env.text(KEY_PREVIOUS)?;
-    let (label, text) = match (env.text(KEY)?, env.text(KEY_FILE)?) {
+    ring(env, &MEMORY)
+}
+
+/// Reads the vault's ring, `None` if there is no vault.
+///
+/// # Errors
+/// As [`key_ring`]; also if one of its keys is a memory key: whoever may read memory must not read credentials.
+pub(crate) fn vault_ring(env: &Environment, memory: Option<&KeyRing>) -> Result<Option<KeyRing>> {
+    let Some(vault) = ring(env, &VAULT)? else { return Ok(None) };
+    let shared = memory.is_some_and(|memory| memory.ids().any(|id| vault.ids().any(|known| known == id)));
+    if shared {
+        return Err(Failure::config(format!(
+            "{} holds a key that {} holds too; the vault needs a key of its own",
+            VAULT.key, MEMORY.key
+        ))
+        .with_hint("`helmdeck key generate` makes another one"));
+    }
+    Ok(Some(vault))
+}
+
+fn ring(env: &Environment, names: &Names) -> Result<Option<KeyRing>> {
+    let Names { key, file, previous: earlier } = names;
+    let previous = env.text(earlier)?;
+    let (label, text) = match (env.text(key)?, env.text(file)?) {
         (Some(_), Some(_)) => {
-            return Err(Failure::config(format!("{KEY} and {KEY_FILE} are both set; unset one of them")));
+            return Err(Failure::config(format!("{key} and {file} are both set; unset one of them")));
         }
-        (Some(text), None) => (KEY, Zeroizing::new(text.to_owned())),
-        (None, Some("")) => return Err(Failure::config(format!("{KEY_FILE} is empty; name a file, or unset it"))),
-        (None, Some(file)) => (KEY_FILE, read(&env.absolute(Path::new(file))?)?),
+        (Some(text), None) => (*key, Zeroizing::new(text.to_owned())),
+        (None, Some("")) => return Err(Failure::config(format!("{file} is empty; name a file, or unset it"))),
+        (None, Some(path)) => (*file, read(file, &env.absolute(Path::new(path))?)?),
         (None, None) if previous.is_some() => {
-            return Err(Failure::config(format!("{KEY_PREVIOUS} is set and {KEY} is not; previous keys only open")));
+            return Err(Failure::config(format!("{earlier} is set and {key} is not; previous keys only open")));
         }
         (None, None) => return Ok(None),
     };
-    let ring = KeyRing::parse((label, &text), previous.map(|list| (KEY_PREVIOUS, list)))
+    let ring = KeyRing::parse((label, &text), previous.map(|list| (*earlier, list)))
         .map_err(|error| Failure::config(error.to_string()))?;
     Ok(Some(ring))
 }
 
-/// Returns the key file if others than its owner may read it.
-pub(crate) fn exposed_key_file(env: &Environment) -> Option<PathBuf> {
+/// Returns the key files that others than their owner may read.
+pub(crate) fn exposed_key_files(env: &Environment) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::fs::PermissionsExt;
 
-    let path = env.absolute(&env.path(KEY_FILE)?).ok()?;
-    let mode = std::fs::metadata(&path).ok()?.permissions().mode();
-    (mode & 0o077 != 0).then_some(path)
+    [MEMORY.file, VAULT.file].into_iter().filter_map(|name| {
+        let path = env.absolute(&env.path(name)?).ok()?;
+        let mode = std::fs::metadata(&path).ok()?.permissions().mode();
+        (mode & 0o077 != 0).then_some(path)
+    })
 }
 
-/// Says whether the operator set a key, well-formed or not.
+/// Says whether the operator set a memory key, well-formed or not.
 pub(crate) fn is_set(env: &Environment) -> bool {
     [KEY, KEY_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
 }
 
-fn read(path: &Path) -> Result<Zeroizing<String>> {
-    let fail = |reason: String| Failure::config(format!("{KEY_FILE}: {}: {reason}", path.display()));
+fn read(variable: &str, path: &Path) -> Result<Zeroizing<String>> {
+    let fail = |reason: String| Failure::config(format!("{variable}: {}: {reason}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
     if metadata.len() > MAX_FILE_BYTES {
         return Err(fail("the file is too long to be a key of 64 hex digits".to_owned()));
@@ -97,6 +139,28 @@ mod tests {
     }
 
     #[test]
+    fn the_vault_has_a_key_of_its_own() {
+        let vault = |pairs: &[(&str, &str)]| {
+            let env = Environment::of(pairs);
+            vault_ring(&env, key_ring(&env).unwrap().as_ref())
+        };
+        let (a, b) = (key("a"), key("b"));
+        assert!(vault(&[(KEY, &a)]).unwrap().is_none());
+        assert!(vault(&[(KEY, &a), (VAULT.key, &b)]).unwrap().is_some());
+        for pairs in [
+            &[(KEY, a.as_str()), (VAULT.key, &key("A"))][..],
+            &[(KEY, &a), (KEY_PREVIOUS, &b), (VAULT.key, &b)],
+            &[(KEY, &a), (VAULT.key, &b), (VAULT.previous, &a)],
+        ] {
+            let failure = vault(pairs).unwrap_err();
+            assert_eq!(failure.exit() as u8, 78);
+            assert!(failure.message().contains("of its own") && !failure.text().to_lowercase().contains(&a));
+        }
+        let failure = vault(&[(VAULT.key, "canary")]).unwrap_err();
+        assert!(failure.message().contains(VAULT.key) && !failure.text().contains("canary"));
+    }
+
+    #[test]
     fn both_variables_or_only_previous_keys_are_refused() {
         assert!(ring(&[(KEY, &key("a")), (KEY_FILE, "/k")]).unwrap_err().message().contains("both set"));
         assert!(ring(&[(KEY_PREVIOUS, &key("a"))]).unwrap_err().message().contains("only open"));
@@ -118,9 +182,9 @@ mod tests {
         assert_eq!(of_text.ids().count(), 3);
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(exposed_key_file(&env), Some(path.clone()));
+        assert_eq!(exposed_key_files(&env).next().as_ref(), Some(&path));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(exposed_key_file(&env), None);
+        assert_eq!(exposed_key_files(&env).count(), 0);
 
         std::fs::write(&path, " ".repeat(5000)).unwrap();
         assert!(key_ring(&env).unwrap_err().message().contains("too long"));

@@ -2,6 +2,7 @@
 
 mod app;
 mod args;
+mod auth;
 mod commands;
 mod config;
 mod credentials;

@@ -1,7 +1,7 @@
 //! Puts the parts together: the only file that names every crate. It decides nothing that a setting could decide.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_egress::Egress;
@@ -9,10 +9,11 @@ use helmdeck_engine::{Engine, Memory};
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store};
+use helmdeck_vault::{Vault, Watch};
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
-use crate::credentials::EnvironmentSecrets;
+use crate::credentials::{Credentials, EnvironmentSecrets};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
@@ -28,6 +29,10 @@ pub(crate) struct Setup {
     pub(crate) env: Environment,
     /// Gate 1: the keys; `None` = memory is off.
     pub(crate) ring: Option<KeyRing>,
+    /// The vault's keys; `None` = there is no vault.
+    pub(crate) vault_ring: Option<KeyRing>,
+    /// What follows the vault while calls run.
+    pub(crate) watch: Mutex<Option<Watch>>,
     /// Where results go.
     pub(crate) output: Output,
 }
@@ -60,7 +65,8 @@ impl Setup {
         let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
         logging::start(&settings.log.level, settings.log.format, level, output.verbose);
         let ring = gate::key_ring(&env)?;
-        Ok(Self { settings, env, ring, output })
+        let vault_ring = gate::vault_ring(&env, ring.as_ref())?;
+        Ok(Self { settings, env, ring, vault_ring, watch: Mutex::default(), output })
     }
 
     /// Builds an engine with all packs.
@@ -79,7 +85,8 @@ impl Setup {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = &self.settings;
         let egress = Egress::new(settings.egress.clone().guard());
-        let secrets = EnvironmentSecrets::new(&settings.credentials, &self.env);
+        let environment = EnvironmentSecrets::new(&settings.credentials, &self.env);
+        let secrets = Credentials::new(environment, self.vault(memory).await?);
         let dependencies = helmdeck_packs::Dependencies {
             egress: egress.clone(),
             clock: Arc::clone(&clock),
@@ -90,6 +97,7 @@ impl Setup {
             .builtins(helmdeck_packs::all(&dependencies))
             .secrets(Arc::new(secrets))
             .egress(egress)
+            .mcp(settings.mcp_servers.clone())
             .watch(watch);
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());
@@ -115,6 +123,24 @@ impl Setup {
             }
         }
         Ok(builder.clock(clock).build())
+    }
+
+    /// Opens the vault, for commands that call packs.
+    async fn vault(&self, memory: MemoryUse) -> Result<Option<Vault>> {
+        let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::None) else { return Ok(None) };
+        let vault = Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await?;
+        if memory != MemoryUse::ReadOnly {
+            *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault.watch());
+        }
+        Ok(Some(vault))
+    }
+
+    /// Writes what the vault's use log still has to write. Comes after the engine's own end.
+    pub(crate) async fn close_vault(&self) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(watch) = watch {
+            watch.stop().await;
+        }
     }
 
     async fn store_at(&self, url: &str, ring: &KeyRing) -> helmdeck_memory::Result<Arc<dyn Store>> {

@@ -137,6 +137,12 @@ impl Permissions {
         self.0.iter().map(Permission::to_string).collect::<Vec<_>>().join(" ")
     }
 
+    /// Says whether this allows nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Says whether this allows a thing.
     #[must_use]
     pub fn allow(&self, wanted: &Permission) -> bool {

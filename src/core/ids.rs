@@ -10,7 +10,12 @@ use serde::{Deserialize, Serialize};
 /// The longest pack name, in bytes.
 pub const MAX_PACK_NAME_BYTES: usize = 128;
 
+/// The family of imported tools: what comes after the server in their names may have capitals and `-` too.
+pub const IMPORTED_FAMILY: &str = "mcp";
+
 /// The name of a pack: `^[a-z0-9_]+(\.[a-z0-9_]+)+$`, for example `github.list_issues`.
+///
+/// Tools of MCP servers keep their names: `^mcp\.[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$`, for example `mcp.files.getTiny-Image`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PackName(Arc<str>);
 
@@ -20,11 +25,19 @@ impl PackName {
     /// # Errors
     /// A message that names the text and the accepted form.
     pub fn new(name: &str) -> Result<Self, String> {
-        let parts = name.split('.');
-        let well_formed = |part: &str| {
-            !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        let imported = name.split('.').next() == Some(IMPORTED_FAMILY);
+        let well_formed = |(index, part): (usize, &str)| {
+            let wide = imported && index >= 2;
+            let fits = |b: u8| {
+                b.is_ascii_lowercase()
+                    || b.is_ascii_digit()
+                    || b == b'_'
+                    || (wide && (b.is_ascii_uppercase() || b == b'-'))
+            };
+            !part.is_empty() && part.bytes().all(fits)
         };
-        if name.len() > MAX_PACK_NAME_BYTES || parts.clone().count() < 2 || !parts.clone().all(well_formed) {
+        let parts = name.split('.');
+        if name.len() > MAX_PACK_NAME_BYTES || parts.clone().count() < 2 || !parts.enumerate().all(well_formed) {
             return Err(format!(
                 "\"{}\" is not a pack name; a name is two or more parts of a-z, 0-9 and _ joined by dots, like \"github.list_issues\", at most {MAX_PACK_NAME_BYTES} bytes",
                 name.chars().take(MAX_PACK_NAME_BYTES).collect::<String>().escape_debug()
@@ -37,6 +50,14 @@ impl PackName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the name where dots are not allowed, as for the tools of an MCP client: each `.` is written `__`.
+    ///
+    /// Two names can come to the same (`a.b` and `a__b`); a registry takes only the first of them.
+    #[must_use]
+    pub fn without_dots(&self) -> String {
+        self.0.replace('.', "__")
     }
 
     /// Returns the part before the first dot (`github`).
@@ -185,6 +206,17 @@ mod tests {
             assert!(PackName::new(bad).is_err(), "{bad:?}");
         }
         assert!(PackName::new(&format!("a.{}", "b".repeat(MAX_PACK_NAME_BYTES))).is_err());
+    }
+
+    #[test]
+    fn imported_tools_keep_capitals_and_hyphens_after_their_server() {
+        for good in ["mcp.files.read_text_file", "mcp.every.get-Sum", "mcp.x.A.b-c", "mcp.x"] {
+            assert_eq!(PackName::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["mcp.Files.x", "mcp.a-b.x", "mcp.x.", "mcp.x.a/b", "mcp.x.a b", "mcpx.a.B", "Mcp.x.y"] {
+            assert!(PackName::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(PackName::new("mcp.x.Y-z").unwrap().without_dots(), "mcp__x__Y-z");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::ArtifactRef;
+use crate::secrets::Grant;
 use crate::{Json, PackName, Version};
 
 /// How the cache took part in an answer.
@@ -106,6 +107,17 @@ pub struct Remark {
     pub upstream_calls: u32,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
+    /// The credentials of the packs that the handler called, and of those that they called. Empty while gate 1 is shut.
+    pub used: Vec<UsedGrant>,
+}
+
+/// A credential that a pack could use for its part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct UsedGrant {
+    /// The pack.
+    pub pack: PackName,
+    /// The credential.
+    pub grant: Grant,
 }
 
 impl Outcome {

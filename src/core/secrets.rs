@@ -4,24 +4,42 @@ use std::fmt;
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 
 use crate::caller::Glob;
 use crate::error::Result;
 use crate::{Identity, PackName};
 
-/// A secret text, and the hosts that it may be sent to. `Debug` shows nothing; the memory is cleared when the last clone goes.
+/// What the tags of cached answers begin with that were made with a credential. Nobody else may set or purge such a tag.
+pub const CREDENTIAL_TAG: &str = "credential:";
+
+/// Returns the tag of every cached answer that was made with a credential.
+#[must_use]
+pub fn credential_tag(name: &str) -> String {
+    format!("{CREDENTIAL_TAG}{}", name.to_lowercase())
+}
+
+/// Says whether a tag looks like one of [`credential_tag`]. Tags are compared in lower case.
+#[must_use]
+pub fn is_credential_tag(tag: &str) -> bool {
+    tag.to_lowercase().starts_with(CREDENTIAL_TAG)
+}
+
+/// A secret text, what belongs to it, and the hosts that it may be sent to. `Debug` shows nothing; the memory is cleared when the last clone goes.
 #[derive(Clone)]
 pub struct Secret {
     text: Arc<SecretString>,
     /// `None` = any.
     hosts: Option<Arc<[Glob]>>,
+    user: Option<Arc<str>>,
+    passphrase: Option<Arc<SecretString>>,
 }
 
 impl Secret {
     /// Wraps a secret that may be sent anywhere.
     #[must_use]
     pub fn new(text: String) -> Self {
-        Self { text: Arc::new(SecretString::from(text)), hosts: None }
+        Self { text: Arc::new(SecretString::from(text)), hosts: None, user: None, passphrase: None }
     }
 
     /// Binds the secret to hosts: patterns over names in lower case, without a port.
@@ -29,6 +47,32 @@ impl Secret {
     pub fn for_hosts(mut self, hosts: Arc<[Glob]>) -> Self {
         self.hosts = Some(hosts);
         self
+    }
+
+    /// Says whose password it is.
+    #[must_use]
+    pub fn of_user(mut self, user: &str) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// Adds what opens the secret, if it is a key that is encrypted itself.
+    #[must_use]
+    pub fn with_passphrase(mut self, passphrase: String) -> Self {
+        self.passphrase = Some(Arc::new(SecretString::from(passphrase)));
+        self
+    }
+
+    /// Returns the user of a login, `None` for other credentials. It is no secret, and never without one.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// Returns what opens an encrypted key; a secret too.
+    #[must_use]
+    pub fn passphrase(&self) -> Option<&str> {
+        self.passphrase.as_deref().map(ExposeSecret::expose_secret)
     }
 
     /// Returns the secret itself, for looking for it. To send it, ask with [`Secret::expose_for`].
@@ -42,7 +86,8 @@ impl Secret {
     /// # Errors
     /// `forbidden` if it is not for that host.
     pub fn expose_for(&self, host: &str) -> Result<&str> {
-        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        // A URL writes an IPv6 address in brackets.
+        let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
         match &self.hosts {
             Some(hosts) if !hosts.iter().any(|glob| glob.matches(&host)) => {
                 Err(crate::Error::new(crate::Code::Forbidden, format!("the credential is not for the host {host:?}")))
@@ -62,7 +107,7 @@ impl fmt::Debug for Secret {
 ///
 /// It names the principal, not the token: a refreshed token of the same credential keeps its cache entries, a changed
 /// version or a revoked grant does not.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// The credential's name.
     pub name: String,
@@ -84,6 +129,13 @@ pub trait Secrets: Send + Sync + 'static {
     /// As [`Secrets::grant`].
     fn reveal(&self, grant: &Grant, identity: &Identity, pack: &PackName) -> Result<Secret>;
 
+    /// Returns what a caller is told who names a credential that does not exist. Where credentials are not for everybody it
+    /// must be what a refused caller is told: who may not use one does not learn whether it exists.
+    fn missing(&self, name: &str) -> crate::Error {
+        let message = format!("credential \"{}\" does not exist", name.escape_debug());
+        crate::Error::new(crate::Code::CredentialInvalid, message)
+    }
+
     /// Returns a number that changes whenever any grant or credential changes. What was answered under another number is
     /// looked up afresh.
     fn generation(&self) -> u64;
@@ -99,7 +151,7 @@ impl Secrets for NoSecrets {
     }
 
     fn reveal(&self, grant: &Grant, _: &Identity, _: &PackName) -> Result<Secret> {
-        Err(crate::Error::new(crate::Code::CredentialInvalid, format!("credential \"{}\" does not exist", grant.name)))
+        Err(self.missing(&grant.name))
     }
 
     fn generation(&self) -> u64 {

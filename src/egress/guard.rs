@@ -68,8 +68,24 @@ impl Egress {
         Self::build(self.0.config.clone(), Rules::target(url), Arc::clone(&self.0.lookup))
     }
 
+    /// Returns a guard that reaches the host and port of this URL and nothing else, by redirects neither, and lets the other
+    /// side be silent for as long as `read_timeout` in the middle of an answer.
+    ///
+    /// For a server that the operator's configuration names and that is sent headers which are nobody else's business.
+    #[must_use]
+    pub fn reaching_only(&self, url: &Url, read_timeout: Duration) -> Self {
+        let config = Config { read_timeout, ..self.0.config.clone() };
+        let rules = Rules { allow: config.allow.clone(), named: Rules::target(url), only_named: true };
+        Self::with_rules(config, rules, Arc::clone(&self.0.lookup))
+    }
+
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {
-        let rules = Arc::new(Rules { allow: config.allow.clone(), named });
+        let rules = Rules { allow: config.allow.clone(), named, only_named: false };
+        Self::with_rules(config, rules, lookup)
+    }
+
+    fn with_rules(config: Config, rules: Rules, lookup: Lookup) -> Self {
+        let rules = Arc::new(rules);
         Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
     }
 

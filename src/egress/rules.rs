@@ -14,6 +14,8 @@ use crate::error::{Error, Refused};
 pub(crate) struct Rules {
     pub(crate) allow: Vec<Allowed>,
     pub(crate) named: Option<(Host<String>, u16)>,
+    /// Whether nothing but that host and port may be reached, public or not.
+    pub(crate) only_named: bool,
 }
 
 impl Rules {
@@ -37,11 +39,16 @@ impl Rules {
         {
             // The resolver knows names but no ports, and lets a named host pass. So a named host at another port must be
             // stopped here, also where it happens to be public.
-            return if port == *named_port || self.allows_host(&host) {
+            return if port == *named_port || (!self.only_named && self.allows_host(&host)) {
                 Ok(())
             } else {
                 Err(Refused::new(&host.to_string(), format!("only its port {named_port} is open")).into())
             };
+        }
+        if self.only_named {
+            let named =
+                self.named.as_ref().map_or_else(|| "no host".to_owned(), |(named, port)| format!("{named}:{port}"));
+            return Err(Refused::new(&host.to_string(), format!("only {named} is open here")).into());
         }
         let address = match &host {
             Host::Domain(_) => return Ok(()),
@@ -94,6 +101,7 @@ mod tests {
         Rules {
             allow: allow.iter().map(|text| text.parse().unwrap()).collect(),
             named: named.map(|url| Rules::target(&Url::parse(url).unwrap()).unwrap()),
+            only_named: false,
         }
     }
 
@@ -162,5 +170,20 @@ mod tests {
         assert_eq!(check(&name, "https://GHE.internal.:443/"), Ok(()));
         assert!(check(&name, "http://ghe.internal/").is_err());
         assert!(name.exempts("ghe.internal") && !name.exempts("other.internal"));
+    }
+
+    #[test]
+    fn a_guard_for_one_host_reaches_no_other() {
+        let only = Rules { only_named: true, ..rules(&["other.internal"], Some("https://mcp.example.com/mcp")) };
+        assert_eq!(check(&only, "https://mcp.example.com/x"), Ok(()));
+        for url in [
+            "https://mcp.example.com:8443/",
+            "http://mcp.example.com/",
+            "https://example.com/",
+            "https://other.internal/",
+            "https://93.184.215.14/",
+        ] {
+            assert!(check(&only, url).is_err(), "{url}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use helmdeck_events::Bus;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::artifacts::ArtifactStore;
 use crate::audit::Audit;
@@ -17,6 +18,7 @@ use crate::cache::hub::{self, Hub};
 use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::folder;
+use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
@@ -54,6 +56,7 @@ pub struct Builder {
     artifacts: Option<PathBuf>,
     egress: Egress,
     clock: Arc<dyn Clock>,
+    mcp: Vec<McpServer>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -80,6 +83,7 @@ impl Engine {
             artifacts: None,
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
+            mcp: Vec::new(),
         }
     }
 }
@@ -138,7 +142,8 @@ impl Builder {
         self
     }
 
-    /// Says through which guard handlers of kind `http` go out. Without this, nothing but public addresses is reached.
+    /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing but public
+    /// addresses is.
     #[must_use]
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -149,6 +154,14 @@ impl Builder {
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Adds MCP servers, whose tools become packs `mcp.<server>.<tool>` when they are asked for ([`Engine::import_all`],
+    /// [`Engine::import_in_background`], or a call of one). Nothing is started before.
+    #[must_use]
+    pub fn mcp(mut self, servers: Vec<McpServer>) -> Self {
+        self.mcp.extend(servers);
         self
     }
 
@@ -183,6 +196,16 @@ impl Builder {
         let artifacts = self.artifacts.map(|folder| {
             Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
         });
+        let servers = (!self.mcp.is_empty()).then(|| {
+            let around = Surroundings {
+                secrets: Arc::clone(&self.secrets),
+                egress: self.egress.clone(),
+                path: self.config.commands.path.clone(),
+                stop: stop.child_token(),
+                tasks: TaskTracker::new(),
+            };
+            Servers::new(self.mcp, around, &McpMetrics::register(&metrics))
+        });
         let engine = Engine(Arc::new(Inner {
             registry: Registry::default(),
             config: self.config,
@@ -198,6 +221,8 @@ impl Builder {
             packs_dir: self.packs_dir,
             watch: Mutex::new(None),
             janitor: Mutex::new(None),
+            servers,
+            loading: Mutex::new(()),
             stop,
         }));
         let snapshot = Inner::load(&engine.0, &Snapshot::default());
@@ -205,6 +230,7 @@ impl Builder {
             tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
         }
         engine.0.registry.replace(snapshot);
+        engine.hear_of_tools();
         if self.watch {
             start_watching(&engine);
         }

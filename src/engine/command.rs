@@ -20,6 +20,8 @@ use crate::scrub;
 
 /// How much of stderr is kept for the log and the error's cause.
 const STDERR_BYTES: usize = 4 << 10;
+/// How much of it is looked through for secrets: as much more as the longest secret has in its longest form (JSON in base64).
+const STDERR_READ: usize = STDERR_BYTES + (512 << 10);
 
 /// A program behind a pack.
 #[derive(Debug)]
@@ -149,8 +151,10 @@ impl Handler for CommandHandler {
             .await
             .map_err(|error| Error::new(Code::HandlerFailed, "the program was lost").with_source(error))?;
 
+        // Cleaned before it is cut: half a secret would not be found.
         let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
-        let noise = scrub::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
+        let mut noise = scrub::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
+        noise.truncate(noise.floor_char_boundary(STDERR_BYTES));
         if !status.success() {
             let how = status
                 .code()
@@ -183,12 +187,12 @@ async fn read_capped(pipe: impl AsyncRead + Unpin, limit: usize) -> std::io::Res
     Ok((bytes.len() <= limit).then_some(bytes))
 }
 
-/// Reads to the end, and keeps the first 4 KiB.
+/// Reads to the end, and keeps the first [`STDERR_READ`] bytes.
 async fn read_head(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let room = STDERR_BYTES.saturating_sub(kept.len());
+        let room = STDERR_READ.saturating_sub(kept.len());
         kept.extend_from_slice(&buffer[..count.min(room)]);
     }
     kept

@@ -34,6 +34,7 @@ use crate::layers::observe::{ObserveLayer, Observer};
 use crate::layers::session::SessionLayer;
 use crate::layers::validate_input::ValidateInputLayer;
 use crate::layers::validate_output::ValidateOutputLayer;
+use crate::mcp::{Fitted, Servers};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::pipeline::{self, Gates, Parts};
@@ -61,6 +62,10 @@ pub(crate) struct Inner {
     pub(crate) packs_dir: Option<PathBuf>,
     pub(crate) watch: Mutex<Option<Watch>>,
     pub(crate) janitor: Mutex<Option<JoinHandle<()>>>,
+    /// MCP servers; `None` = none is configured.
+    pub(crate) servers: Option<Servers>,
+    /// Held while the registry is made anew, so that of two reloads the later one sees what the earlier one saw.
+    pub(crate) loading: Mutex<()>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -86,7 +91,14 @@ impl Engine {
     /// # Errors
     /// Any [`Code`]; `not_found` if there is no such pack or version.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
-        let service = self.0.registry.find(call.pack.as_str(), call.version)?.service.clone();
+        let service = match self.0.registry.find(call.pack.as_str(), call.version) {
+            Ok(found) => found.service.clone(),
+            // It may be a tool of a server that was not asked yet.
+            Err(unknown) => {
+                self.import_for(call.pack.as_str(), unknown).await?;
+                self.0.registry.find(call.pack.as_str(), call.version)?.service.clone()
+            }
+        };
         service.oneshot(call).await
     }
 
@@ -179,6 +191,7 @@ impl Engine {
 
     /// Reads the packs folder anew. Packs whose manifest is bad are listed as refused; all others are served.
     pub fn reload(&self) {
+        let _loading = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let previous = self.0.registry.snapshot();
         let snapshot = Inner::load(&self.0, &previous);
         let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
@@ -233,6 +246,9 @@ impl Engine {
             }
         }
         self.0.stop.cancel();
+        if let Some(servers) = &self.0.servers {
+            servers.shutdown().await;
+        }
     }
 }
 
@@ -248,8 +264,19 @@ impl Inner {
             this.admit(this, &mut snapshot, previous, read, Source::Builtin);
         }
         for read in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
-            let read = read.and_then(|(manifest, folder)| this.found(manifest, &folder));
+            let read = match read {
+                Ok((manifest, folder)) => match this.candidate(manifest, &folder, &mut snapshot) {
+                    Some(candidate) => candidate,
+                    None => continue,
+                },
+                Err(error) => Err(error),
+            };
             this.admit(this, &mut snapshot, previous, read, Source::Folder);
+        }
+        // Last, so that what the operator wrote wins over what a server calls its tools.
+        for read in this.servers.iter().flat_map(Servers::import) {
+            let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest });
+            this.admit(this, &mut snapshot, previous, read, Source::Mcp);
         }
         for versions in snapshot.packs.values_mut() {
             versions.sort_by_key(|pack| pack.manifest.version);
@@ -257,8 +284,31 @@ impl Inner {
         snapshot
     }
 
-    /// Finds what runs for a manifest of the packs folder.
-    fn found(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
+    /// Finds what a manifest of the packs folder runs; `None` if that is a tool of a server that was not asked yet.
+    fn candidate(
+        &self,
+        manifest: Manifest,
+        folder: &Path,
+        snapshot: &mut Snapshot,
+    ) -> Option<Result<Candidate, ManifestError>> {
+        let HandlerSpec::Mcp { server, tool } = manifest.handler.clone() else {
+            return Some(self.local(manifest, folder));
+        };
+        let fitted = match &self.servers {
+            Some(servers) => servers.fit(manifest, &server, &tool),
+            None => Fitted::none(&manifest, &server),
+        };
+        match fitted {
+            Fitted::Ready(manifest, handler, digest) => Some(Ok(Candidate { manifest: *manifest, handler, digest })),
+            Fitted::Refused(error) => Some(Err(error)),
+            Fitted::Pending(name) => {
+                snapshot.pending.insert(name, server);
+                None
+            }
+        }
+    }
+
+    fn local(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
         let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
         match &manifest.handler {
             HandlerSpec::Command { argv, env } => {
@@ -283,6 +333,7 @@ impl Inner {
                 let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
                 Ok(Candidate { manifest, handler, digest: Vec::new() })
             }
+            HandlerSpec::Mcp { server, .. } => Err(refuse(format!("there is no MCP server \"{server}\""))),
         }
     }
 
@@ -306,13 +357,23 @@ impl Inner {
             );
             return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
         }
+        let spelled = manifest.name.without_dots();
+        if let Some(other) =
+            snapshot.packs.keys().find(|other| **other != manifest.name && other.without_dots() == spelled)
+        {
+            let message = format!(
+                "pack \"{}\" and pack \"{other}\" have the same name where dots are not allowed ({spelled}); rename one",
+                manifest.name
+            );
+            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
+        }
         let contract = manifest.contract(&digest);
         let kept = previous.packs.get(&manifest.name).and_then(|versions| {
             let same = |pack: &&Arc<Registered>| {
                 pack.contract == contract
                     && pack.manifest.version == manifest.version
                     && pack.source == source
-                    && source == Source::Builtin
+                    && source != Source::Folder
             };
             versions.iter().find(same).cloned()
         });

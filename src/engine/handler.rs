@@ -6,15 +6,18 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use helmdeck_core::context::Packs;
 use helmdeck_core::memory::{Memory, NoMemory, Owner, Views};
-use helmdeck_core::outcome::Remark;
-use helmdeck_core::{Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, Reply, Result, RunId};
+use helmdeck_core::outcome::{Remark, UsedGrant};
+use helmdeck_core::{
+    Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Reply, Result, RunId, Version,
+};
 use tower::Service;
 
 use crate::scrub;
@@ -60,6 +63,8 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let limit = Instant::now() + manifest.timeout;
     let deadline = call.deadline.map_or(limit, |deadline| deadline.min(limit));
     let stale = call.stage.stale.clone();
+    // Gate 1 is shut: nothing is stored, so nobody asks what was used.
+    let noting = (!matches!(memory, Err(NoMemory::Off))).then(|| Arc::new(Noting::new(Arc::clone(packs))));
     let context = Context {
         pack: manifest.name.clone(),
         version: manifest.version,
@@ -72,7 +77,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         progress,
         secrets: secrets.clone(),
         artifacts: call.stage.artifacts,
-        packs: Some(Arc::clone(packs)),
+        packs: Some(noting.clone().map_or_else(|| Arc::clone(packs), |noting| noting as _)),
         memory,
     };
 
@@ -109,7 +114,9 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
             }
         },
     };
-    Ok(outcome(manifest, output, remark(reply, had_secret, not_modified, &revealed)))
+    let mut remark = remark(reply, had_secret, not_modified, &revealed);
+    remark.used = noting.map(|noting| noting.used()).unwrap_or_default();
+    Ok(outcome(manifest, output, remark))
 }
 
 /// Binds the memory to the caller. With gate 1 shut this copies one small value.
@@ -149,7 +156,45 @@ fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) 
 fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmdeck_core::Secret]) -> Remark {
     let validator =
         reply.validator.filter(|validator| matches!(scrub::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
-    Remark { no_store: reply.no_store, not_modified, validator, upstream_calls: reply.upstream_calls, had_secret }
+    Remark {
+        no_store: reply.no_store,
+        not_modified,
+        validator,
+        upstream_calls: reply.upstream_calls,
+        had_secret,
+        used: Vec::new(),
+    }
+}
+
+/// The other packs, and what they used for the answers that they gave this handler.
+struct Noting {
+    packs: Arc<dyn Packs>,
+    used: Mutex<Vec<UsedGrant>>,
+}
+
+impl Noting {
+    fn new(packs: Arc<dyn Packs>) -> Self {
+        Self { packs, used: Mutex::default() }
+    }
+
+    fn used(&self) -> Vec<UsedGrant> {
+        std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Packs for Noting {
+    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
+        let outcome = self.packs.call(from, pack, version, input).await?;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in &outcome.remark.used {
+            if !used.contains(one) {
+                used.push(one.clone());
+            }
+        }
+        drop(used);
+        Ok(outcome)
+    }
 }
 
 fn outcome(manifest: &Manifest, output: Json, remark: Remark) -> Outcome {

@@ -23,6 +23,8 @@ pub enum Source {
     Builtin,
     /// A manifest in the operator's packs folder.
     Folder,
+    /// A tool of an MCP server.
+    Mcp,
 }
 
 /// One version of one pack, ready to be called.
@@ -42,6 +44,8 @@ pub(crate) struct Snapshot {
     /// Versions ascending; never empty.
     pub(crate) packs: BTreeMap<PackName, Vec<Arc<Registered>>>,
     pub(crate) refused: Vec<ManifestError>,
+    /// Packs over a tool of a server that was not asked yet, with the server's name.
+    pub(crate) pending: BTreeMap<PackName, String>,
     /// How many snapshots there were before this one.
     revision: u64,
 }

@@ -1,32 +1,30 @@
-//! Takes secrets out of whatever leaves a handler: output, error, progress, files.
+//! Takes secrets out of whatever leaves a handler: output, error, progress, files. What they may look like is in `forms`.
 //!
-//! A secret is looked for as it is, as JSON escapes it, and as a URL encodes it. Secrets shorter than 6 bytes are left alone:
-//! taking out every `a` would destroy more than it protects.
+//! Where nothing was handed out nothing is looked for.
+
+mod forms;
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use helmdeck_core::context::{CallSecrets, ProgressSink};
 use helmdeck_core::{Error, Secret};
-use memchr::memmem;
 use regex::bytes::Regex;
+
+use forms::Needle;
 
 /// What stands in a secret's place.
 const MARK: &[u8] = b"[secret]";
-const MIN_BYTES: usize = 6;
 
 /// Returns the bytes without the secrets; `Cow::Borrowed` if none was found.
 pub(crate) fn bytes<'a>(bytes: &'a [u8], secrets: &[Secret]) -> Cow<'a, [u8]> {
     let mut clean = Cow::Borrowed(bytes);
-    for secret in secrets.iter().filter(|secret| secret.expose().trim().len() >= MIN_BYTES) {
-        let plain = secret.expose().trim();
-        let escaped = serde_json::to_string(plain).unwrap_or_default();
-        let mut forms = vec![plain.to_owned(), escaped.trim_matches('"').to_owned(), percent_encoded(plain)];
-        forms.dedup();
-        for form in forms {
-            if let Some(replaced) = replace(&clean, form.as_bytes()) {
-                clean = Cow::Owned(replaced);
-            }
+    if secrets.is_empty() {
+        return clean;
+    }
+    for needle in forms::needles(secrets) {
+        if let Some(replaced) = replace(&clean, &needle) {
+            clean = Cow::Owned(replaced);
         }
     }
     clean
@@ -61,45 +59,35 @@ pub(crate) fn error(error: Error, secrets: &[Secret]) -> Error {
     clean.with_violations(violations)
 }
 
-fn replace(bytes: &[u8], needle: &[u8]) -> Option<Vec<u8>> {
-    let finder = memmem::Finder::new(needle);
-    let mut at = finder.find(bytes)?;
+fn replace(bytes: &[u8], needle: &Needle) -> Option<Vec<u8>> {
+    let mut found = needle.find(bytes, 0)?;
     let mut clean = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
+    let mut done = 0;
     loop {
-        clean.extend_from_slice(&rest[..at]);
+        clean.extend_from_slice(&bytes[done..found.0]);
         clean.extend_from_slice(MARK);
-        rest = &rest[at + needle.len()..];
-        match finder.find(rest) {
-            Some(next) => at = next,
+        done = found.1;
+        match needle.find(bytes, done) {
+            Some(next) => found = next,
             None => break,
         }
     }
-    clean.extend_from_slice(rest);
+    clean.extend_from_slice(&bytes[done..]);
     Some(clean)
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 /// Says whether a text holds something that looks like a token of a well-known kind. Such an answer is not stored, even if
 /// the token is none of ours.
-pub(crate) fn looks_like_token(bytes: &[u8]) -> bool {
-    // Formats as their issuers document them: GitHub, GitLab, AWS, Slack, Google, Stripe, OpenAI and Anthropic, PEM.
+#[must_use]
+pub fn looks_like_token(bytes: &[u8]) -> bool {
+    // Formats as their issuers document them: GitHub, GitLab, AWS, Slack, Google, Stripe, OpenAI and Anthropic, PEM; and our
+    // own API tokens.
     static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(concat!(
             r"gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20}",
             r"|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35}",
             r"|[sr]k_live_[A-Za-z0-9]{20,}|sk-(?:ant-|proj-)?[A-Za-z0-9_-]{32,}|-----BEGIN [A-Z ]*PRIVATE KEY-----",
+            r"|hd_[0-9a-f]{16}_[0-9a-f]{72}",
         ))
         .ok()
     });
@@ -130,6 +118,74 @@ mod tests {
         assert!(matches!(bytes(b"nothing here", &secrets), Cow::Borrowed(_)));
     }
 
+    /// Cleans a text of one secret, and shows that nothing of it is left in any form.
+    fn cleaned(body: &str, secret: &str) -> String {
+        let clean = text(body, &[Secret::new(secret.to_owned())]).into_owned();
+        assert!(!clean.contains(secret), "{clean}");
+        clean
+    }
+
+    #[test]
+    fn spellings_of_urls_and_json_go_however_they_mix() {
+        for written in [
+            "a/b+c d\"e\\f",
+            "a%2Fb%2Bc%20d%22e%5Cf",
+            "a%2fb%2bc+d%22e%5cf",
+            "a/b%2Bc%20d%22e%5cf",
+            "a\\/b+c d\\\"e\\\\f",
+            "a/b+c d\\u0022e\\u005cf",
+            "a/b+c d\\\\\\\"e\\\\\\\\f",
+        ] {
+            let body = format!("x{written}y {written}");
+            let clean = cleaned(&body, "a/b+c d\"e\\f");
+            // JSON inside of JSON leaves two backslashes more or less; what matters is that it is found.
+            assert_eq!(clean, "x[secret]y [secret]", "{written}");
+        }
+        assert_eq!(cleaned("%61%62 100% of \\u12 + %", "secret/x"), "%61%62 100% of \\u12 + %");
+    }
+
+    #[test]
+    fn hex_and_base64_go_also_inside_of_something_longer() {
+        // Computed by coreutils (xxd, base64) from "user:s3cr3t?pass~word" and its parts.
+        for (written, clean) in [
+            ("x 733363723374 y", "x [secret] y"),
+            ("x 73336372337A y 733363723374", "x 73336372337A y [secret]"),
+            ("Basic dXNlcjpzM2NyM3Q=", "Basic dXNlcj[secret]="),
+            ("Basic eHVzZXI6czNjcjN0", "Basic eHVzZXI6[secret]"),
+            ("Basic dTpzM2NyM3Q6bW9yZQ==", "Basic dT[secret]6bW9yZQ=="),
+        ] {
+            assert_eq!(cleaned(written, "s3cr3t"), clean);
+        }
+        // Digits that URLs and JSON write differently, computed by Python.
+        for (written, clean) in [
+            ("fn5+Pz8/Pj4+", "[secret]"),
+            ("fn5-Pz8_Pj4-", "[secret]"),
+            ("fn5%2BPz8%2fPj4%2B&x", "[secret]&x"),
+            ("fn5+Pz8\\/Pj4+", "[secret]"),
+            ("u dTp+fn4/Pz8+Pj4=", "u dT[secret]="),
+            ("us dXM6fn5+Pz8/Pj4+eA==", "us dXM6[secret]eA=="),
+        ] {
+            assert_eq!(cleaned(written, "~~~???>>>"), clean, "{written}");
+        }
+    }
+
+    #[test]
+    fn all_parts_of_a_key_go_and_its_frame_stays() {
+        let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE\nAAAABG5vbmUAAAAE\n-----END OPENSSH PRIVATE KEY-----\n";
+        let secrets = [Secret::new(key.to_owned()).with_passphrase("open sesame".to_owned())];
+        let body = serde_json::json!({"key": key, "line": "b3BlbnNzaC1rZXktdjE", "one": "b3BlbnNzaC1rZXktdjEAAAABG5vbmUAAAAE", "p": "open%20sesame"});
+        let clean = text(&body.to_string(), &secrets).into_owned();
+        assert!(!clean.contains("b3Blb") && !clean.contains("AAAAB") && !clean.contains("sesame"), "{clean}");
+        assert!(matches!(text("-----END OPENSSH PRIVATE KEY-----", &secrets), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn short_parts_are_left_alone_and_long_forms_go_before_their_parts() {
+        assert_eq!(cleaned("12345 x", "54321"), "12345 x");
+        let two = [Secret::new("abcdef".to_owned()), Secret::new("abcdefghij".to_owned())];
+        assert_eq!(text("abcdefghij abcdef", &two), "[secret] [secret]");
+    }
+
     #[test]
     fn errors_are_cleaned_to_the_cause() {
         let secrets = [Secret::new("canary-123456".into())];
@@ -143,6 +199,7 @@ mod tests {
     fn well_known_tokens_are_recognised() {
         assert!(looks_like_token(format!("x ghp_{} y", "a1".repeat(18)).as_bytes()));
         assert!(looks_like_token(b"-----BEGIN RSA PRIVATE KEY-----"));
+        assert!(looks_like_token(format!("hd_{}_{}", "0a".repeat(8), "1b".repeat(36)).as_bytes()));
         assert!(!looks_like_token(b"a commit 0123456789abcdef0123456789abcdef01234567 and ghp_short"));
     }
 }

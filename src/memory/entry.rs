@@ -90,6 +90,42 @@ impl Namespace {
     }
 }
 
+/// Whose entries a delete reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// Everybody's.
+    Everybody,
+    /// Those of one namespace.
+    One(Namespace),
+    /// What a caller can come across: its own entries, in any dialogue, and those that its tenant shares.
+    Caller {
+        /// The tenant.
+        tenant: Arc<str>,
+        /// The user.
+        subject: Arc<str>,
+    },
+}
+
+impl Reach {
+    /// Returns the reach of a caller.
+    #[must_use]
+    pub fn of_caller(identity: &Identity) -> Self {
+        Self::Caller { tenant: identity.tenant().into(), subject: identity.user().into() }
+    }
+
+    /// Says whether the entries of a namespace are within reach.
+    #[must_use]
+    pub fn covers(&self, namespace: &Namespace) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::One(one) => one == namespace,
+            Self::Caller { tenant, subject } => {
+                *tenant == namespace.tenant && (namespace.subject.is_empty() || *subject == namespace.subject)
+            }
+        }
+    }
+}
+
 /// What a row takes besides its fields of variable length: columns, indexes and the unused rest of their pages. Measured with
 /// SQLite, so that the file with its log stays within what is counted (`helmdeck-bench scale-cap`).
 const ROW_BYTES: u64 = 240;

@@ -26,7 +26,7 @@ pub mod system;
 mod trials;
 
 pub use config::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
-pub use entry::{Entry, EntryMeta, Kind, Namespace};
+pub use entry::{Entry, EntryMeta, Kind, Namespace, Reach};
 pub use error::{Result, StoreError};
 pub use janitor::{Janitor, JanitorConfig};
 pub use key::MemoryKey;

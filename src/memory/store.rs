@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::Timestamp;
 
-use crate::entry::{Entry, EntryMeta, Kind, Namespace};
+use crate::entry::{Entry, EntryMeta, Kind, Namespace, Reach};
 use crate::error::{Result, StoreError};
 use crate::lock::Lock;
 use crate::sealed::{RawRow, Seal};
@@ -111,8 +111,8 @@ pub enum Delete {
     },
     /// Every entry with a tag.
     Tagged {
-        /// Whose; `None` = of everybody.
-        namespace: Option<Namespace>,
+        /// Whose.
+        whose: Reach,
         /// Of which kind.
         kind: Kind,
         /// The exact tag.

@@ -1,11 +1,11 @@
-//! The system database (`helmdeck.db`): what must work without a memory key. Clear counters, and keys of writes that a caller
-//! may send twice.
+//! The system database (`helmdeck.db`): what must work without a memory key. Clear counters, keys of writes that a caller
+//! may send twice, API tokens.
 //!
 //! Nothing is made until the first write; reading what is not there answers empty. It never holds an answer in the clear: who
 //! stores one seals it first.
 
-mod tokens;
-mod vault;
+pub mod tokens;
+pub mod vault;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

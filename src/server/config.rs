@@ -12,7 +12,7 @@ use crate::guard;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Where to listen; `127.0.0.1:7700` by default. Must be a loopback address, because there is no authentication.
+    /// Where to listen; `127.0.0.1:7700` by default. Must be a loopback address if there is no authentication.
     pub listen: SocketAddr,
     /// Names, besides those of this machine, by which clients may address the server: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
@@ -72,7 +72,6 @@ impl ServerConfig {
     /// # Errors
     /// A message that names the setting, what is wrong with it and what to do.
     pub fn validate(&self) -> Result<(), String> {
-        check_listen(self.listen)?;
         for (name, value) in [
             ("max_body_bytes", self.max_body_bytes),
             ("max_connections", self.max_connections as u64),
@@ -112,13 +111,13 @@ impl ServerConfig {
 ///
 /// # Errors
 /// A message that names the address and what to do.
-pub fn check_listen(address: SocketAddr) -> Result<(), String> {
-    if guard::is_loopback(address.ip()) {
+pub fn check_listen(address: SocketAddr, authenticated: bool) -> Result<(), String> {
+    if authenticated || guard::is_loopback(address.ip()) {
         return Ok(());
     }
     Err(format!(
-        "refusing to listen on {address}: this server has no authentication, so it listens on a loopback address only; \
-         use 127.0.0.1:{port} (and a proxy that authenticates, if others must reach it)",
+        "refusing to listen on {address}: authentication is off, so the server listens on a loopback address only; \
+         use 127.0.0.1:{port}, or turn authentication on (api_tokens, jwks or HELMDECK_JWT_SECRET)",
         port = address.port()
     ))
 }
@@ -148,12 +147,12 @@ mod tests {
     #[test]
     fn an_address_that_others_reach_is_refused_by_name() {
         for address in ["0.0.0.0:7700", "[::]:1", "192.168.1.4:7700"] {
-            let config = ServerConfig { listen: address.parse().unwrap(), ..ServerConfig::default() };
-            let message = config.validate().unwrap_err();
+            let message = check_listen(address.parse().unwrap(), false).unwrap_err();
             assert!(message.contains(address) && message.contains("127.0.0.1"), "{message}");
+            check_listen(address.parse().unwrap(), true).unwrap();
         }
         for address in ["127.0.0.1:0", "127.8.8.8:1", "[::1]:7700"] {
-            check_listen(address.parse().unwrap()).unwrap();
+            check_listen(address.parse().unwrap(), false).unwrap();
         }
     }
 

@@ -16,13 +16,21 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
+use crate::access::Auth;
 use crate::config::ServerConfig;
 use crate::serve::Server;
+
+/// When every fixture starts.
+pub(crate) const START: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// Time as the test says.
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
+    pub(crate) const fn at(time: Timestamp) -> Self {
+        Self(AtomicI64::new(time.micros()))
+    }
+
     pub(crate) fn advance(&self, duration: Duration) {
         self.0.fetch_add(i64::try_from(duration.as_micros()).unwrap(), Ordering::SeqCst);
     }
@@ -69,6 +77,10 @@ impl Handler for Echo {
             self.0.entered.add_permits(1);
             self.0.gate.acquire().await.unwrap().forget();
         }
+        for step in 1..=input["steps"].as_u64().unwrap_or(0) {
+            context.report(None, &format!("step {step}"));
+            tokio::task::yield_now().await;
+        }
         if let Some(code) = input["fail"].as_str() {
             let code = Code::ALL.iter().find(|known| known.as_str() == code).unwrap();
             return Err(Error::new(*code, "as asked").with_retry_after(Duration::from_millis(1500)));
@@ -88,6 +100,7 @@ additionalProperties = false
 text = { "$ref" = "#/$defs/text" }
 wait = { type = "boolean" }
 fail = { type = "string" }
+steps = { type = "integer" }
 file = { type = "string" }
 [input."$defs".text]
 type = "string"
@@ -128,15 +141,20 @@ impl Fixture {
 
     /// Makes one whose idempotency keys are kept in a system database.
     pub(crate) async fn with_ledger(path: &Path, memory: bool) -> Self {
-        Self::assemble(ServerConfig::default(), memory, Some(path)).await
+        Self::assemble(ServerConfig::default(), memory, Some(path), None).await
     }
 
     pub(crate) async fn build(config: ServerConfig, memory: bool) -> Self {
-        Self::assemble(config, memory, None).await
+        Self::assemble(config, memory, None, None).await
     }
 
-    async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>) -> Self {
-        let clock = Arc::new(TestClock(AtomicI64::new(1_800_000_000_000_000)));
+    /// Makes one, with a memory key, that asks who calls.
+    pub(crate) async fn with_auth(config: ServerConfig, auth: Auth) -> Self {
+        Self::assemble(config, true, None, Some(auth)).await
+    }
+
+    async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
+        let clock = Arc::new(TestClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
         let pack = |name, version, read_only, rest| Builtin {
             file: "packs/test.toml",
@@ -164,7 +182,7 @@ impl Fixture {
             builder = builder.memory(Memory { store: store.await.unwrap(), keyring: Arc::new(ring()), system: None });
         }
         let engine = builder.build();
-        let mut server = Server::new(engine.clone(), config).clock(Arc::clone(&clock) as _);
+        let mut server = Server::new(engine.clone(), config).auth(auth).clock(Arc::clone(&clock) as _);
         if let Some(path) = ledger {
             server = server.remember(System::at(path), memory.then(|| Arc::new(ring())));
         }

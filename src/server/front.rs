@@ -8,10 +8,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use helmdeck_core::{Caller, Clock};
-use http::Request;
+use helmdeck_core::{Caller, Clock, Code};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Uri};
 use tower::Service;
 
+use crate::access::Access;
 use crate::app::App;
 use crate::config::ServerConfig;
 use crate::guard::Guard;
@@ -19,6 +21,9 @@ use crate::limits::{InFlight, Permit, Rate};
 use crate::mcp::Mcp;
 use crate::problem::Problem;
 use crate::rest;
+
+/// The description of the API, which is open to everybody.
+const DOCUMENT: &str = "/api/v1/openapi.json";
 
 /// Where the MCP door is.
 const MCP: &str = "/mcp";
@@ -31,7 +36,8 @@ struct Inner {
     guard: Guard,
     in_flight: InFlight,
     rate: Option<Rate>,
-    /// Who everybody is on a server without authentication.
+    /// `None` = there is no authentication, and everybody is the one local caller.
+    access: Option<Access>,
     local: Caller,
     clock: Arc<dyn Clock>,
     router: Router,
@@ -39,12 +45,13 @@ struct Inner {
 }
 
 impl Front {
-    pub(crate) fn new(app: Arc<App>, mcp: Mcp, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(app: Arc<App>, mcp: Mcp, access: Option<Access>, clock: Arc<dyn Clock>) -> Self {
         let config: &ServerConfig = &app.config;
         Self(Arc::new(Inner {
             guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
             in_flight: InFlight::new(config.max_requests),
             rate: Rate::new(config.rate_per_second, config.rate_burst),
+            access,
             local: Caller::local(),
             clock,
             router: rest::router(app),
@@ -54,13 +61,13 @@ impl Front {
 
     /// Answers one request.
     pub(crate) async fn handle(&self, mut request: Request<Body>) -> Response {
-        let caller = self.0.local.clone();
-        let _permit = match self.admit(&request, &caller) {
-            Ok(permit) => permit,
+        let (caller, _permit) = match self.admit(request.uri(), request.headers()).await {
+            Ok(admitted) => admitted,
             Err(problem) => return problem.into_response(),
         };
         if request.uri().path() == MCP {
-            return self.0.mcp.handle(caller, request).await;
+            // Boxed, so that the other doors do not pay for its size.
+            return Box::pin(self.0.mcp.handle(caller, request)).await;
         }
         request.extensions_mut().insert(caller);
         match self.0.router.clone().call(request).await {
@@ -69,21 +76,32 @@ impl Front {
         }
     }
 
-    /// Health and metrics are not limited: they are asked for just when the server is busy.
-    fn admit(&self, request: &Request<Body>, caller: &Caller) -> Result<Option<Permit<'_>>, Problem> {
+    /// Health and metrics are not limited: they are asked for just when the server is busy. Whoever shows a token there is, since
+    /// to check it takes work.
+    async fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(Caller, Option<Permit<'_>>), Problem> {
         let inner = &self.0;
-        inner.guard.check(request.uri(), request.headers())?;
-        if !limited(request.uri().path()) {
-            return Ok(None);
+        inner.guard.check(uri, headers)?;
+        let limited = is_limited(uri.path());
+        let checked = inner.access.is_some() && headers.contains_key(AUTHORIZATION);
+        let permit = if limited || checked { Some(inner.in_flight.enter()?) } else { None };
+        let caller = match &inner.access {
+            None => inner.local.clone(),
+            Some(access) => access.caller(uri, headers).await?,
+        };
+        if limited {
+            if let Some(rate) = &inner.rate {
+                rate.take(&caller.identity, inner.clock.monotonic())?;
+            }
+            let nobody = caller.identity.is_anonymous() && caller.permissions.is_empty();
+            if nobody && uri.path() != DOCUMENT {
+                return Err(Problem::new(Code::Unauthenticated, "this needs a bearer token"));
+            }
         }
-        if let Some(rate) = &inner.rate {
-            rate.take(&caller.identity, inner.clock.monotonic())?;
-        }
-        Ok(Some(inner.in_flight.enter()?))
+        Ok((caller, permit))
     }
 }
 
 /// Says whether a path leads to the engine, so that how often and how many at once counts.
-fn limited(path: &str) -> bool {
+fn is_limited(path: &str) -> bool {
     path.starts_with("/api/") || path == "/mcp" || path.starts_with("/mcp/")
 }

@@ -17,5 +17,6 @@ mod serve;
 #[cfg(test)]
 mod fixture;
 
+pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
 pub use serve::{Server, router, serve};

@@ -48,6 +48,12 @@ impl Problem {
         })
     }
 
+    /// Returns the added header as text.
+    #[cfg(test)]
+    pub(crate) fn header_text(&self) -> String {
+        self.header.as_ref().map_or("", |(_, value)| value.to_str().unwrap()).to_owned()
+    }
+
     fn body(&self) -> Vec<u8> {
         let mut problem = self.error.problem();
         if let Some(status) = self.status {

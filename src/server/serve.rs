@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Access, Auth};
 use crate::app::App;
 use crate::config::{ServerConfig, check_listen};
 use crate::front::Front;
@@ -35,6 +36,7 @@ pub struct Server {
     config: ServerConfig,
     clock: Arc<dyn Clock>,
     ledger: Option<Ledger>,
+    auth: Option<Auth>,
     mcp: McpConfig,
     extra: Option<Arc<dyn Extra>>,
 }
@@ -54,6 +56,7 @@ impl Server {
             config,
             clock: Arc::new(SystemClock::default()),
             ledger: None,
+            auth: None,
             mcp: McpConfig::default(),
             extra: None,
         }
@@ -64,6 +67,13 @@ impl Server {
     #[must_use]
     pub fn remember(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.ledger = Some(Ledger::new(system, keyring));
+        self
+    }
+
+    /// Says how callers prove who they are. Without it everybody is the one local caller, and only a loopback address is served.
+    #[must_use]
+    pub fn auth(mut self, auth: Option<Auth>) -> Self {
+        self.auth = auth;
         self
     }
 
@@ -105,10 +115,11 @@ impl Server {
     /// what is left. The engine stays open: its owner shuts it down afterwards.
     ///
     /// # Errors
-    /// `InvalidInput` if the listener is not on a loopback address or a setting makes no sense; whatever the listener
-    /// answers when asked for its address.
+    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting makes no sense;
+    /// whatever the listener answers when asked for its address.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
-        check_listen(listener.local_addr()?).and_then(|()| self.config.validate()).map_err(invalid)?;
+        let authenticated = self.auth.is_some();
+        check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
         let (app, mcp, front) = self.assemble();
         let mut connections = Connections {
             front,
@@ -138,7 +149,8 @@ impl Server {
     fn assemble(self) -> (Arc<App>, Mcp, Front) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let app = Arc::new(App::new(self.engine, self.config, Arc::clone(&self.clock), self.ledger));
-        let front = Front::new(Arc::clone(&app), mcp.clone(), self.clock);
+        let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
+        let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
         (app, mcp, front)
     }
 }

@@ -2,6 +2,7 @@
 
 mod clock;
 mod faulty_store;
+mod issuer;
 mod packs;
 mod postgres;
 mod replica_store;
@@ -9,6 +10,7 @@ mod stores;
 
 pub use clock::TestClock;
 pub use faulty_store::{Fault, FaultyStore};
+pub use issuer::{Issuer, key_set};
 pub use packs::{Counted, call, function, manifest};
 pub use postgres::{Postgres, PostgresOptions, SERVER_VARIABLE};
 pub use replica_store::{Gate, ReplicaStore};

@@ -1,1 +1,16 @@
-//! Credentials, sealed with their own key, with grants and a use log.
+#![doc = include_str!("README.md")]
+
+mod book;
+mod error;
+mod record;
+mod seal;
+mod uses;
+mod vault;
+
+#[cfg(test)]
+mod trials;
+
+pub use book::{Book, Change, Listed, Rekeyed, Saved, list_in_the_clear, remove};
+pub use error::{Result, VaultError};
+pub use record::{About, Kind, Material, Subjects, check_name, parse_host};
+pub use vault::{Vault, Watch};

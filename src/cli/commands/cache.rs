@@ -21,7 +21,7 @@ type Counts = BTreeMap<String, u64>;
 /// A failure if the pack is not cached, naming the gate that is shut.
 pub(crate) async fn explain(setup: &Setup, arguments: &CallArgs) -> Result<()> {
     let engine = setup.engine(MemoryUse::ReadOnly, false).await?;
-    let explanation = match run::make(setup, &engine, arguments) {
+    let explanation = match run::make(setup, &engine, arguments).await {
         Ok(call) => engine.explain(call).await.map_err(Into::into),
         Err(failure) => Err(failure),
     };

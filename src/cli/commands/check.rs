@@ -1,5 +1,9 @@
 //! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
 
+use std::sync::{Arc, Mutex};
+
+use helmdeck_core::SystemClock;
+use helmdeck_vault::Book;
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -67,14 +71,23 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
             None
         }
     };
-    if let Some(path) = gate::exposed_key_file(&env) {
+    let vault_ring = match gate::vault_ring(&env, ring.as_ref().and_then(Option::as_ref)) {
+        Ok(ring) => ring,
+        Err(failure) => {
+            report.failed("vault", &failure);
+            None
+        }
+    };
+    for path in gate::exposed_key_files(&env) {
         report.warnings.push(format!("others than its owner may read the key file {}; chmod 600 it", path.display()));
     }
     if let Some(settings) = loaded.settings {
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
         warn(&mut report, &settings, &env);
-        let setup = Setup { settings, env, ring: ring.flatten(), output };
+        let setup = Setup { settings, env, ring: ring.flatten(), vault_ring, watch: Mutex::default(), output };
+        auth(&mut report, &setup).await;
         store(&mut report, &setup).await;
+        vault(&mut report, &setup).await;
         packs(&mut report, &setup).await;
     }
     output.either(&report.value(), || report.text())?;
@@ -100,6 +113,38 @@ fn warn(report: &mut Report, settings: &Settings, env: &Environment) {
     }
 }
 
+async fn auth(report: &mut Report, setup: &Setup) {
+    let settings = &setup.settings;
+    let auth = match setup.auth() {
+        Ok(Some(auth)) => auth,
+        Ok(None) => return report.fact("auth", "off, so only this machine reaches the server"),
+        Err(failure) => return report.failed("auth", &failure),
+    };
+    let mut ways = Vec::new();
+    if settings.auth.api_tokens {
+        ways.push("API tokens".to_owned());
+    }
+    if crate::auth::is_set(&setup.env) {
+        ways.push("JSON Web Tokens of a shared secret".to_owned());
+    }
+    let place = &settings.auth.jwks;
+    match auth.try_keys(Arc::new(SystemClock::default())).await {
+        Ok(None) => {}
+        Ok(Some(keys)) => ways.push(format!("JSON Web Tokens of {keys} keys")),
+        Err(reason) => {
+            ways.push("JSON Web Tokens of keys that cannot be read".to_owned());
+            report.errors.push(format!("auth.jwks: {place}: {reason}"));
+        }
+    }
+    report.fact("auth", ways.join(", "));
+    if !settings.server.listen.ip().is_loopback() && settings.server.allowed_hosts.is_empty() {
+        report.warnings.push(format!(
+            "the server listens on {} and server.allowed_hosts is empty, so it answers to the names of this machine only",
+            settings.server.listen
+        ));
+    }
+}
+
 async fn store(report: &mut Report, setup: &Setup) {
     let opened = match setup.store_exists().await {
         Ok(false) => return report.fact("store", "not there yet; it is made by the first write"),
@@ -119,6 +164,22 @@ async fn store(report: &mut Report, setup: &Setup) {
     match stats {
         Ok(stats) => report.fact("store", format!("{} entries", stats.rows)),
         Err(failure) => report.failed("store", &failure),
+    }
+}
+
+async fn vault(report: &mut Report, setup: &Setup) {
+    let Some(ring) = &setup.vault_ring else { return };
+    let key = ring.current_id();
+    let system = match setup.system() {
+        Ok(system) => system,
+        Err(failure) => return report.failed("vault", &failure),
+    };
+    match Book::new(system, ring.clone(), Arc::new(SystemClock::default())).check().await {
+        Ok((count, unreadable)) => {
+            report.fact("vault", format!("{count} credentials, key {key}"));
+            report.errors.extend(unreadable.iter().map(ToString::to_string));
+        }
+        Err(error) => report.failed("vault", &error.into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::args::{ConfigCommand, Global};
+use crate::auth;
 use crate::config::{self, show};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
@@ -24,11 +25,12 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &Environment, o
             output.either(&value, || found.path.display().to_string())
         }
         ConfigCommand::Show { origin } => {
-            let secrets: Vec<(&str, String)> = [gate::KEY, gate::KEY_FILE, gate::KEY_PREVIOUS]
-                .into_iter()
-                .filter(|name| !matches!(env.text(name), Ok(None)))
-                .map(|name| (name, "(set)".to_owned()))
-                .collect();
+            let secrets: Vec<(&str, String)> =
+                [gate::KEY, gate::KEY_FILE, gate::KEY_PREVIOUS, auth::SECRET, auth::SECRET_FILE]
+                    .into_iter()
+                    .filter(|name| !matches!(env.text(name), Ok(None)))
+                    .map(|name| (name, "(set)".to_owned()))
+                    .collect();
             let (value, text) = show(&loaded.layers, *origin, &secrets);
             output.either(&value, || text)?;
             loaded.settings().map(drop)

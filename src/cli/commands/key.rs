@@ -1,4 +1,5 @@
-//! `helmdeck key`: makes a memory key, and says whether the one in the environment is good. Never prints the latter.
+//! `helmdeck key`: makes a key, for memory or the vault, and says whether the memory key in the environment is good. Never prints
+//! the latter.
 
 use helmdeck_memory::MemoryKey;
 use serde_json::json;
@@ -29,7 +30,7 @@ pub(crate) fn check(env: &Environment, output: &Output) -> Result<()> {
             gate::KEY_FILE
         )));
     };
-    if let Some(path) = gate::exposed_key_file(env) {
+    for path in gate::exposed_key_files(env) {
         output.note(&format!("warning: others than its owner may read {}; chmod 600 it", path.display()));
     }
     let previous: Vec<&str> = ring.ids().skip(1).collect();

@@ -7,7 +7,7 @@ use helmdeck_server::mcp::Stdio;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{block_on, internal};
-use crate::args::{Global, McpArgs};
+use crate::args::Global;
 use crate::env::Environment;
 use crate::exit::Result;
 use crate::output::Output;
@@ -18,7 +18,7 @@ use crate::wire::{MemoryUse, Setup};
 ///
 /// # Errors
 /// A configuration failure; exit 1 if the client cannot be written to.
-pub(crate) fn run(_: &McpArgs, global: &Global, env: Environment, output: Output) -> Result<()> {
+pub(crate) fn run(global: &Global, env: Environment, output: Output) -> Result<()> {
     let setup = Setup::load(global, Vec::new(), env, output, super::WARN)?;
     block_on(serve(setup))
 }
@@ -26,6 +26,7 @@ pub(crate) fn run(_: &McpArgs, global: &Global, env: Environment, output: Output
 async fn serve(setup: Setup) -> Result<()> {
     let mut signals = Stop::catch()?;
     let engine = setup.engine(MemoryUse::Full, true).await?;
+    engine.import_in_background();
     let settings = &setup.settings;
     let stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
     let stop = CancellationToken::new();
@@ -39,5 +40,6 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     engine.shutdown().await;
+    setup.close_vault().await;
     answer.map_err(internal)
 }

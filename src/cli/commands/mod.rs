@@ -10,6 +10,7 @@ mod forget;
 mod import;
 mod key;
 mod mcp;
+mod mcp_servers;
 mod memory;
 mod memory_defaults;
 mod memory_get;
@@ -20,9 +21,11 @@ mod purge;
 mod rotate;
 mod run;
 mod serve;
+mod token;
+mod vault;
 
 use crate::app::block_on;
-use crate::args::{CacheCommand, Cli, Command, KeyCommand, MemoryCommand, PackCommand};
+use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
 use crate::env::Environment;
 use crate::exit::Result;
 use crate::output::Output;
@@ -46,12 +49,24 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     match cli.command {
         Command::Version => output.text(&version()),
         Command::Completions { shell } => completions::run(shell, &output),
+        Command::Token(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(token::run(&setup, &command))
+        }
         Command::Key(KeyCommand::Generate) => key::generate(&output),
         Command::Key(KeyCommand::Check) => key::check(&env, &output),
         Command::Config(command) => config::run(&command, &global, &env, &output),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
-        Command::Mcp(arguments) => mcp::run(&arguments, &global, env, output),
+        Command::Mcp(arguments) => match arguments.command {
+            Some(McpCommand::Add(arguments)) => mcp_servers::add(&arguments, &global, &env, &output),
+            Some(McpCommand::Remove { name }) => mcp_servers::remove(&name, &global, &env, &output),
+            Some(McpCommand::List) => {
+                let setup = setup(env, "error")?;
+                block_on(mcp_servers::list(&setup))
+            }
+            None => mcp::run(&global, env, output),
+        },
         Command::Run(arguments) => {
             let setup = setup(env, WARN)?;
             block_on(run::run(&setup, &arguments))
@@ -79,6 +94,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Import(arguments) => block_on(import::run(&setup, &arguments)),
                 MemoryCommand::Forget(arguments) => block_on(forget::run(&setup, &arguments)),
             }
+        }
+        Command::Vault(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(vault::run(&setup, &command))
         }
         Command::Cache(command) => {
             let setup = setup(env, WARN)?;

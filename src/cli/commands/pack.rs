@@ -1,7 +1,11 @@
 //! `helmdeck pack list` and `helmdeck pack show`.
 
+use std::time::Duration;
+
+use helmdeck_core::duration::format_duration;
+use helmdeck_core::manifest::ManifestError;
 use helmdeck_core::schema::properties;
-use helmdeck_engine::PackInfo;
+use helmdeck_engine::{Engine, PackInfo};
 use serde_json::{Value, json};
 
 use crate::args::PackRef;
@@ -9,13 +13,29 @@ use crate::exit::Result;
 use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
 
+/// The longest that commands wait for all MCP servers to list their tools.
+pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(20);
+
+/// Returns the MCP servers that have not answered in [`IMPORT_LIMIT`], as refusals.
+pub(crate) fn late(engine: &Engine) -> impl Iterator<Item = ManifestError> + use<> {
+    engine.mcp_servers().into_iter().filter(|server| server.listed.is_none() && server.state == "starting").map(
+        |server| {
+            let limit = format_duration(IMPORT_LIMIT);
+            let message = format!("the MCP server \"{}\" has not answered within {limit}", server.name);
+            ManifestError { file: format!("mcp:{}", server.name), line: None, message }
+        },
+    )
+}
+
 /// Lists all packs in their latest version, and the manifests that were refused.
 ///
 /// # Errors
 /// A silent failure if the reader went away.
 pub(crate) async fn list(setup: &Setup) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
-    let (packs, refused) = (engine.packs(), engine.refused());
+    engine.import_all(IMPORT_LIMIT).await;
+    let (packs, mut refused) = (engine.packs(), engine.refused());
+    refused.extend(late(&engine));
     engine.shutdown().await;
     let value = json!({
         "packs": packs,
@@ -47,6 +67,7 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
 /// `not_found`, with the nearest name there is.
 pub(crate) async fn show(setup: &Setup, pack: &PackRef) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
+    engine.await_pack(pack.name.as_str()).await?;
     let found = engine.pack(pack.name.as_str(), pack.version);
     engine.shutdown().await;
     let mut info = found?;

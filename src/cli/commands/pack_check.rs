@@ -34,6 +34,9 @@ struct Finding {
 pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result<()> {
     let scope = scope(setup, path)?;
     let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
+    if engine.needs_import() {
+        engine.import_all(super::pack::IMPORT_LIMIT).await;
+    }
     let (checked, findings) = check(setup, &engine, &scope, run).await;
     engine.shutdown().await;
     if let (Some(file), true, true) = (&scope.file, checked.is_empty(), findings.is_empty()) {
@@ -70,6 +73,7 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
     let mut findings: Vec<Finding> = engine
         .refused()
         .into_iter()
+        .chain(super::pack::late(engine))
         .filter(|error| ours(&error.file))
         .map(|error| Finding {
             place: error.line.map_or_else(|| error.file.clone(), |line| format!("{}:{line}", error.file)),
@@ -83,6 +87,8 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
             let wanted = match pack.source {
                 Source::Builtin => scope.builtins,
                 Source::Folder => ours(&pack.file),
+                // Nobody here wrote them.
+                Source::Mcp => false,
             };
             if !wanted {
                 continue;

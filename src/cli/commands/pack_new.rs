@@ -27,7 +27,7 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
                 "a built-in pack is part of the source; name its folder with --dir <source>/packs",
             ));
         }
-        (None, PackKind::Command | PackKind::Http) => setup
+        (None, PackKind::Command | PackKind::Mcp | PackKind::Http) => setup
             .settings
             .packs_dir
             .clone()
@@ -36,6 +36,7 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
     let served = setup.settings.packs_dir.as_deref() == Some(&folder);
     let (files, next) = match kind {
         PackKind::Command => command(name, &folder, served),
+        PackKind::Mcp => mcp(name, &folder),
         PackKind::Http => http(name, &folder, served),
         PackKind::Builtin => builtin(name, &folder)?,
     };
@@ -113,6 +114,44 @@ printf '}\n'
         manifest_path.display()
     );
     (vec![(manifest_path, manifest, 0o644), (folder.join(script), program.to_owned(), 0o755)], next)
+}
+
+fn mcp(name: &PackName, folder: &Path) -> (Vec<File>, String) {
+    let manifest = format!(
+        r#"name = "{name}"
+version = "v1"
+description = "Reads a text file"
+# true: it changes nothing anywhere. Only such a pack can be cached. You say so, not the server.
+read_only = true
+
+[handler]
+# A server of [[mcp.servers]] in helmdeck.toml, and one of its tools: `helmdeck mcp list` names both.
+mcp = {{ server = "files", tool = "read_text_file" }}
+timeout = "30s"
+
+# JSON Schema 2020-12. Leave [input] and [output] out to take the tool's own; tags need the [input] that they name.
+[input]
+type = "object"
+required = ["path"]
+additionalProperties = false
+
+[input.properties]
+path = {{ type = "string", description = "The file to read" }}
+
+# With a memory key, the same question within `ttl` is answered without asking the server.
+[memory]
+cache = true
+ttl = "5m"
+tags = ["file:{{path}}"]
+"#
+    );
+    let path = folder.join(format!("{name}.toml"));
+    let next = format!(
+        "add a server:  helmdeck mcp add files -- npx -y @modelcontextprotocol/server-filesystem <folder>\n\
+         check it:      helmdeck pack check {}\nrun it:        helmdeck run {name} path=<file>",
+        path.display()
+    );
+    (vec![(path, manifest, 0o644)], next)
 }
 
 fn http(name: &PackName, folder: &Path, served: bool) -> (Vec<File>, String) {
@@ -264,6 +303,7 @@ mod tests {
         let name = PackName::new(name).unwrap();
         match kind {
             PackKind::Command => command(&name, Path::new("/p"), true).0,
+            PackKind::Mcp => mcp(&name, Path::new("/p")).0,
             PackKind::Http => http(&name, Path::new("/p"), true).0,
             PackKind::Builtin => builtin(&name, Path::new("/p")).unwrap().0,
         }
@@ -277,6 +317,13 @@ mod tests {
             assert_eq!(manifest.name.as_str(), "team.look_up");
             assert_eq!(manifest.examples.len(), 1);
         }
+    }
+
+    #[test]
+    fn the_skeleton_of_a_tool_is_a_cached_pack() {
+        let text = &files(PackKind::Mcp, "team.read")[0].1;
+        let manifest = Manifest::parse("m.toml", text, &|_| Err("no files".into())).unwrap();
+        assert_eq!((manifest.handler.kind(), manifest.cache().unwrap().tags.len()), ("mcp", 1));
     }
 
     #[test]

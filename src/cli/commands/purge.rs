@@ -1,6 +1,6 @@
 //! `helmdeck memory purge` and `helmdeck cache purge`: forgetting. It never needs the key, and asks before it removes.
 
-use helmdeck_memory::{Delete, Kind, Namespace, Store};
+use helmdeck_memory::{Delete, Kind, Namespace, Reach, Store};
 use serde_json::json;
 
 use crate::args::{PurgeArgs, Which};
@@ -79,7 +79,7 @@ fn deletes(which: &Which, kind: Option<Kind>, namespaces: Vec<Namespace>) -> Vec
         return vec![Delete::Prefix { namespace: None, kind: Some(Kind::Cache), prefix: format!("{pack}/") }];
     }
     if let Some(tag) = &which.tag {
-        return vec![Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.to_lowercase() }];
+        return vec![Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: tag.to_lowercase() }];
     }
     let prefix = |namespace| Delete::Prefix { namespace, kind, prefix: String::new() };
     if which.namespace.is_some() {

@@ -33,11 +33,12 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     }
     // The answer is stored behind the response: the process must not end before it is.
     engine.shutdown().await;
+    setup.close_vault().await;
     answer
 }
 
 async fn call_and_print(setup: &Setup, engine: &Engine, arguments: &RunArgs) -> Result<()> {
-    let mut call = make(setup, engine, &arguments.call)?;
+    let mut call = make(setup, engine, &arguments.call).await?;
     let progress = Arc::new(Progress::new(setup.output));
     call.directive = arguments.directive();
     call.max_age = arguments.max_age;
@@ -57,8 +58,10 @@ async fn call_and_print(setup: &Setup, engine: &Engine, arguments: &RunArgs) -> 
 /// Makes a call of the command line: finds the pack, reads the input by its schema, makes paths absolute.
 ///
 /// # Errors
-/// `not_found` for an unknown pack; a usage failure for an input that cannot be read.
-pub(crate) fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -> Result<Call> {
+/// `not_found` for an unknown pack, or why the MCP server behind it does not answer; a usage failure for an input that
+/// cannot be read.
+pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -> Result<Call> {
+    engine.await_pack(arguments.pack.name.as_str()).await?;
     let pack = engine.pack(arguments.pack.name.as_str(), arguments.pack.version)?;
     let mut bytes = match &arguments.input {
         Some(option) => input::read(option, &setup.env)?,

@@ -3,8 +3,9 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
+use helmdeck_core::SystemClock;
 use helmdeck_memory::JanitorConfig;
-use helmdeck_server::Server;
+use helmdeck_server::{Auth, Server};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toml::Value;
@@ -40,12 +41,17 @@ pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: Environment, outp
 
 async fn serve(setup: Setup) -> Result<()> {
     let listen = setup.settings.server.listen;
+    let auth = setup.auth()?;
+    if let Some(auth) = &auth {
+        keys(&setup, auth).await?;
+    }
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"))
             .with_hint("choose another address with --listen, for example --listen 127.0.0.1:0 for any free port")
     })?;
     let address = listener.local_addr()?;
     let engine = setup.engine(MemoryUse::Full, true).await?;
+    engine.import_in_background();
     let interval = setup.settings.memory.sweep_interval;
     engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
 
@@ -54,7 +60,7 @@ async fn serve(setup: Setup) -> Result<()> {
     if let Ok(system) = setup.system() {
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
-    let server = server.serve(listener, stop.clone());
+    let server = server.auth(auth).serve(listener, stop.clone());
     let mut signals = Stop::catch()?;
     announce(&setup.output, &format!("listening on http://{address}"));
     let mut server = std::pin::pin!(server);
@@ -71,7 +77,21 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     engine.shutdown().await;
+    setup.close_vault().await;
     answer
+}
+
+/// Reads the keys for tokens once. A file that cannot be used is a mistake; an address that does not answer may do so later.
+async fn keys(setup: &Setup, auth: &Auth) -> Result<()> {
+    let place = &setup.settings.auth.jwks;
+    match auth.try_keys(Arc::new(SystemClock::default())).await {
+        Ok(_) => Ok(()),
+        Err(reason) if place.contains("://") => {
+            tracing::warn!(%reason, "the key set for tokens cannot be read yet; until then its tokens are answered with 503");
+            Ok(())
+        }
+        Err(reason) => Err(Failure::config(format!("auth.jwks: {place}: {reason}"))),
+    }
 }
 
 /// Says where the server is, whatever the level of the log: scripts wait for it.

@@ -102,6 +102,14 @@ impl Layers {
             }
             return Err(Problem::new(origin, self.unknown(&key)));
         };
+        if key.iter().eq(super::servers::KEY) {
+            // What stands in them is read elsewhere; here they are kept to be shown.
+            if value.as_array().is_none_or(|items| !items.iter().all(Value::is_table)) {
+                return Err(Problem::new(origin, "mcp.servers are tables of the file: [[mcp.servers]]"));
+            }
+            self.settings.insert(key, Setting { value, origin });
+            return Ok(());
+        }
         let value = fitting(&known.value, value)
             .map_err(|wanted| Problem::new(&origin, format!("{} must be {wanted}", key.join("."))))?;
         self.settings.insert(key, Setting { value, origin });

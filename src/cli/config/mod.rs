@@ -6,6 +6,7 @@ mod origin;
 mod parts;
 #[cfg(test)]
 mod schema;
+pub(crate) mod servers;
 mod settings;
 mod show;
 mod variables;
@@ -17,7 +18,7 @@ use toml::Value;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 
-pub(crate) use file::Found;
+pub(crate) use file::{Found, find};
 pub(crate) use layers::Layers;
 pub(crate) use origin::{Origin, Problem};
 pub(crate) use parts::LogFormat;
@@ -51,11 +52,16 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environme
     let mut problems = Vec::new();
     let file = file::find(file, env)?;
     let mut file_exists = false;
+    let mut mcp_servers = Vec::new();
     if let Some(found) = &file {
         match file::read(found) {
             Ok(Some(text)) => {
                 file_exists = true;
                 problems.extend(file::add(&mut layers, &found.path.display().to_string(), &text));
+                match servers::read(&found.path, &text, env) {
+                    Ok(found) => mcp_servers = found,
+                    Err(more) => problems.extend(more),
+                }
             }
             Ok(None) => {}
             Err(problem) => problems.push(problem),
@@ -67,7 +73,10 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environme
         problems.extend(layers.set(key, value, Origin::Flag(flag)).err());
     }
     let settings = match settings::resolve(&layers, file.as_ref(), env) {
-        Ok(settings) => Some(settings).filter(|_| problems.is_empty()),
+        Ok(mut settings) => {
+            settings.mcp_servers = mcp_servers;
+            Some(settings).filter(|_| problems.is_empty())
+        }
         Err(more) => {
             problems.extend(more);
             None

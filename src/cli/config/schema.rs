@@ -46,6 +46,9 @@ fn generate() -> Json {
             let table = at.iter().fold(&defaults, |table, name| table[name.as_str()].as_table().unwrap());
             at.push(key.to_owned());
             *place(&mut schema, &at) = setting(&table[key], &comment.join(" "));
+            if at.iter().eq(super::servers::KEY) {
+                place(&mut schema, &at)["items"] = server();
+            }
             at.pop();
             comment.clear();
         } else {
@@ -53,6 +56,32 @@ fn generate() -> Json {
         }
     }
     schema
+}
+
+fn server() -> Json {
+    let texts = |description: &str| json!({"type": "object", "additionalProperties": {"type": "string"}, "description": description});
+    let duration =
+        |default: &str, description: &str| json!({"type": "string", "default": default, "description": description});
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name"],
+        "oneOf": [{"required": ["command"]}, {"required": ["url"]}],
+        "properties": {
+            "name": {"type": "string", "pattern": "^[a-z0-9_]{1,40}$", "description": "Its tools become the packs mcp.<name>.<tool>."},
+            "command": {"type": "array", "minItems": 1, "items": {"type": "string"}, "description": "The program and its arguments."},
+            "cwd": {"type": "string", "description": "The program's working folder; relative to this file."},
+            "env": texts("Variables added to the program's short environment; values may name env:NAME or credential:NAME."),
+            "url": {"type": "string", "pattern": "^https?://", "description": "The address of a server over streamable HTTP."},
+            "headers": texts("Headers of every request; values may hold {env:NAME} or {credential:NAME}."),
+            "timeout": duration("60s", "How long a call of an imported tool may take."),
+            "start_timeout": duration("60s", "How long starting, the handshake and the list of tools may take."),
+            "idle_timeout": duration("10m", "How long the server is kept without a call."),
+            "tools": {"type": "array", "items": {"type": "string"}, "default": ["*"], "description": "The tools that are taken; * stands for any characters."},
+            "read_only_trust": {"type": "boolean", "default": false, "description": "Whether the server is believed when it says that a tool only reads."},
+            "max_output_bytes": {"type": ["string", "integer"], "default": "4MiB", "description": "The largest answer of a tool."},
+        },
+    })
 }
 
 fn object(description: &str) -> Json {
@@ -89,6 +118,7 @@ fn json_of(toml: Value) -> Json {
         Value::Array(items) => items.into_iter().map(json_of).collect(),
         Value::String(text) => text.into(),
         Value::Integer(number) => number.into(),
+        Value::Boolean(flag) => flag.into(),
         other => panic!("{other:?}"),
     }
 }

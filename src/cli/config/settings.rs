@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use helmdeck_server::ServerConfig;
+use helmdeck_engine::McpServer;
 use helmdeck_server::mcp::McpConfig;
+use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -12,6 +13,7 @@ use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
 use super::parts::{Egress, GitHub, Log, Memory, Runtime};
+use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 use crate::logging;
@@ -31,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) runtime: Runtime,
     /// `[server]`.
     pub(crate) server: ServerConfig,
+    /// `[auth]`; a file in it has an absolute path.
+    pub(crate) auth: AuthConfig,
     /// `[mcp]`.
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
@@ -47,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) github: GitHub,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
+    /// `[[mcp.servers]]`.
+    pub(crate) mcp_servers: Vec<McpServer>,
 }
 
 impl Settings {
@@ -85,22 +91,47 @@ pub(super) fn resolve(
     let log: Option<Log> = reading.part("log", |log: &Log| logging::check(&log.level));
     let runtime = reading.part("runtime", |_: &Runtime| Ok(()));
     let server = reading.part("server", ServerConfig::validate);
-    let mcp = reading.part("mcp", McpConfig::validate);
+    let auth = reading.auth(file, env);
+    if let (Some(server), Some(auth)) = (&server, &auth) {
+        reading.listen(server, auth, env);
+    }
+    let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
+    let mcp = reading.read(of_mcp, &["mcp"], McpConfig::validate);
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
     let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |_| Ok(()));
     let credentials = reading.credentials();
-    let data_dir = reading.folder("data_dir", file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
+    let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading
-        .folder("packs_dir", file, env)
+        .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, mcp, memory, engine, egress, github) {
-        (Some(log), Some(runtime), Some(server), Some(mcp), Some(memory), Some(engine), Some(egress), Some(github))
-            if reading.problems.is_empty() =>
-        {
-            Ok(Settings { data_dir, packs_dir, log, runtime, server, mcp, memory, engine, egress, github, credentials })
-        }
+    match (log, runtime, server, auth, mcp, memory, engine, egress, github) {
+        (
+            Some(log),
+            Some(runtime),
+            Some(server),
+            Some(auth),
+            Some(mcp),
+            Some(memory),
+            Some(engine),
+            Some(egress),
+            Some(github),
+        ) if reading.problems.is_empty() => Ok(Settings {
+            data_dir,
+            packs_dir,
+            log,
+            runtime,
+            server,
+            auth,
+            mcp,
+            memory,
+            engine,
+            egress,
+            github,
+            credentials,
+            mcp_servers: Vec::new(),
+        }),
         _ => Err(reading.problems),
     }
 }
@@ -176,9 +207,37 @@ impl Reading<'_> {
         credentials
     }
 
-    /// Returns a folder that was set: relative to the file that names it, or to the working directory.
-    fn folder(&mut self, name: &str, file: Option<&Found>, env: &Environment) -> Option<PathBuf> {
-        let setting = self.layers.get(&[name])?;
+    fn auth(&mut self, file: Option<&Found>, env: &Environment) -> Option<AuthConfig> {
+        let mut auth: AuthConfig = self.part("auth", AuthConfig::validate)?;
+        if let Err(message) = auth.validate_together() {
+            self.at(&["auth", "jwks"], &message);
+        }
+        if !auth.jwks.contains("://")
+            && let Some(path) = self.path(&["auth", "jwks"], file, env)
+        {
+            auth.jwks = path.to_string_lossy().into_owned();
+        }
+        Some(auth)
+    }
+
+    /// Others may reach the server only if callers have to prove who they are.
+    fn listen(&mut self, server: &ServerConfig, auth: &AuthConfig, env: &Environment) {
+        let authenticated = auth.api_tokens || !auth.jwks.is_empty() || crate::auth::is_set(env);
+        if let Err(message) = check_listen(server.listen, authenticated) {
+            self.at(&["server", "listen"], &message);
+        }
+    }
+
+    /// Notes what is wrong with a setting, where it comes from.
+    fn at(&mut self, key: &[&str], message: &str) {
+        if let Some(setting) = self.layers.get(key) {
+            self.problems.push(Problem::new(&setting.origin, format!("{}: {message}", key.join("."))));
+        }
+    }
+
+    /// Returns a path that was set: relative to the file that names it, or to the working directory.
+    fn path(&mut self, key: &[&str], file: Option<&Found>, env: &Environment) -> Option<PathBuf> {
+        let setting = self.layers.get(key)?;
         let path = PathBuf::from(setting.value.as_str().filter(|text| !text.is_empty())?);
         match (&setting.origin, file.and_then(|found| found.path.parent())) {
             (Origin::File { .. }, Some(folder)) => Some(folder.join(path)),

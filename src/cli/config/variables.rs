@@ -18,16 +18,16 @@ const FIXED: &[(&str, &[&str])] = &[
 ];
 
 /// The variables that are read elsewhere and set no setting.
-const ELSEWHERE: &[&str] =
-    &["HELMDECK_CONFIG", "HELMDECK_MEMORY_KEY", "HELMDECK_MEMORY_KEY_FILE", "HELMDECK_MEMORY_KEY_PREVIOUS"];
-
-/// The names that this project has fixed for parts that this version does not have. Taking them silently would let an
-/// operator believe in a protection that is not there.
-const NOT_YET: &[(&str, &str)] = &[
-    ("HELMDECK_VAULT_KEY", "this version has no vault"),
-    ("HELMDECK_VAULT_KEY_FILE", "this version has no vault"),
-    ("HELMDECK_JWT_SECRET", "this version has no authentication"),
-    ("HELMDECK_JWT_SECRET_FILE", "this version has no authentication"),
+const ELSEWHERE: &[&str] = &[
+    "HELMDECK_CONFIG",
+    "HELMDECK_JWT_SECRET",
+    "HELMDECK_JWT_SECRET_FILE",
+    "HELMDECK_MEMORY_KEY",
+    "HELMDECK_MEMORY_KEY_FILE",
+    "HELMDECK_MEMORY_KEY_PREVIOUS",
+    "HELMDECK_VAULT_KEY",
+    "HELMDECK_VAULT_KEY_FILE",
+    "HELMDECK_VAULT_KEY_PREVIOUS",
 ];
 
 /// What test suites may set without troubling the programs that they start.
@@ -45,9 +45,6 @@ pub(crate) fn add(layers: &mut Layers, env: &Environment) -> Vec<Problem> {
 }
 
 fn add_one(layers: &mut Layers, env: &Environment, name: &str) -> Result<(), Problem> {
-    if let Some((_, reason)) = NOT_YET.iter().find(|(known, _)| *known == name) {
-        return Err(Problem::new(name, format!("{reason}; unset the variable")));
-    }
     let Some(key) = key_of(layers, name) else {
         let derived: Vec<String> = layers.iter().map(|(key, _)| name_of(key)).collect();
         let known = FIXED.iter().map(|(name, _)| *name).chain(ELSEWHERE.iter().copied());
@@ -135,12 +132,10 @@ mod tests {
             ("HELMDECK_MEMORY_KEYFILE", "canary"),
             ("HELMDECK_SERVER__LISEN", "x"),
             ("HELMDECK_SERVER__MAX_REQUESTS", "many"),
-            ("HELMDECK_JWT_SECRET", "canary"),
         ]);
         assert_eq!(
             problems,
             [
-                "HELMDECK_JWT_SECRET: this version has no authentication; unset the variable",
                 "HELMDECK_MEMORY_KEYFILE: unknown variable; did you mean \"HELMDECK_MEMORY_KEY_FILE\"?",
                 "HELMDECK_SERVER__LISEN: unknown variable; did you mean \"HELMDECK_SERVER__LISTEN\"?",
                 "HELMDECK_SERVER__MAX_REQUESTS: server.max_requests must be a whole number",

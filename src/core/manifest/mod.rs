@@ -94,17 +94,25 @@ pub enum HandlerSpec {
         /// Variables added to its short environment.
         env: BTreeMap<String, String>,
     },
+    /// A tool of an MCP server that the operator's configuration names.
+    Mcp {
+        /// The server's name in `[[mcp.servers]]`.
+        server: String,
+        /// The tool's name as the server lists it.
+        tool: String,
+    },
     /// An HTTP request as a template over the input.
     Http(Box<http::HttpSpec>),
 }
 
 impl HandlerSpec {
-    /// Returns the kind (`builtin`, `command` or `http`).
+    /// Returns the kind (`builtin`, `command`, `http` or `mcp`).
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Builtin(_) => "builtin",
             Self::Command { .. } => "command",
+            Self::Mcp { .. } => "mcp",
             Self::Http(_) => "http",
         }
     }
@@ -273,6 +281,7 @@ impl Manifest {
             HandlerSpec::Command { argv, env } => {
                 add(format!("{argv:?} {env:?}").as_bytes());
             }
+            HandlerSpec::Mcp { server, tool } => add(format!("mcp {server:?} {tool:?}").as_bytes()),
             HandlerSpec::Http(spec) => add(format!("{spec:?} {:?}", self.credentials).as_bytes()),
         }
         add(handler);

@@ -10,6 +10,7 @@ use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
 use crate::schema::{self, Schema};
+use crate::secrets::{CREDENTIAL_TAG, is_credential_tag};
 use crate::template::Template;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,6 +20,8 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 
 /// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
 const TOP_KEYS: &[&str] = &["name", "version", "description", "read_only", "credentials", "async", "no_audit"];
+
+const ONE_KIND: &str = "[handler] needs exactly one of `builtin`, `command`, `http` and `mcp`";
 
 /// Turns byte offsets into lines, and messages into errors with a place.
 pub(super) struct Source<'a> {
@@ -47,6 +50,15 @@ impl Source<'_> {
 
     fn templates(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
         values.iter().map(|value| self.read(value, |text| declared(Template::parse(text)?, input))).collect()
+    }
+
+    /// Reads tags: templates that do not begin with what is kept for credentials.
+    fn tags(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
+        if let Some(taken) = values.iter().find(|value| is_credential_tag(value.get_ref())) {
+            let message = format!("tags that begin with \"{CREDENTIAL_TAG}\" are set by the engine; take another word");
+            return Err(self.error(Some(taken.span()), message));
+        }
+        self.templates(values, input)
     }
 }
 
@@ -189,9 +201,8 @@ fn handler_of(
 ) -> Result<HandlerSpec, ManifestError> {
     let handler = &manifest.handler;
     let raw = handler.get_ref();
-    if let Some(value) = &raw.mcp {
-        let message = "handlers of kind `mcp` are not part of this version; use `builtin`, `command` or `http`";
-        return Err(source.error(Some(value.span()), message));
+    if let Some(mcp) = &raw.mcp {
+        return mcp_of(source, handler, mcp);
     }
     if let (Some(http), None, None) = (&raw.http, &raw.builtin, &raw.command) {
         if !raw.env.is_empty() {
@@ -221,8 +232,36 @@ fn handler_of(
             }
             Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
         }
-        _ => Err(source.error(Some(handler.span()), "[handler] needs exactly one of `builtin`, `command` and `http`")),
+        _ => Err(source.error(Some(handler.span()), ONE_KIND)),
     }
+}
+
+/// Checks that a name can be that of a server in `[[mcp.servers]]`: `^[a-z0-9_]+$`.
+fn server_name(name: &str) -> Result<(), String> {
+    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
+        return Ok(());
+    }
+    Err(format!("\"{}\" is not the name of an MCP server; a name is made of a-z, 0-9 and _", name.escape_debug()))
+}
+
+fn mcp_of(
+    source: &Source<'_>,
+    handler: &Spanned<raw::Handler>,
+    mcp: &raw::McpTool,
+) -> Result<HandlerSpec, ManifestError> {
+    let raw = handler.get_ref();
+    if raw.builtin.is_some() || raw.command.is_some() || raw.http.is_some() {
+        return Err(source.error(Some(handler.span()), ONE_KIND));
+    }
+    if !raw.env.is_empty() {
+        let message = "`env` is only for handlers of kind `command`; that of an MCP server stands in [[mcp.servers]]";
+        return Err(source.error(Some(handler.span()), message));
+    }
+    source.read(&mcp.server, |name| server_name(name))?;
+    if mcp.tool.get_ref().trim().is_empty() {
+        return Err(source.error(Some(mcp.tool.span()), "tool is empty; name a tool that the server lists"));
+    }
+    Ok(HandlerSpec::Mcp { server: mcp.server.get_ref().clone(), tool: mcp.tool.get_ref().clone() })
 }
 
 fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
@@ -241,7 +280,7 @@ fn memory_of(
     input: &Schema,
 ) -> Result<MemorySpec, ManifestError> {
     let raw = memory.get_ref();
-    let invalidates = source.templates(&raw.invalidates, input)?;
+    let invalidates = source.tags(&raw.invalidates, input)?;
     if let (Some(first), true) = (raw.invalidates.first(), read_only) {
         return Err(
             source.error(Some(first.span()), "invalidates is for packs that write; this one says read_only = true")
@@ -279,7 +318,7 @@ fn memory_of(
         stale_if_error: source.duration(raw.stale_if_error.as_ref(), Duration::ZERO)?,
         revalidate: raw.revalidate,
         revalidate_for: source.duration(raw.revalidate_for.as_ref(), DEFAULT_REVALIDATE_FOR)?,
-        tags: source.templates(&raw.tags, input)?,
+        tags: source.tags(&raw.tags, input)?,
         epoch: raw.epoch.unwrap_or(1),
         single_flight: raw.single_flight,
         max_bytes: raw

@@ -39,10 +39,17 @@ pub(super) struct Handler {
     pub(super) builtin: Option<String>,
     pub(super) command: Option<Spanned<Vec<String>>>,
     pub(super) http: Option<Spanned<super::http::Raw>>,
-    pub(super) mcp: Option<Spanned<toml::Value>>,
+    pub(super) mcp: Option<McpTool>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
     pub(super) timeout: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct McpTool {
+    pub(super) server: Spanned<String>,
+    pub(super) tool: Spanned<String>,
 }
 
 #[derive(Deserialize)]

@@ -34,6 +34,12 @@ fn parse(text: &str) -> Result<Manifest, ManifestError> {
     })
 }
 
+#[test]
+fn tags_of_credentials_are_the_engine_s() {
+    let refused = refusal("tags = [\"github:{repo}\"]", "tags = [\"Credential:{repo}\"]");
+    assert!(refused.starts_with("packs/x.toml:") && refused.contains("credential:"), "{refused}");
+}
+
 fn refusal(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replace(from, to)).unwrap_err().to_string()
@@ -94,6 +100,24 @@ fn names_versions_templates_schemas_and_examples_are_checked() {
             .contains("cannot be set")
     );
     assert!(parse("name = ").unwrap_err().line.is_some());
+}
+
+#[test]
+fn a_tool_of_an_mcp_server_is_named_by_server_and_tool() {
+    let with = |handler: &str| refusal("builtin = \"github.list_issues\"", handler);
+    let good = GOOD.replace("builtin = \"github.list_issues\"", "mcp = { server = \"files\", tool = \"read-File\" }");
+    let manifest = parse(&good).unwrap();
+    assert_eq!(manifest.handler, HandlerSpec::Mcp { server: "files".into(), tool: "read-File".into() });
+    assert_ne!(manifest.contract(b""), parse(&good.replace("read-File", "other")).unwrap().contract(b""));
+    assert!(with("mcp = { server = \"files\", tol = \"x\" }").contains(":9: unknown key `tol`; did you mean `tool`?"));
+    assert!(with("mcp = { server = \"files\" }").contains("missing key `tool`"));
+    assert!(
+        with("mcp = { server = \"Files\", tool = \"x\" }").contains(":9: \"Files\" is not the name of an MCP server")
+    );
+    assert!(with("mcp = { server = \"f\", tool = \"x\" }\nbuiltin = \"x\"").contains("exactly one of"));
+    assert!(with("mcp = { server = \"f\", tool = \"x\" }\nenv = { A = \"b\" }").contains("[[mcp.servers]]"));
+    let writes = good.replace("read_only = true", "read_only = false");
+    assert!(parse(&writes).unwrap_err().message.contains("a pack that writes can never be cached"));
 }
 
 #[test]

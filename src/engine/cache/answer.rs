@@ -1,11 +1,13 @@
 //! A cached answer, in memory and as it is sealed: freshness, validator and references in a small head, then the output.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use helmdeck_core::outcome::Remark;
+use helmdeck_core::outcome::{Remark, UsedGrant};
+use helmdeck_core::secrets::credential_tag;
 use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Json, Outcome, PackName, Timestamp, Version};
 use helmdeck_memory::Namespace;
 use serde::{Deserialize, Serialize};
@@ -51,6 +53,8 @@ pub(crate) struct Answer {
     pub(crate) cost: Duration,
     /// How many requests of somebody's quota it took.
     pub(crate) upstream_calls: u32,
+    /// The credentials of the packs that its handler called.
+    pub(crate) used: Vec<UsedGrant>,
     /// Not kept, purged, replaced or pushed out of the hot tier: goes to nobody but who has it already.
     dead: AtomicBool,
 }
@@ -67,6 +71,19 @@ struct Head {
     upstream_calls: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     artifacts: Vec<ArtifactRef>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    used: Vec<UsedGrant>,
+}
+
+/// Adds the tags of credentials to a place: whoever purges the answers made with one means this one too.
+fn marked(place: Arc<Place>, used: &[UsedGrant]) -> Arc<Place> {
+    let tags = used.iter().map(|one| credential_tag(&one.grant.name)).filter(|tag| !place.tags.contains(tag));
+    let tags: BTreeSet<String> = tags.collect();
+    if tags.is_empty() {
+        return place;
+    }
+    let tags = place.tags.iter().cloned().chain(tags).collect();
+    Arc::new(Place { tags, ..(*place).clone() })
 }
 
 /// The times of an answer.
@@ -80,7 +97,7 @@ pub(crate) struct Times {
 impl Answer {
     pub(crate) fn new(place: Arc<Place>, outcome: &Outcome, times: Times, cost: Duration, upstream_calls: u32) -> Self {
         Self {
-            place,
+            place: marked(place, &outcome.remark.used),
             output: outcome.output.clone(),
             artifacts: Arc::clone(&outcome.artifacts),
             validator: outcome.remark.validator.clone(),
@@ -89,14 +106,17 @@ impl Answer {
             hard_until: times.hard_until,
             cost,
             upstream_calls,
+            used: outcome.remark.used.clone(),
             dead: AtomicBool::new(false),
         }
     }
 
-    /// Returns the same answer, confirmed: new times, and a new validator if there is one.
-    pub(crate) fn renewed(&self, validator: Option<Arc<str>>, times: Times) -> Self {
+    /// Returns the same answer, confirmed: new times, a new validator if there is one, and what was used to confirm it.
+    pub(crate) fn renewed(&self, validator: Option<Arc<str>>, times: Times, confirmed_with: &[UsedGrant]) -> Self {
+        let mut used = self.used.clone();
+        used.extend(confirmed_with.iter().filter(|one| !self.used.contains(one)).cloned());
         Self {
-            place: Arc::clone(&self.place),
+            place: marked(Arc::clone(&self.place), &used),
             output: self.output.clone(),
             artifacts: Arc::clone(&self.artifacts),
             validator: validator.or_else(|| self.validator.clone()),
@@ -105,6 +125,7 @@ impl Answer {
             hard_until: times.hard_until,
             cost: self.cost,
             upstream_calls: self.upstream_calls,
+            used,
             dead: AtomicBool::new(false),
         }
     }
@@ -124,11 +145,13 @@ impl Answer {
             block(tenant.len()) + block(subject.len()) + session.as_ref().map_or(0, |session| block(session.len()));
         let tags: usize = self.place.tags.iter().map(|tag| size_of::<String>() + block(tag.len())).sum();
         let artifacts = self.artifacts.len() * ARTIFACT_BYTES;
+        let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
+        let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
         let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
         // The output's bytes have a counter of their own once they are shared, and those from the store their head before them.
         let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
         let own = block(size_of::<Self>()) + block(size_of::<Place>()) + block(size_of::<Key>());
-        (own + names + tags + artifacts + validator + output + SLOT_BYTES) as u64
+        (own + names + tags + artifacts + used + validator + output + SLOT_BYTES) as u64
     }
 
     /// Returns the plaintext that is sealed: format, length of the head, head, output.
@@ -142,6 +165,7 @@ impl Answer {
             cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
             upstream_calls: self.upstream_calls,
             artifacts: self.artifacts.to_vec(),
+            used: self.used.clone(),
         };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let mut bytes = BytesMut::with_capacity(5 + head.len() + self.output.bytes().len());
@@ -167,7 +191,7 @@ impl Answer {
         // The seal vouches for these bytes: they are what `encode` was given, which was JSON.
         let output = Json::from_trusted(bytes.slice(5 + length..));
         Some(Self {
-            place,
+            place: marked(place, &head.used),
             output,
             artifacts: head.artifacts.into(),
             validator: head.validator,
@@ -176,6 +200,7 @@ impl Answer {
             hard_until: head.hard_until,
             cost: Duration::from_micros(head.cost_us),
             upstream_calls: head.upstream_calls,
+            used: head.used,
             dead: AtomicBool::new(false),
         })
     }
@@ -190,7 +215,7 @@ impl Answer {
             duration: Duration::ZERO,
             session_id: None,
             cache: Some(self.info(status, now)),
-            remark: Remark::default(),
+            remark: Remark { used: self.used.clone(), ..Remark::default() },
         }
     }
 

@@ -103,6 +103,7 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
         Some(found) => Some(found),
         None => hub.read(place, cache.contract()).await.map(std::sync::Arc::new),
     };
+    let found = found.filter(|found| cache.may_still_use(found, call));
     let entry = match &found {
         Some(found) if now < found.fresh_until && call.max_age.is_none_or(|max| now.since(found.made_at) <= max) => {
             "fresh"

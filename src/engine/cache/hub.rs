@@ -197,8 +197,11 @@ impl Hub {
         match read {
             Ok(Ok(entry)) => {
                 self.store_works(&self.reading);
-                let entry = entry.filter(|entry| !self.pending.covers(place, entry.meta.updated_at))?;
+                let entry = entry?;
                 let answer = Answer::decode(Arc::clone(place), contract, &entry.value)?;
+                if self.pending.covers(&answer.place, entry.meta.updated_at) {
+                    return None;
+                }
                 let doubtful = self.others.doubt(&answer, entry.meta.updated_at, self.clock.monotonic());
                 (!doubtful).then_some(answer)
             }
@@ -230,6 +233,7 @@ impl Hub {
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
             Selector::Tag(tag) => Selector::Tag(tag.to_lowercase()),
+            Selector::Outdated { tag, whose } => Selector::Outdated { tag: tag.to_lowercase(), whose },
             other => other,
         };
         let at = self.clock.now();

@@ -55,8 +55,8 @@ impl Covers {
         match self {
             Self::Everything => true,
             Self::Of(Delete::Key { namespace, key: wanted, .. }) => *namespace == place.namespace && *wanted == key(),
-            Self::Of(Delete::Tagged { namespace, tag, .. }) => {
-                whose(namespace) && place.tags.iter().any(|of| of == tag)
+            Self::Of(Delete::Tagged { whose, tag, .. }) => {
+                whose.covers(&place.namespace) && place.tags.iter().any(|of| of == tag)
             }
             Self::Of(Delete::Prefix { namespace, prefix, .. }) => {
                 // Every key starts with its pack: most places are ruled out without writing their key down.

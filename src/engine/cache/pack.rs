@@ -7,8 +7,9 @@ use std::time::Duration;
 use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
-use helmdeck_core::secrets::Secrets;
-use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, Timestamp};
+use helmdeck_core::outcome::UsedGrant;
+use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
+use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
 use super::answer::{Answer, Place, Times};
@@ -81,6 +82,12 @@ impl PackCache {
             && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
     }
 
+    /// Says whether an answer is of use to one caller only although callers share answers: an artifact belongs to whoever ran
+    /// the pack, and to everybody else its reference leads nowhere.
+    pub(crate) fn is_of_one(&self, artifacts: &[ArtifactRef]) -> bool {
+        !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
+    }
+
     pub(crate) fn contract(&self) -> &str {
         &self.contract_hex
     }
@@ -106,8 +113,10 @@ impl PackCache {
         let secrets = call.stage.secrets.clone();
         let key = self.parts(spec, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
         let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
-        let tags: Vec<String> =
-            spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase()).collect();
+        let of_spec = spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase());
+        let grants = secrets.as_ref().map_or(&[][..], |secrets| secrets.grants());
+        let of_grants = grants.iter().map(|grant| credential_tag(&grant.name));
+        let tags: Vec<String> = of_spec.filter(|tag| !is_credential_tag(tag)).chain(of_grants).collect();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
         Some(Located { place: Arc::new(Place { key, pack, version, namespace, tags: tags.into() }), input, secrets })
     }
@@ -132,7 +141,7 @@ impl PackCache {
     /// Says how an answer stands to this call now.
     pub(crate) fn standing(&self, answer: &Answer, call: &Call, now: Timestamp) -> Standing {
         // A clock that went back makes an answer look as if it were made later; it is as old as can be, not new.
-        if now >= answer.hard_until {
+        if now >= answer.hard_until || !self.may_still_use(answer, call) {
             return Standing::Ended;
         }
         let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
@@ -152,6 +161,13 @@ impl PackCache {
         }
     }
 
+    /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The pack's own
+    /// are part of the key.
+    pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
+        let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
+        answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
+    }
+
     /// Says whether a failing handler may be covered up with this answer.
     pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
@@ -162,7 +178,7 @@ impl PackCache {
     }
 
     /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
-    pub(crate) fn times(&self, now: Timestamp, artifacts: &[helmdeck_core::ArtifactRef]) -> Result<Times> {
+    pub(crate) fn times(&self, now: Timestamp, artifacts: &[ArtifactRef]) -> Result<Times> {
         let spec = self.spec()?;
         let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
         Ok(Times {
@@ -175,7 +191,9 @@ impl PackCache {
     /// Says why an answer must not be stored, if so.
     pub(crate) fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
         let bytes = outcome.output.bytes();
-        if outcome.remark.had_secret {
+        if self.is_of_one(&outcome.artifacts) {
+            Some("shared_artifact")
+        } else if outcome.remark.had_secret {
             Some("secret")
         } else if outcome.remark.no_store {
             Some("no_store")
@@ -192,7 +210,7 @@ impl PackCache {
     /// whether it did.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
-        let place = &located.place;
+        let place = &answer.place;
         if !self.hub.warm(answer) {
             return false;
         }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use helmdeck_core::{PackName, Timestamp};
-use helmdeck_memory::{Delete, Kind, Namespace};
+use helmdeck_memory::{Delete, Kind, Namespace, Reach};
 use serde::Serialize;
 
 use super::answer::Place;
@@ -16,8 +16,15 @@ pub enum Selector {
     All,
     /// Those of one pack.
     Pack(PackName),
-    /// Those with a tag (tags are compared in lower case).
+    /// Those with a tag (tags are compared in lower case), of everybody.
     Tag(String),
+    /// Those with a tag that a write made out of date: within reach of whoever wrote.
+    Outdated {
+        /// The tag.
+        tag: String,
+        /// Whose.
+        whose: Reach,
+    },
     /// Those of one namespace.
     Namespace(Namespace),
     /// One: its namespace and its key as the store has it.
@@ -46,7 +53,15 @@ impl Selector {
         match self {
             Self::All => "all cached answers".to_owned(),
             Self::Pack(pack) => format!("cached answers of pack {pack}"),
-            Self::Tag(tag) => format!("cached answers with tag {tag}"),
+            Self::Tag(tag) | Self::Outdated { tag, whose: Reach::Everybody } => {
+                format!("cached answers with tag {tag}")
+            }
+            Self::Outdated { tag, whose: Reach::One(namespace) } => {
+                format!("{} with tag {tag}", Self::Namespace(namespace.clone()).describe())
+            }
+            Self::Outdated { tag, whose: Reach::Caller { tenant, subject } } => {
+                format!("cached answers of {tenant}/{subject}, and those that {tenant} shares, with tag {tag}")
+            }
             Self::Namespace(namespace) => match &namespace.session {
                 Some(session) => {
                     format!("cached answers of {}/{} in session {session}", namespace.tenant, namespace.subject)
@@ -62,6 +77,9 @@ impl Selector {
             Self::All => true,
             Self::Pack(pack) => *pack == place.pack,
             Self::Tag(tag) => place.tags.iter().any(|of_place| of_place == tag),
+            Self::Outdated { tag, whose } => {
+                whose.covers(&place.namespace) && place.tags.iter().any(|of_place| of_place == tag)
+            }
             Self::Namespace(namespace) => *namespace == place.namespace,
             Self::Key { namespace, key } => {
                 *namespace == place.namespace && *key == place.key.stored(&place.pack, place.version)
@@ -74,7 +92,10 @@ impl Selector {
         match self {
             Self::All => prefix(None, String::new()),
             Self::Pack(pack) => prefix(None, format!("{pack}/")),
-            Self::Tag(tag) => Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.clone() },
+            Self::Tag(tag) => Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: tag.clone() },
+            Self::Outdated { tag, whose } => {
+                Delete::Tagged { whose: whose.clone(), kind: Kind::Cache, tag: tag.clone() }
+            }
             Self::Namespace(namespace) => prefix(Some(namespace.clone()), String::new()),
             Self::Key { namespace, key } => {
                 Delete::Key { namespace: namespace.clone(), kind: Kind::Cache, key: key.clone() }

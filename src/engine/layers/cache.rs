@@ -25,6 +25,7 @@ use crate::cache::answer::Answer;
 use crate::cache::cluster::{Line, Turn};
 use crate::cache::counters::Saved;
 use crate::cache::flight::{Boarding, Flight, FlightKey, How, Landed, Purpose, Ticket};
+use crate::cache::key::Key;
 use crate::cache::pack::{Located, PackCache, Standing};
 
 /// Caches answers of one pack.
@@ -65,10 +66,11 @@ where
             return answer(Err(error));
         }
         let Some(located) = cache.locate(&call) else {
-            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, None)));
+            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, None, CacheStatus::Bypass)));
         };
         if call.directive == Directive::Bypass {
-            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, Some(located))));
+            let key = Some(located.place.key);
+            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, key, CacheStatus::Bypass)));
         }
         let reads = call.directive != Directive::Refresh;
         let found = if reads { cache.hub.hot(&located.place.key) } else { None };
@@ -138,7 +140,7 @@ fn permit(cache: &PackCache, call: &Call) -> Result<()> {
 }
 
 /// Runs the inner service without reading or writing anything.
-async fn pass<S>(cache: Arc<PackCache>, inner: S, call: Call, located: Option<Located>) -> Result<Outcome>
+async fn pass<S>(cache: Arc<PackCache>, inner: S, call: Call, key: Option<Key>, status: CacheStatus) -> Result<Outcome>
 where
     S: Service<Call, Response = Outcome, Error = Error>,
 {
@@ -147,9 +149,9 @@ where
     }
     let ttl = cache.spec()?.ttl;
     let mut outcome = inner.oneshot(call).await?;
-    let key = located.map_or([0; 8], |located| located.place.key.short());
-    outcome.cache = Some(CacheInfo { status: CacheStatus::Bypass, age: Duration::ZERO, ttl, key });
-    cache.counters.answered(CacheStatus::Bypass);
+    let key = key.map_or([0; 8], |key| key.short());
+    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key });
+    cache.counters.answered(status);
     Ok(outcome)
 }
 
@@ -203,6 +205,7 @@ async fn only_if_cached<S>(journey: Journey<S>) -> Result<Outcome> {
 async fn has_files(cache: &PackCache, found: &Answer) -> bool {
     match &cache.artifacts {
         _ if found.artifacts.is_empty() => true,
+        _ if cache.is_of_one(&found.artifacts) => false,
         Some(store) => store.all_exist(&found.artifacts).await,
         None => false,
     }
@@ -239,6 +242,11 @@ where
         Boarding::Joined(ticket) => (ticket, false),
     };
     let landed = wait(&mut ticket, &call).await?;
+    if !started && (cache.is_of_one(&landed.answer.artifacts) || !cache.may_still_use(&landed.answer, &call)) {
+        // The files are those of whoever started the flight, or the credentials: this caller needs a run of its own.
+        let key = landed.answer.place.key;
+        return pass(cache, again.inner, call, Some(key), CacheStatus::Miss).await;
+    }
     Ok(served(again, landed.answer, landed.how, started))
 }
 
@@ -406,7 +414,7 @@ where
     }
     let Journey { cache, inner, mut call, located, known, .. } = journey;
     let known = match known {
-        Some(known) if has_files(&cache, &known).await => Some(known),
+        Some(known) if cache.may_still_use(&known, &call) && has_files(&cache, &known).await => Some(known),
         _ => None,
     };
     if cache.spec()?.revalidate && purpose != Purpose::Refresh {
@@ -425,7 +433,8 @@ where
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             landing.keep = true;
-            let answer = known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?);
+            let answer =
+                known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?, &outcome.remark.used);
             Ok(Landed { answer: Arc::new(answer), how: How::Confirmed })
         }
         (Ok(mut outcome), _) => {

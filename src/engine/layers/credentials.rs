@@ -1,11 +1,14 @@
 //! Resolves the credentials that a manifest declares to grants, before the cache is asked: an entry made with one
 //! credential is never served to a call with another, or to one whose grant was revoked.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
 use helmdeck_core::context::CallSecrets;
+use helmdeck_core::outcome::UsedGrant;
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Call, Code, Error, Identity, Manifest, Outcome, PackName, Result, Secret};
 use tower::{Layer, Service};
@@ -34,10 +37,17 @@ pub(crate) struct Credentials<S> {
     layer: CredentialsLayer,
 }
 
-impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Credentials<S> {
+/// The inner service's future, or it with something done to its outcome.
+type Noted<F> = Either<F, Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>;
+
+impl<S> Service<Call> for Credentials<S>
+where
+    S: Service<Call, Response = Outcome, Error = Error>,
+    S::Future: Send + 'static,
+{
     type Response = Outcome;
     type Error = Error;
-    type Future = Answered<S::Future>;
+    type Future = Answered<Noted<S::Future>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.inner.poll_ready(cx)
@@ -46,12 +56,27 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Cred
     fn call(&mut self, mut call: Call) -> Self::Future {
         match resolve(&self.layer, &call) {
             Ok(bound) => {
+                let used = used(&call, &bound.grants);
                 call.stage.secrets = Some(Arc::new(bound));
-                Either::Right(self.inner.call(call))
+                let running = self.inner.call(call);
+                if used.is_empty() {
+                    return Either::Right(Either::Left(running));
+                }
+                Either::Right(Either::Right(Box::pin(async move {
+                    let mut outcome = running.await?;
+                    outcome.remark.used.extend(used);
+                    Ok(outcome)
+                })))
             }
             Err(error) => answer(Err(error)),
         }
     }
+}
+
+/// Returns what the pack that calls this one has to know of its grants, if one does.
+fn used(call: &Call, grants: &[Grant]) -> Vec<UsedGrant> {
+    let grants = if call.stage.called_by.is_some() { grants } else { &[] };
+    grants.iter().map(|grant| UsedGrant { pack: call.pack.clone(), grant: grant.clone() }).collect()
 }
 
 pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecrets> {
@@ -72,10 +97,7 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
             Some(grant) => grants.push(grant),
             // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean that.
             None if !name.from_input => {}
-            None => {
-                let message = format!("credential \"{}\" does not exist", name.text.escape_debug());
-                return Err(Error::new(Code::CredentialInvalid, message));
-            }
+            None => return Err(layer.secrets.missing(&name.text)),
         }
     }
     Ok(BoundSecrets {

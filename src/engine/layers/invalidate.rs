@@ -2,13 +2,18 @@
 //!
 //! It is there only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome is treated
 //! as a write. A call refused before the handler ran (by `validate_input`) never gets here.
+//!
+//! It reaches what the caller itself can come across: its own answers, and those that its tenant shares. Nobody else's are
+//! any of its business, and with them purged it could slow others down.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use helmdeck_core::secrets::is_credential_tag;
 use helmdeck_core::{Call, Error, Manifest, Outcome, Result};
+use helmdeck_memory::Reach;
 use tower::{Layer, Service};
 
 use crate::cache::hub::Hub;
@@ -50,7 +55,11 @@ where
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let purge = Purge { hub: Arc::clone(&self.layer.hub), tags: tags(&self.layer.manifest, &call) };
+        let purge = Purge {
+            hub: Arc::clone(&self.layer.hub),
+            whose: Reach::of_caller(&call.identity),
+            tags: tags(&self.layer.manifest, &call),
+        };
         let running = self.inner.call(call);
         Box::pin(async move {
             let result = running.await;
@@ -63,33 +72,39 @@ where
 fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
     let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
     let templates = manifest.memory.as_ref().map(|memory| memory.invalidates.as_slice()).unwrap_or_default();
-    templates.iter().filter_map(|tag| tag.fill(value)).map(|filled| filled.text).collect()
+    templates
+        .iter()
+        .filter_map(|tag| tag.fill(value))
+        .map(|filled| filled.text)
+        .filter(|tag| !is_credential_tag(tag))
+        .collect()
 }
 
 /// A purge that happens, also when the caller goes away while the handler runs.
 struct Purge {
     hub: Arc<Hub>,
+    whose: Reach,
     tags: Vec<String>,
 }
 
 impl Purge {
     async fn now(mut self) {
         while let Some(tag) = self.tags.pop() {
-            self.hub.purge(Selector::Tag(tag)).await;
+            self.hub.purge(Selector::Outdated { tag, whose: self.whose.clone() }).await;
         }
     }
 }
 
 impl Drop for Purge {
     fn drop(&mut self) {
-        let (hub, tags) = (Arc::clone(&self.hub), std::mem::take(&mut self.tags));
+        let (hub, whose, tags) = (Arc::clone(&self.hub), self.whose.clone(), std::mem::take(&mut self.tags));
         if tags.is_empty() {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 for tag in tags {
-                    hub.purge(Selector::Tag(tag)).await;
+                    hub.purge(Selector::Outdated { tag, whose: whose.clone() }).await;
                 }
             });
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{CacheStatus, Call, Code, Error, Identity, Json, Outcome, PackName, Reply, Result, Secret};
-use helmdeck_engine::{Config, Engine};
+use helmdeck_engine::{Config, Engine, Selector};
 use helmdeck_testkit::{TestClock, call, function, manifest, memory};
 
 use crate::support::{status, with_input};
@@ -69,7 +69,7 @@ async fn rig_with(
     let text = manifest(
         "t.secret",
         "read_only = true\ncredentials = [\"{input.credential|main}\"]",
-        "[memory]\ncache = true\nttl = \"60s\"",
+        "[memory]\ncache = true\nttl = \"60s\"\ntags = [\"{repo}\"]",
     );
     let (pack, _) = function(&with_input(&text), run);
     let clock = Arc::new(TestClock::default());
@@ -114,6 +114,33 @@ async fn another_credential_version_or_a_revoked_grant_never_hits() {
     assert_eq!(status(&run("{}").await.unwrap()), CacheStatus::Hit, "another credential's change is no concern");
     rig.wallet.set("main", None);
     assert_eq!(run("{}").await.unwrap().output.as_str(), "false");
+}
+
+#[tokio::test]
+async fn answers_are_found_by_the_credential_that_they_were_made_with() {
+    let rig = rig(|cx, _| {
+        Box::pin(async move {
+            let named = cx.credential()?.is_some();
+            Ok(Reply::json(Json::parse(named.to_string()).unwrap()))
+        })
+    })
+    .await;
+    let run = |input: &'static str| rig.engine.call(secret_call(input));
+    rig.wallet.set("main", Some(1));
+    rig.wallet.set("other", Some(1));
+    let (main, other) = ("{\"repo\":\"credential:other\"}", "{\"credential\":\"other\"}");
+    for input in [main, other] {
+        assert_eq!(status(&run(input).await.unwrap()), CacheStatus::Miss);
+        assert_eq!(status(&run(input).await.unwrap()), CacheStatus::Hit);
+    }
+    let explained = rig.engine.explain(secret_call(other)).await.unwrap();
+    assert_eq!(explained.tags, ["credential:other"]);
+    let explained = rig.engine.explain(secret_call(main)).await.unwrap();
+    assert_eq!(explained.tags, ["credential:main"], "an input cannot spell such a tag");
+    let purged = rig.engine.memory().unwrap().purge(Selector::Tag("credential:other".to_owned())).await;
+    assert_eq!(purged.rows, 1);
+    assert_eq!(status(&run(main).await.unwrap()), CacheStatus::Hit);
+    assert_eq!(status(&run(other).await.unwrap()), CacheStatus::Miss);
 }
 
 #[tokio::test]

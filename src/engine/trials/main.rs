@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cache;
+mod chains;
 mod cluster;
 mod commands;
 mod credentials;
@@ -14,8 +15,11 @@ mod habits;
 mod handles;
 mod http;
 mod key;
+mod mcp;
 mod notes;
 mod pipeline;
 mod replicas;
+mod shared;
 mod support;
 mod sweeping;
+mod writes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Identity};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
-use helmdeck_memory::{Change, Delete, Kind, Namespace, Store};
+use helmdeck_memory::{Change, Delete, Kind, Namespace, Reach, Store};
 use helmdeck_testkit::{Counted, ReplicaStore, TestClock, call, keyring, sealed_memory};
 
 use crate::support::{echo, status};
@@ -83,7 +83,12 @@ fn all(kind: Kind) -> Delete {
 }
 
 fn tagged(tag: &str) -> Delete {
-    Delete::Tagged { namespace: None, kind: Kind::Cache, tag: tag.to_owned() }
+    Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: tag.to_owned() }
+}
+
+fn written_by(tenant: &str, subject: &str, kind: Kind) -> Delete {
+    let whose = Reach::Caller { tenant: tenant.into(), subject: subject.into() };
+    Delete::Tagged { whose, kind, tag: "repo:a".to_owned() }
 }
 
 #[tokio::test]
@@ -112,12 +117,16 @@ async fn told_of_a_delete_a_replica_forgets_what_it_covers_and_nothing_else() {
         prefix(None, None, "t.echo/v1/x"),
         Delete::Key { namespace: nobody.clone(), kind: Kind::Cache, key: oldest.clone() },
         Delete::Key { namespace: mine.clone(), kind: Kind::Fact, key: oldest.clone() },
-        Delete::Tagged { namespace: Some(nobody), kind: Kind::Cache, tag: "repo:a".to_owned() },
-        Delete::Tagged { namespace: None, kind: Kind::Note, tag: "repo:a".to_owned() },
+        written_by("local", "nobody", Kind::Note),
+        written_by("elsewhere", "local", Kind::Cache),
+        written_by("local", "nobody", Kind::Cache),
+        Delete::Tagged { whose: Reach::One(nobody), kind: Kind::Cache, tag: "repo:a".to_owned() },
+        Delete::Tagged { whose: Reach::Everybody, kind: Kind::Note, tag: "repo:a".to_owned() },
     ];
     let concern = [
         Delete::Key { namespace: mine.clone(), kind: Kind::Cache, key: oldest },
         tagged("repo:a"),
+        written_by("local", "local", Kind::Cache),
         prefix(Some(&mine), Some(Kind::Cache), "t.echo/"),
         prefix(None, None, ""),
         prefix(None, Some(Kind::Cache), "t.echo/v1/"),

@@ -38,6 +38,7 @@ pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
             deletes::delete_by_prefix_is_literal_and_stays_in_its_namespace,
             deletes::delete_by_prefix_can_mean_everybody_and_every_kind,
             deletes::delete_by_tag_finds_exactly_that_tag,
+            deletes::delete_by_tag_reaches_a_caller_and_what_its_tenant_shares,
             deletes::tags_follow_replacements,
             deletes::the_sweep_takes_only_what_has_ended,
             deletes::deletes_raise_the_generation_and_nothing_else_does,

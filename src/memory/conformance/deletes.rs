@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Subject;
 use super::lists::{alice, keys, put};
-use crate::entry::{Kind, Namespace};
+use crate::entry::{Kind, Namespace, Reach};
 use crate::store::{Delete, Put};
 
 fn one(key: &str) -> Delete {
@@ -18,7 +18,8 @@ fn prefix(prefix: &str) -> Delete {
 }
 
 fn tagged(namespace: Option<Namespace>, tag: &str) -> Delete {
-    Delete::Tagged { namespace, kind: Kind::Note, tag: tag.into() }
+    let whose = namespace.map_or(Reach::Everybody, Reach::One);
+    Delete::Tagged { whose, kind: Kind::Note, tag: tag.into() }
 }
 
 pub(super) async fn delete_removes_one_and_absent_is_no_error(s: Subject) {
@@ -80,6 +81,45 @@ pub(super) async fn delete_by_tag_finds_exactly_that_tag(s: Subject) {
     assert_eq!(s.store.delete(tagged(None, "repo:a")).await.unwrap(), 0);
     assert_eq!(s.store.delete(tagged(None, "\"q\\")).await.unwrap(), 1);
     assert_eq!(s.store.stats().await.unwrap().rows, 2);
+}
+
+/// Two tenants with two users each, their dialogues, and what each tenant shares.
+pub(super) async fn delete_by_tag_reaches_a_caller_and_what_its_tenant_shares(s: Subject) {
+    let tenants = ["t", "u"];
+    let owners =
+        [("", None), ("alice", None), ("alice", Some("s")), ("alice", Some("")), ("bob", None), ("bob", Some("s"))];
+    for tenant in tenants {
+        for (subject, session) in owners {
+            for (kind, key, tag) in
+                [(Kind::Cache, "k", "repo:a"), (Kind::Cache, "other", "repo:b"), (Kind::Note, "k", "repo:a")]
+            {
+                let of = Namespace::new(tenant, subject, session);
+                s.store.put(Put { tags: vec![tag.into()], ..Put::new(of, kind, key, "v") }).await.unwrap();
+            }
+        }
+    }
+    let delete = |tenant: &str, subject: &str| Delete::Tagged {
+        whose: Reach::Caller { tenant: tenant.into(), subject: subject.into() },
+        kind: Kind::Cache,
+        tag: "repo:a".into(),
+    };
+    assert_eq!(s.store.delete(delete("t", "nobody")).await.unwrap(), 1, "what the tenant shares");
+    assert_eq!(s.store.delete(delete("t", "alice")).await.unwrap(), 3);
+    for tenant in tenants {
+        for (subject, session) in owners {
+            let of = Namespace::new(tenant, subject, session);
+            let gone = tenant == "t" && subject != "bob";
+            let found = s.store.get(&of, Kind::Cache, "k").await.unwrap();
+            assert_eq!(found.is_none(), gone, "{of:?}");
+            for (kind, key) in [(Kind::Cache, "other"), (Kind::Note, "k")] {
+                assert!(s.store.get(&of, kind, key).await.unwrap().is_some(), "{of:?} {kind} {key}");
+            }
+        }
+    }
+    assert_eq!(s.store.delete(delete("t", "alice")).await.unwrap(), 0);
+    assert_eq!(s.store.delete(delete("v", "alice")).await.unwrap(), 0);
+    assert_eq!(s.store.delete(delete("u", "bob")).await.unwrap(), 3);
+    assert_eq!(s.store.delete(delete("u", "alice")).await.unwrap(), 3);
 }
 
 pub(super) async fn tags_follow_replacements(s: Subject) {

@@ -10,7 +10,7 @@ use helmdeck_core::Clock;
 
 use super::Subject;
 use super::lists::{alice, keys, put};
-use crate::entry::{Kind, Namespace};
+use crate::entry::{Kind, Namespace, Reach};
 use crate::error::StoreError;
 use crate::store::{Delete, Op, Order, Page, Put, Written};
 
@@ -114,7 +114,7 @@ pub(super) async fn a_batch_is_all_or_nothing(s: Subject) {
         .write(vec![
             Op::Put(put("new", "v")),
             Op::Put(put("there", "changed")),
-            Op::Delete(Delete::Tagged { namespace: None, kind: Kind::Note, tag: "t".into() }),
+            Op::Delete(Delete::Tagged { whose: Reach::Everybody, kind: Kind::Note, tag: "t".into() }),
             Op::Put(Put { expect_version: Some(9), ..put("x", "v") }),
         ])
         .await;
@@ -124,7 +124,7 @@ pub(super) async fn a_batch_is_all_or_nothing(s: Subject) {
     assert_eq!(keys(&s).await, ["there"]);
     let entry = s.store.get(&alice(), Kind::Note, "there").await.unwrap().unwrap();
     assert_eq!((&entry.value[..], entry.meta.version), (&b"v"[..], 1));
-    let tagged = Delete::Tagged { namespace: None, kind: Kind::Note, tag: "t".into() };
+    let tagged = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Note, tag: "t".into() };
     assert_eq!(s.store.delete(tagged).await.unwrap(), 1, "its tag is still there");
 }
 

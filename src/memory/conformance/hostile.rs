@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::Subject;
 use super::lists::{alice, put};
-use crate::entry::{Kind, Namespace};
+use crate::entry::{Kind, Namespace, Reach};
 use crate::store::{Cursor, Delete, Page, Put};
 
 /// Texts that other systems choke on: each must come back as it was, whatever it is used as.
@@ -84,7 +84,7 @@ pub(super) async fn texts_of_any_shape_are_any_part_of_an_entry(s: Subject) {
         assert_eq!(s.store.list(&put.namespace, Kind::Fact, text, page).await.unwrap().entries.len(), 1, "{text:?}");
     }
     for (index, text) in TEXTS.into_iter().enumerate() {
-        let tagged = Delete::Tagged { namespace: None, kind: Kind::Fact, tag: text.to_owned() };
+        let tagged = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Fact, tag: text.to_owned() };
         assert_eq!(s.store.delete(tagged).await.unwrap(), 1, "{text:?}");
         assert_eq!(s.store.stats().await.unwrap().rows as usize, TEXTS.len() - index - 1);
     }

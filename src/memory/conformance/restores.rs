@@ -8,7 +8,7 @@ use helmdeck_core::{Clock, Timestamp};
 
 use super::Subject;
 use super::lists::{alice, keys, listed, put};
-use crate::entry::Kind;
+use crate::entry::{Kind, Reach};
 use crate::error::StoreError;
 use crate::store::{Delete, Op, Put, Restore};
 
@@ -35,7 +35,7 @@ pub(super) async fn a_restored_entry_keeps_its_version_and_times(s: Subject) {
     let next = s.store.put(put("k", "w")).await.unwrap();
     assert_eq!((next.version, next.created_at, next.updated_at), (8, life.created_at, s.clock.now()));
     s.store.put(Put { tags: vec!["t".into()], ..restore("other", "v", former(2, 1, 2)) }).await.unwrap();
-    let tagged = Delete::Tagged { namespace: None, kind: Kind::Note, tag: "t".into() };
+    let tagged = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Note, tag: "t".into() };
     assert_eq!(s.store.delete(tagged).await.unwrap(), 1);
 }
 

@@ -106,7 +106,7 @@ async fn every_row_is_sealed_anew_and_stays_as_it_was(open: &impl Fn(&'static st
     assert_eq!(stats.rows_by_key_id, [(id("b"), stats.rows)].into(), "nothing names the old key");
     assert_eq!((stats.bytes, both.generation().await.unwrap()), (bytes, generation));
     assert!(matches!(old.get(&alice(), Kind::Note, "a").await, Err(StoreError::Unreadable { .. })));
-    let tagged = crate::Delete::Tagged { namespace: None, kind: Kind::Note, tag: "t".into() };
+    let tagged = crate::Delete::Tagged { whose: crate::Reach::Everybody, kind: Kind::Note, tag: "t".into() };
     assert_eq!(both.delete(tagged).await.unwrap(), 9, "tags are where they were");
 }
 

@@ -1,1 +1,329 @@
-//! API tokens in the system database.
+//! API tokens: how one is written, and the rows of the system database. A row holds a digest, so nobody can make a token of it.
+//!
+//! A token is `hd_<id>_<secret><check>` in lower case hex: 8 bytes of `id`, which lists may show; 32 bytes of `secret`; and the
+//! first 4 bytes of the SHA-256 of all text before them, so that a scanner for secrets knows one from a text that only looks
+//! like one, and a mistyped one costs no look into the database.
+
+use std::time::Duration;
+
+use aes_gcm::aead::Generate;
+use helmdeck_core::{Secret, Timestamp};
+use rusqlite::{OptionalExtension, Row};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::System;
+use crate::error::{Result, StoreError};
+use crate::key::hex;
+
+/// What every token begins with.
+pub const PREFIX: &str = "hd_";
+
+const ID_DIGITS: usize = 16;
+const SECRET_DIGITS: usize = 64;
+const CHECK_DIGITS: usize = 8;
+
+/// How long a use is not written again: `used_at` is right to within this.
+pub const USED_EVERY: Duration = Duration::from_secs(60);
+
+/// What is known of a token; never the token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiToken {
+    /// Names the token in lists and when it is revoked: 16 hex digits.
+    pub id: String,
+    /// What its maker calls it; may be empty.
+    pub name: String,
+    /// The tenant of whoever shows it.
+    pub tenant: String,
+    /// The user that whoever shows it is.
+    pub subject: String,
+    /// What it allows, as the words of a scope.
+    pub scope: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when on it proves nothing; `None` = never.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to within [`USED_EVERY`].
+    pub used_at: Option<Timestamp>,
+}
+
+impl ApiToken {
+    /// Says whether it still proves something.
+    #[must_use]
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+/// A token as somebody shows it, well-formed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown<'a> {
+    id: &'a str,
+    digest: [u8; 32],
+}
+
+impl<'a> Shown<'a> {
+    /// Reads the text of a token, `None` if it is not one.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (id, rest) = text.strip_prefix(PREFIX)?.split_once('_')?;
+        let hex_digits = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if id.len() != ID_DIGITS || rest.len() != SECRET_DIGITS + CHECK_DIGITS || !hex_digits(id) || !hex_digits(rest) {
+            return None;
+        }
+        let (secret, check) = rest.split_at(SECRET_DIGITS);
+        (check_of(&text[..text.len() - CHECK_DIGITS]) == check).then(|| Self { id, digest: digest_of(secret) })
+    }
+
+    /// Returns the id.
+    #[must_use]
+    pub const fn id(&self) -> &'a str {
+        self.id
+    }
+}
+
+fn digest_of(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+fn check_of(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes())[..CHECK_DIGITS / 2])
+}
+
+/// Compares in a time that does not depend on where two digests differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+fn row(row: &Row<'_>) -> rusqlite::Result<ApiToken> {
+    let time = |at: &str| row.get::<_, Option<i64>>(at).map(|micros| micros.map(Timestamp));
+    Ok(ApiToken {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        tenant: row.get("tenant")?,
+        subject: row.get("subject")?,
+        scope: row.get("scope")?,
+        created_at: Timestamp(row.get("created_at")?),
+        expires_at: time("expires_at")?,
+        revoked_at: time("revoked_at")?,
+        used_at: time("used_at")?,
+    })
+}
+
+impl System {
+    /// Makes a token and returns its text, which is nowhere else afterwards. `token` says everything but the id, and that it was
+    /// neither revoked nor used.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn create_token(&self, mut token: ApiToken) -> Result<(ApiToken, Secret)> {
+        let (mut id, random) = (random()?, random()?);
+        id.truncate(ID_DIGITS);
+        token.id = id.to_string();
+        let mut text = Zeroizing::new(format!("{PREFIX}{}_{}", token.id, *random));
+        let check = check_of(&text);
+        text.push_str(&check);
+        let (stored, digest) = (token.clone(), digest_of(&random));
+        self.write(move |db| {
+            db.prepare_cached(
+                "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute((
+                &stored.id,
+                digest,
+                &stored.name,
+                &stored.tenant,
+                &stored.subject,
+                &stored.scope,
+                stored.created_at.micros(),
+                stored.expires_at.map(Timestamp::micros),
+            ))?;
+            Ok(())
+        })
+        .await?;
+        Ok((ApiToken { revoked_at: None, used_at: None, ..token }, Secret::new(text.to_string())))
+    }
+
+    /// Returns what is known of a token that somebody shows, `None` if there is no such token. It may have ended.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn find_token(&self, shown: &Shown<'_>) -> Result<Option<ApiToken>> {
+        let (id, digest) = (shown.id.to_owned(), shown.digest);
+        let found = self.read(move |db| {
+            let found = db
+                .prepare_cached("SELECT * FROM api_tokens WHERE id = ?1")?
+                .query_row([&id], |found| Ok((found.get::<_, Vec<u8>>("digest")?, row(found)?)))
+                .optional()?;
+            Ok(found.filter(|(kept, _)| same(kept, &digest)).map(|(_, token)| token))
+        });
+        Ok(found.await?.flatten())
+    }
+
+    /// Returns every token, the oldest first.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn tokens(&self) -> Result<Vec<ApiToken>> {
+        let found = self.read(|db| {
+            let mut all = db.prepare_cached("SELECT * FROM api_tokens ORDER BY created_at, id")?;
+            let rows = all.query_map([], row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Revokes a token by its id; `false` if there is none. One that was revoked before keeps its time. Makes no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn revoke_token(&self, id: &str, now: Timestamp) -> Result<bool> {
+        let id = id.to_owned();
+        let changed = self.read(move |db| {
+            let mut revoke =
+                db.prepare_cached("UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?2) WHERE id = ?1")?;
+            Ok(revoke.execute((&id, now.micros()))?)
+        });
+        Ok(changed.await?.unwrap_or(0) > 0)
+    }
+
+    /// Notes that a token was used, unless that was noted less than [`USED_EVERY`] ago. Makes no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn token_used(&self, id: &str, now: Timestamp) -> Result<()> {
+        let id = id.to_owned();
+        let before = now.micros().saturating_sub(i64::try_from(USED_EVERY.as_micros()).unwrap_or(i64::MAX));
+        let noted = self.read(move |db| {
+            let mut note = db.prepare_cached(
+                "UPDATE api_tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at <= ?3)",
+            )?;
+            Ok(note.execute((&id, now.micros(), before))?)
+        });
+        noted.await.map(drop)
+    }
+}
+
+/// Returns 32 random bytes in hex.
+fn random() -> Result<Zeroizing<String>> {
+    let bytes = Zeroizing::new(<[u8; SECRET_DIGITS / 2]>::try_generate().map_err(StoreError::unavailable)?);
+    Ok(Zeroizing::new(hex(&*bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000_000);
+
+    fn token(user: &str) -> ApiToken {
+        ApiToken {
+            id: String::new(),
+            name: "ci".to_owned(),
+            tenant: "acme".to_owned(),
+            subject: user.to_owned(),
+            scope: "packs:run".to_owned(),
+            created_at: NOW,
+            expires_at: None,
+            revoked_at: None,
+            used_at: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_found_by_its_text_alone_and_the_text_is_not_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helmdeck.db");
+        let system = System::at(&path);
+        let (made, text) = system.create_token(token("a")).await.unwrap();
+        let later = ApiToken { created_at: Timestamp(NOW.micros() + 1), ..token("b") };
+        let (other, other_text) = system.create_token(later).await.unwrap();
+        assert!(made.id != other.id && text.expose() != other_text.expose());
+        assert_eq!(text.expose().len(), 92);
+        let shown = Shown::parse(text.expose()).unwrap();
+        assert_eq!(system.find_token(&shown).await.unwrap(), Some(made.clone()));
+        // The id of one with the secret of another is nobody's.
+        let digest = Shown::parse(other_text.expose()).unwrap().digest;
+        assert_eq!(system.find_token(&Shown { id: shown.id, digest }).await.unwrap(), None);
+        assert_eq!(system.tokens().await.unwrap(), [made, other]);
+        drop(system);
+        let secret = &text.expose()[20..84];
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(64).any(|window| window == secret.as_bytes()));
+        }
+    }
+
+    #[tokio::test]
+    async fn reading_and_revoking_make_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        assert!(system.tokens().await.unwrap().is_empty());
+        assert!(!system.revoke_token("0123456789abcdef", NOW).await.unwrap());
+        system.token_used("0123456789abcdef", NOW).await.unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_revocation_is_seen_by_another_handle_and_keeps_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = || System::at(folder.path().join("helmdeck.db"));
+        let (one, two) = (at(), at());
+        let (made, text) = one.create_token(token("a")).await.unwrap();
+        let shown = Shown::parse(text.expose()).unwrap();
+        assert!(one.find_token(&shown).await.unwrap().unwrap().is_live(NOW));
+        assert!(two.revoke_token(&made.id, NOW).await.unwrap());
+        assert!(two.revoke_token(&made.id, NOW.saturating_add(USED_EVERY)).await.unwrap());
+        let found = one.find_token(&shown).await.unwrap().unwrap();
+        assert_eq!(found.revoked_at, Some(NOW));
+        assert!(!found.is_live(NOW));
+    }
+
+    #[tokio::test]
+    async fn a_use_is_noted_once_a_minute() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        let (made, _) = system.create_token(token("a")).await.unwrap();
+        for (seconds, noted) in [(0, 0), (59, 0), (60, 60), (90, 60)] {
+            let now = NOW.saturating_add(Duration::from_secs(seconds));
+            system.token_used(&made.id, now).await.unwrap();
+            let expected = NOW.saturating_add(Duration::from_secs(noted));
+            assert_eq!(system.tokens().await.unwrap()[0].used_at, Some(expected), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_token_ends_at_its_time() {
+        let ends = ApiToken { expires_at: Some(NOW), ..token("a") };
+        assert!(ends.is_live(Timestamp(NOW.micros() - 1)) && !ends.is_live(NOW));
+    }
+
+    #[test]
+    fn only_the_exact_form_is_a_token() {
+        let text = |id: &str, secret: &str| {
+            let text = format!("hd_{id}_{secret}");
+            let check = check_of(&text);
+            text + &check
+        };
+        let good = text(&"a1".repeat(8), &"0f".repeat(32));
+        assert_eq!(Shown::parse(&good).unwrap().id(), "a1a1a1a1a1a1a1a1");
+        let mut wrong_check = good.clone();
+        wrong_check.replace_range(91.., if good.ends_with('0') { "1" } else { "0" });
+        for bad in [
+            wrong_check,
+            good.to_ascii_uppercase(),
+            good.replacen("hd_", "ghp_", 1),
+            format!("{good}0"),
+            good[..91].to_owned(),
+            text(&"a1".repeat(7), &"0f".repeat(33)),
+            text(&"é1".repeat(8), &"0f".repeat(32)),
+            String::new(),
+            "hd_".to_owned(),
+        ] {
+            assert_eq!(Shown::parse(&bad), None, "{bad}");
+        }
+    }
+}

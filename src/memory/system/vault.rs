@@ -1,1 +1,310 @@
 //! The rows of the vault in the system database: sealed by whoever stores them, never opened here.
+
+use helmdeck_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::System;
+use crate::error::Result;
+
+/// A credential as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultRow {
+    /// Its name.
+    pub name: String,
+    /// Changes with the secret.
+    pub version: u64,
+    /// The id of the key that sealed it.
+    pub key_id: String,
+    /// Everything else, sealed.
+    pub sealed: Vec<u8>,
+    /// When it was first set.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+}
+
+/// What is known of the vault as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VaultState {
+    /// Grows with every change.
+    pub generation: u64,
+    /// The id of the key that the vault belongs to, `None` before the first change.
+    pub key_id: Option<String>,
+}
+
+/// What becomes of rows.
+#[derive(Debug, Default)]
+pub struct VaultChange {
+    /// The key that the vault belongs to from now on.
+    pub key_id: Option<String>,
+    /// Rows to write.
+    pub put: Vec<VaultRow>,
+    /// Names of rows to delete.
+    pub remove: Vec<String>,
+}
+
+/// How often somebody used a credential for a pack on one day, or what to add to that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultUse {
+    /// The credential.
+    pub name: String,
+    /// The caller's tenant.
+    pub tenant: String,
+    /// The caller's user.
+    pub subject: String,
+    /// The pack.
+    pub pack: String,
+    /// The day: days since 1970-01-01, UTC.
+    pub day: i64,
+    /// How often it was handed out.
+    pub granted: u64,
+    /// How often it was refused.
+    pub refused: u64,
+    /// When last.
+    pub last_at: Timestamp,
+}
+
+impl System {
+    /// Returns a number that grows with every change of the vault, 0 if there is none. One row is read; makes no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn vault_generation(&self) -> Result<u64> {
+        Ok(self.read(|db| Ok(state(db)?.generation)).await?.unwrap_or(0))
+    }
+
+    /// Returns the vault as it is at one moment: its state, and all rows by name. Makes no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn vault(&self) -> Result<(VaultState, Vec<VaultRow>)> {
+        let found = self.read(|db| {
+            let snapshot = db.unchecked_transaction()?;
+            Ok((state(&snapshot)?, rows(&snapshot)?))
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Changes the vault, all or nothing: `decide` is given state and rows as nobody else can change them meanwhile, and says
+    /// what becomes of them, besides an answer of its own. The bytes of deleted and replaced rows are overwritten.
+    ///
+    /// Without `make` a vault that is not there stays so, and `decide` is not asked.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`. Then nothing was changed.
+    pub async fn change_vault<T: Send + 'static>(
+        &self,
+        make: bool,
+        decide: impl FnOnce(&VaultState, Vec<VaultRow>) -> (Option<VaultChange>, T) + Send + 'static,
+    ) -> Result<Option<T>> {
+        if !make && self.read(|_| Ok(())).await?.is_none() {
+            return Ok(None);
+        }
+        let (changed, answer) = self
+            .write(move |db| {
+                let (change, answer) = decide(&state(db)?, rows(db)?);
+                let changed = change.is_some();
+                if let Some(change) = change {
+                    apply(db, &change)?;
+                }
+                Ok((changed, answer))
+            })
+            .await?;
+        if changed {
+            // Old rows are sealed; that they are gone from the log too is a courtesy that a reader may delay.
+            let _ = self.read(|db| Ok(db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)).await;
+        }
+        Ok(Some(answer))
+    }
+
+    /// Adds to the use log.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn add_vault_uses(&self, uses: Vec<VaultUse>) -> Result<()> {
+        if uses.is_empty() {
+            return Ok(());
+        }
+        self.write(move |db| {
+            let mut add = db.prepare_cached(
+                "INSERT INTO vault_uses (name, tenant, subject, pack, day, granted, refused, last_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 ON CONFLICT (name, tenant, subject, pack, day) DO UPDATE
+                 SET granted = granted + ?6, refused = refused + ?7, last_at = max(last_at, ?8)",
+            )?;
+            for entry in &uses {
+                add.execute((
+                    &entry.name,
+                    &entry.tenant,
+                    &entry.subject,
+                    &entry.pack,
+                    entry.day,
+                    signed(entry.granted),
+                    signed(entry.refused),
+                    entry.last_at.micros(),
+                ))?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Returns the use log, of one credential or of all, the latest first. Makes no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn vault_uses(&self, name: Option<String>, limit: usize) -> Result<Vec<VaultUse>> {
+        let found = self.read(move |db| {
+            let mut all = db.prepare_cached(
+                "SELECT name, tenant, subject, pack, day, granted, refused, last_at FROM vault_uses
+                 WHERE ?1 IS NULL OR name = ?1 ORDER BY last_at DESC, name, tenant, subject, pack LIMIT ?2",
+            )?;
+            let rows = all.query_map((name, signed(limit as u64)), |row| {
+                Ok(VaultUse {
+                    name: row.get(0)?,
+                    tenant: row.get(1)?,
+                    subject: row.get(2)?,
+                    pack: row.get(3)?,
+                    day: row.get(4)?,
+                    granted: unsigned(row.get(5)?),
+                    refused: unsigned(row.get(6)?),
+                    last_at: Timestamp(row.get(7)?),
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+}
+
+fn state(db: &Connection) -> Result<VaultState> {
+    let state = db
+        .prepare_cached("SELECT generation, key_id FROM vault_state WHERE one = 1")?
+        .query_row([], |row| Ok(VaultState { generation: unsigned(row.get(0)?), key_id: row.get(1)? }))
+        .optional()?;
+    Ok(state.unwrap_or_default())
+}
+
+fn rows(db: &Connection) -> Result<Vec<VaultRow>> {
+    let read = |row: &Row<'_>| {
+        Ok(VaultRow {
+            name: row.get(0)?,
+            version: unsigned(row.get(1)?),
+            key_id: row.get(2)?,
+            sealed: row.get(3)?,
+            created_at: Timestamp(row.get(4)?),
+            updated_at: Timestamp(row.get(5)?),
+        })
+    };
+    let mut all = db.prepare_cached(
+        "SELECT name, version, key_id, sealed, created_at, updated_at FROM vault_credentials ORDER BY name",
+    )?;
+    let rows = all.query_map([], read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn apply(db: &Connection, change: &VaultChange) -> Result<()> {
+    for row in &change.put {
+        db.prepare_cached(
+            "INSERT INTO vault_credentials (name, version, key_id, sealed, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (name) DO UPDATE
+             SET version = ?2, key_id = ?3, sealed = ?4, created_at = ?5, updated_at = ?6",
+        )?
+        .execute((
+            &row.name,
+            signed(row.version),
+            &row.key_id,
+            &row.sealed,
+            row.created_at.micros(),
+            row.updated_at.micros(),
+        ))?;
+    }
+    for name in &change.remove {
+        db.prepare_cached("DELETE FROM vault_credentials WHERE name = ?1")?.execute([name])?;
+    }
+    db.prepare_cached(
+        "INSERT INTO vault_state (one, generation, key_id) VALUES (1, 1, ?1)
+         ON CONFLICT (one) DO UPDATE SET generation = generation + 1, key_id = coalesce(?1, key_id)",
+    )?
+    .execute([&change.key_id])?;
+    Ok(())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, version: u64) -> VaultRow {
+        VaultRow {
+            name: name.to_owned(),
+            version,
+            key_id: "k".to_owned(),
+            sealed: vec![1, 2],
+            created_at: Timestamp(1),
+            updated_at: Timestamp(2),
+        }
+    }
+
+    #[tokio::test]
+    async fn reading_and_changing_nothing_make_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("new/helmdeck.db"));
+        assert_eq!(system.vault_generation().await.unwrap(), 0);
+        assert_eq!(system.vault().await.unwrap(), Default::default());
+        assert_eq!(system.change_vault(false, |_, _| (None, ())).await.unwrap(), None);
+        system.add_vault_uses(Vec::new()).await.unwrap();
+        assert!(system.vault_uses(None, 10).await.unwrap().is_empty());
+        assert!(!folder.path().join("new").exists());
+    }
+
+    #[tokio::test]
+    async fn changes_are_counted_and_seen_by_another_handle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helmdeck.db");
+        let (one, two) = (System::at(&path), System::at(&path));
+        let put = |rows: Vec<VaultRow>| VaultChange { key_id: Some("k".to_owned()), put: rows, remove: Vec::new() };
+        one.change_vault(true, move |_, _| (Some(put(vec![row("a", 1), row("b", 1)])), ())).await.unwrap();
+        let seen = two
+            .change_vault(false, |state, rows| {
+                let seen = (state.clone(), rows.len());
+                (Some(VaultChange { remove: vec!["a".to_owned()], ..VaultChange::default() }), seen)
+            })
+            .await
+            .unwrap();
+        let state = |generation| VaultState { generation, key_id: Some("k".to_owned()) };
+        assert_eq!(seen, Some((state(1), 2)));
+        assert_eq!(one.vault().await.unwrap(), (state(2), vec![row("b", 1)]));
+        one.change_vault(true, |_, _| (None, ())).await.unwrap();
+        assert_eq!(two.vault_generation().await.unwrap(), 2, "no change is not counted");
+    }
+
+    #[tokio::test]
+    async fn uses_add_up_by_caller_pack_and_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        let of = |subject: &str, granted, refused, last_at| VaultUse {
+            name: "n".to_owned(),
+            tenant: "t".to_owned(),
+            subject: subject.to_owned(),
+            pack: "p".to_owned(),
+            day: 7,
+            granted,
+            refused,
+            last_at: Timestamp(last_at),
+        };
+        system.add_vault_uses(vec![of("a", 1, 0, 5), of("b", 0, 1, 4)]).await.unwrap();
+        system.add_vault_uses(vec![of("a", 2, 1, 3)]).await.unwrap();
+        assert_eq!(system.vault_uses(None, 10).await.unwrap(), [of("a", 3, 1, 5), of("b", 0, 1, 4)]);
+        assert_eq!(system.vault_uses(Some("n".to_owned()), 1).await.unwrap().len(), 1);
+        assert!(system.vault_uses(Some("other".to_owned()), 9).await.unwrap().is_empty());
+    }
+}

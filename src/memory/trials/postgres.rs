@@ -11,7 +11,8 @@ use super::{KEY_A, KEY_B, alice, get, id, put, ring};
 use crate::drivers::postgres::Postgres;
 use crate::open::{exists, open_clear};
 use crate::{
-    Change, Config, Delete, Kind, Limits, Namespace, Op, Put, Result, Store, StoreError, Stored, conformance, open,
+    Change, Config, Delete, Kind, Limits, Namespace, Op, Put, Reach, Result, Store, StoreError, Stored, conformance,
+    open,
 };
 
 pub(super) async fn open_at(url: &str) -> Result<Arc<dyn Store>> {
@@ -320,7 +321,11 @@ async fn everything_at_once_from_three_stores_keeps_the_counters_exact() {
                     let deleted = match dice {
                         0 => {
                             store
-                                .delete(Delete::Tagged { namespace: None, kind: Kind::Cache, tag: "tag1".into() })
+                                .delete(Delete::Tagged {
+                                    whose: Reach::Everybody,
+                                    kind: Kind::Cache,
+                                    tag: "tag1".into(),
+                                })
                                 .await
                         }
                         1 => {
@@ -358,7 +363,7 @@ async fn what_one_store_deletes_another_hears_also_after_its_connection_was_cut(
     let hear = async |changes: &mut crate::Changes| {
         tokio::time::timeout(Duration::from_secs(30), changes.recv()).await.unwrap().unwrap()
     };
-    let delete = Delete::Tagged { namespace: None, kind: Kind::Cache, tag: "repo:a\0b".into() };
+    let delete = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "repo:a\0b".into() };
     one.delete(delete.clone()).await.unwrap();
     assert_eq!(hear(&mut heard_by_two).await, Change::Deleted(delete.clone()));
     one.put(put("k", "v")).await.unwrap();

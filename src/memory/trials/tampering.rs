@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use super::{KEY_A, KEY_B, alice, fresh, get, id, open_at, open_with, put, ring, tamper};
-use crate::{Config, Delete, Kind, Namespace, Order, Page, Put, StoreError};
+use crate::{Config, Delete, Kind, Namespace, Order, Page, Put, Reach, StoreError};
 
 #[tokio::test]
 async fn the_marker_is_not_in_the_ciphertext_nor_anywhere_in_the_file_and_a_read_gives_it_back() {
@@ -185,7 +185,7 @@ async fn forgetting_works_with_rows_of_a_lost_key() {
     store.put(Put { tags: vec!["t".into()], ..put("a", "v") }).await.unwrap();
     store.put(put("b", "v")).await.unwrap();
     tamper(&path, "UPDATE memory_entries SET key_id = 'feedfeedfeedfeed'");
-    let tagged = Delete::Tagged { namespace: None, kind: Kind::Cache, tag: "t".into() };
+    let tagged = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "t".into() };
     assert_eq!(store.delete(tagged).await.unwrap(), 1);
     let prefix = Delete::Prefix { namespace: Some(alice()), kind: None, prefix: "b".into() };
     assert_eq!(store.delete(prefix).await.unwrap(), 1);

@@ -1,9 +1,283 @@
 //! Who calls, and what it may do: the one place that turns what a request proves into a [`Caller`].
 //!
 //! The front puts the caller into the request's extensions; a route takes it from there ([`By`]) and asks it before it acts.
+//! Why a token was refused is logged; the client learns no more than RFC 6750 has words for. No token is ever logged.
 
+mod bearer;
 mod challenge;
 mod extract;
+mod jwks;
+mod jwt;
+mod settings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::secrets::Secret;
+use helmdeck_core::{Caller, Clock, Code, Error, Identity, Permissions, Timestamp};
+use helmdeck_egress::Egress;
+use helmdeck_memory::System;
+use helmdeck_memory::system::tokens::{ApiToken, PREFIX, Shown, USED_EVERY};
+use http::{HeaderMap, Uri};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use moka::sync::Cache;
+use sha2::{Digest, Sha256};
 
 pub(crate) use challenge::{ASK, need, need_run};
 pub(crate) use extract::By;
+pub use settings::AuthConfig;
+
+use crate::problem::Problem;
+use challenge::{Refusal, challenge};
+use jwks::{Jwks, Source};
+use jwt::{Reason, Rules, Unverified};
+use settings::Place;
+
+/// The shortest shared secret, in bytes: as long as the digest of HS256 (RFC 7518, section 3.2).
+pub const MIN_SECRET_BYTES: usize = 32;
+
+/// How many verified tokens are remembered.
+const MAX_KNOWN: u64 = 10_000;
+/// How long a verified JSON Web Token is remembered; never beyond its end or the keys that it was verified with.
+const JWT_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
+/// How long an API token is remembered: half of what a revocation may take to be felt by every process.
+const API_TOKEN_KNOWN_FOR: Duration = Duration::from_millis(500);
+
+/// How callers prove who they are: at least one of a shared secret, a key set and API tokens.
+#[derive(Debug)]
+pub struct Auth {
+    rules: Rules,
+    secret: Option<Secret>,
+    keys: Option<Source>,
+    tokens: Option<System>,
+    anonymous: Option<Permissions>,
+}
+
+impl Auth {
+    /// Puts together what the settings say, `None` if authentication is off.
+    ///
+    /// `secret` is the one that JSON Web Tokens are signed with (HS256); its bytes are taken as they are. `system` holds the API
+    /// tokens. `egress` fetches the key set if it has an address, and is opened for exactly that host and port.
+    ///
+    /// # Errors
+    /// A message that names the setting, what is wrong with it and what to do.
+    pub fn new(
+        config: &AuthConfig,
+        secret: Option<Secret>,
+        system: Option<System>,
+        egress: &Egress,
+    ) -> Result<Option<Self>, String> {
+        config.validate().and_then(|()| config.validate_together())?;
+        if secret.as_ref().is_some_and(|secret| secret.expose().len() < MIN_SECRET_BYTES) {
+            return Err(format!("the shared secret for tokens is shorter than {MIN_SECRET_BYTES} bytes"));
+        }
+        let keys = config.place()?.map(|place| match place {
+            Place::File(path) => Source::File(path),
+            Place::Url(url) => Source::Url(url.clone(), egress.naming(&url)),
+        });
+        let tokens = match (config.api_tokens, system) {
+            (true, None) => return Err("api_tokens is on, and there is no data folder to keep them in".to_owned()),
+            (on, system) => system.filter(|_| on),
+        };
+        let anonymous = config.anonymous()?;
+        if secret.is_none() && keys.is_none() && tokens.is_none() {
+            if anonymous.is_some() {
+                return Err(
+                    "anonymous_scope is set and nothing authenticates: without authentication everybody may do \
+                            everything; set api_tokens, jwks or HELMDECK_JWT_SECRET, or leave it empty"
+                        .to_owned(),
+                );
+            }
+            return Ok(None);
+        }
+        let rules = Rules {
+            issuer: Some(config.issuer.clone()).filter(|issuer| !issuer.is_empty()),
+            audience: config.audience.clone(),
+            tenant_claim: config.tenant_claim.clone(),
+            leeway: config.leeway,
+        };
+        Ok(Some(Self { rules, secret, keys, tokens, anonymous }))
+    }
+
+    /// Reads the key set once, to see whether it can be used, and says how many keys it has; `None` without one.
+    ///
+    /// # Errors
+    /// A message that says why not.
+    pub async fn try_keys(&self, clock: Arc<dyn Clock>) -> Result<Option<usize>, String> {
+        match &self.keys {
+            Some(source) => Jwks::new(source.clone(), clock).read().await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The check of tokens, with what is remembered of good ones.
+pub(crate) struct Access {
+    rules: Rules,
+    secret: Option<DecodingKey>,
+    keys: Option<Jwks>,
+    tokens: Option<System>,
+    /// Everyone without a token.
+    anonymous: Caller,
+    /// By the SHA-256 of the token.
+    known: Cache<[u8; 32], Known>,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// A token that was good a moment ago.
+#[derive(Debug, Clone)]
+struct Known {
+    caller: Caller,
+    /// When the token itself ends.
+    ends: Timestamp,
+    /// Until when this is believed, by the clock that only grows.
+    until: Duration,
+    /// Under which key set it was verified; `None` = under none.
+    keys: Option<u64>,
+}
+
+impl Access {
+    pub(crate) fn new(auth: Auth, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            rules: auth.rules,
+            secret: auth.secret.map(|secret| DecodingKey::from_secret(secret.expose().as_bytes())),
+            keys: auth.keys.map(|source| Jwks::new(source, Arc::clone(&clock))),
+            tokens: auth.tokens,
+            anonymous: Caller {
+                identity: Arc::new(Identity::anonymous()),
+                permissions: Arc::new(auth.anonymous.unwrap_or_default()),
+            },
+            // The clock of the cache is the machine's own; ours decides, and this only frees memory.
+            known: Cache::builder().max_capacity(MAX_KNOWN).time_to_live(JWT_KNOWN_FOR).build(),
+            clock,
+        }
+    }
+
+    /// Returns who makes a request. A request that shows no token is nobody's, who may do what `anonymous_scope` says.
+    ///
+    /// # Errors
+    /// 401 or 400 in the words of RFC 6750; 503 if what would prove the token cannot be read.
+    pub(crate) async fn caller(&self, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let Some(token) = bearer::token(uri, headers)? else { return Ok(self.anonymous.clone()) };
+        let digest = Sha256::digest(token.as_bytes()).into();
+        match self.remembered(&digest) {
+            Some(caller) => Ok(caller),
+            // Seldom, so it does not make the way of every request larger.
+            None => Box::pin(self.proven(token, digest)).await,
+        }
+    }
+
+    /// Returns who a token that was good before stands for, if it still is.
+    fn remembered(&self, digest: &[u8; 32]) -> Option<Caller> {
+        let known = self.known.get(digest)?;
+        let keys = known.keys.is_none_or(|keys| self.keys.as_ref().is_some_and(|now| now.generation() == keys));
+        let good = keys && self.clock.monotonic() < known.until && self.clock.now() < known.ends;
+        good.then_some(known.caller)
+    }
+
+    async fn proven(&self, token: &str, digest: [u8; 32]) -> Result<Caller, Problem> {
+        let began = self.clock.monotonic();
+        let Proof { caller, ends, keys, lives } = match self.check(token).await {
+            Ok(proof) => proof,
+            Err(Trouble::Bad(reason)) => {
+                tracing::info!(%reason, "a request was refused: its token proves nothing");
+                return Err(challenge(Refusal::InvalidToken, bearer::INVALID));
+            }
+            Err(Trouble::Unavailable(error)) => return Err(error.into()),
+        };
+        let until = began.saturating_add(lives);
+        self.known.insert(digest, Known { caller: caller.clone(), ends, until, keys });
+        Ok(caller)
+    }
+
+    async fn check(&self, token: &str) -> Result<Proof, Trouble> {
+        if let (Some(system), true) = (&self.tokens, token.starts_with(PREFIX)) {
+            return self.check_api_token(system, token).await;
+        }
+        let token = Unverified::open(token)?;
+        let (claims, keys) = if token.algorithm == Algorithm::HS256 {
+            let key = self.secret.as_ref().ok_or(Reason("it is signed with a shared secret, and there is none"))?;
+            (token.verify(key)?, None)
+        } else {
+            let keys = self.keys.as_ref().ok_or(Reason("it is signed with a key, and there is no key set"))?;
+            let id = token.key_id.as_deref();
+            let current = keys.keys_for(token.algorithm, id).await.ok_or_else(|| {
+                let message = "the keys that tokens are checked with are not available";
+                Trouble::Unavailable(Error::new(Code::Overloaded, message).with_retry_after(jwks::PAUSE))
+            })?;
+            let candidates = current.set.candidates(token.algorithm, id);
+            let mut answer = Err(Reason("there is no key for it"));
+            for key in candidates {
+                answer = token.verify(key);
+                if answer.is_ok() {
+                    break;
+                }
+            }
+            (answer?, Some(current.generation))
+        };
+        let (caller, ends) = self.rules.caller(&claims, self.clock.now())?;
+        Ok(Proof { caller, ends, keys, lives: JWT_KNOWN_FOR })
+    }
+
+    async fn check_api_token(&self, system: &System, token: &str) -> Result<Proof, Trouble> {
+        let shown = Shown::parse(token).ok_or(Reason("it is not written as an API token"))?;
+        let found = system.find_token(&shown).await.map_err(|error| {
+            let message = "the record of API tokens is not available";
+            Trouble::Unavailable(Error::new(Code::Overloaded, message).with_source(error))
+        })?;
+        let found = found.ok_or(Reason("there is no such API token"))?;
+        let now = self.clock.now();
+        if !found.is_live(now) {
+            return Err(Reason("the API token is revoked or has expired").into());
+        }
+        self.note_use(system, &found, now);
+        let identity = Identity::new(&found.tenant, &found.subject)
+            .map_err(|_| Reason("its tenant or subject is not acceptable"))?;
+        let caller =
+            Caller { identity: Arc::new(identity), permissions: Arc::new(Permissions::of_scope(&found.scope)) };
+        let ends = found.expires_at.unwrap_or(Timestamp::MAX);
+        Ok(Proof { caller, ends, keys: None, lives: API_TOKEN_KNOWN_FOR })
+    }
+
+    /// Notes a use behind the request's back: nobody waits for it, and it is no reason to refuse one.
+    fn note_use(&self, system: &System, token: &ApiToken, now: Timestamp) {
+        if token.used_at.is_some_and(|before| now.since(before) < USED_EVERY) {
+            return;
+        }
+        let (system, id) = (system.clone(), token.id.clone());
+        tokio::spawn(async move {
+            if let Err(error) = system.token_used(&id, now).await {
+                tracing::debug!(%error, "the use of an API token could not be noted");
+            }
+        });
+    }
+}
+
+/// What a token proves, and for how long that may be believed without asking again.
+struct Proof {
+    caller: Caller,
+    ends: Timestamp,
+    keys: Option<u64>,
+    lives: Duration,
+}
+
+/// Why a token proves nothing: it is bad, or we cannot tell.
+enum Trouble {
+    Bad(Reason),
+    Unavailable(Error),
+}
+
+impl From<Reason> for Trouble {
+    fn from(reason: Reason) -> Self {
+        Self::Bad(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests;

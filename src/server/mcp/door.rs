@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use helmdeck_core::{Call, Caller, Code, Error, PackName};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer;
 use super::config::McpConfig;
 use super::extra::Extra;
-use super::table::Tables;
+use super::table::{Entry, Tables, pack_name};
 use super::wish::CacheWish;
 
 /// The state behind all sessions. It holds no caller's.
@@ -35,30 +36,29 @@ impl std::fmt::Debug for Door {
 
 /// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens.
 ///
-/// Whoever authenticates puts one beside the [`Caller`] into the request's extensions; without one it holds for ever.
-#[derive(Clone)]
-pub(crate) struct Validity(Arc<dyn Fn() -> bool + Send + Sync>);
+/// Whoever authenticates puts one into the extensions of a request to `/mcp`; without one it holds for ever.
+#[derive(Clone, Default)]
+pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
 
 impl Validity {
-    pub(crate) fn new(check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
+    pub(crate) fn new<F: Future<Output = bool> + Send + 'static>(
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(move || Box::pin(check()))))
     }
 
-    /// Asks. Cheap, and never blocks.
-    pub(crate) fn holds(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl Default for Validity {
-    fn default() -> Self {
-        Self(Arc::new(|| true))
+    /// Asks.
+    pub(crate) async fn holds(&self) -> bool {
+        match &self.0 {
+            Some(check) => check().await,
+            None => true,
+        }
     }
 }
 
 impl std::fmt::Debug for Validity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Validity").field(&self.holds()).finish()
+        f.debug_struct("Validity").field("checked", &self.0.is_some()).finish()
     }
 }
 
@@ -91,7 +91,37 @@ impl Visit {
     }
 }
 
+tokio::task_local! {
+    /// Who sent the request that is being looked at: what rmcp asks of a handler before it hands a request over names nobody.
+    static VISITOR: Caller;
+}
+
+/// Does something for a visitor.
+pub(crate) async fn visiting<F: Future>(visit: &Visit, work: F) -> F::Output {
+    VISITOR.scope(visit.caller.clone(), work).await
+}
+
+/// Says whether the visitor may run a pack. Without one it is nobody's.
+pub(crate) fn is_for_visitor(pack: &PackName) -> bool {
+    VISITOR.try_with(|caller| caller.need_run(pack).is_ok()).unwrap_or(false)
+}
+
 impl Door {
+    /// Returns a tool that a caller may use.
+    ///
+    /// # Errors
+    /// For a tool that there is not and for one that the caller may not use the same, made of the name alone: nobody learns here
+    /// what packs there are.
+    pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<Entry>, ErrorData> {
+        if let Some(entry) = self.tables.current().get(name)
+            && caller.need_run(&entry.pack).is_ok()
+        {
+            return Ok(Arc::clone(entry));
+        }
+        let refused = pack_name(name).and_then(|pack| caller.need_run(&pack).err());
+        Err(refused.map_or_else(|| unknown_tool(name), |error| rpc_error(&error)))
+    }
+
     /// Makes a call of a pack. Whether the caller may run it has been asked before.
     pub(crate) fn call(&self, caller: &Caller, pack: &PackName, arguments: Bytes, wish: CacheWish) -> Call {
         let mut call = Call::new(pack.clone(), arguments, Arc::clone(&caller.identity));
@@ -120,8 +150,7 @@ pub(crate) fn rpc_error(error: &Error) -> ErrorData {
     ErrorData::new(code, error.to_string(), Some(answer::problem(error)))
 }
 
-/// Returns the error for a tool that there is not.
-pub(crate) fn unknown_tool(name: &str) -> ErrorData {
+fn unknown_tool(name: &str) -> ErrorData {
     let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
     ErrorData::invalid_params(format!("Unknown tool: {shown}"), None)
 }

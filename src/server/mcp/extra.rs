@@ -1,9 +1,9 @@
 //! What an embedder can add to the MCP door: tools, prompts, resources and whatever else packs have no words for.
 
-use std::borrow::Cow;
-
 use futures_util::future::BoxFuture;
-use rmcp::model::{ClientNotification, ClientRequest, ErrorData, ServerConfig, ServerResult, SubscriptionFilter, Tool};
+use rmcp::model::{
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, ServerConfig, ServerResult, SubscriptionFilter, Tool,
+};
 use rmcp::service::{DynService, NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 
@@ -72,7 +72,7 @@ impl<H: ServerHandler> Extra for H {
     }
 }
 
-/// Returns the error for a method that nobody answers.
-pub(crate) fn unknown_method(method: impl Into<Cow<'static, str>>) -> ErrorData {
-    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
+/// Returns the error for a method that nobody answers. It does not repeat the name, which then ends up in the log.
+pub(crate) fn unknown_method() -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "Method not found", None)
 }

@@ -24,7 +24,7 @@ use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answer::CACHE;
-use super::door::{Door, Visit, rpc_error, unknown_tool};
+use super::door::{self, Door, Visit, rpc_error};
 use super::extra::unknown_method;
 use super::lists::{FOR_ALL, LIST_TTL_MS, OWN, page};
 use super::progress::{Report, Reports, reporting};
@@ -74,8 +74,7 @@ impl Agent {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let method = request.method().to_owned();
-        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method(method)))
+        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method()))
     }
 
     async fn notify(&self, notification: ClientNotification, context: NotificationContext<RoleServer>) {
@@ -91,9 +90,7 @@ impl Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let visit = Visit::of(&context.extensions)?;
-        let table = self.door.tables.current();
-        let entry = table.get(&request.name).ok_or_else(|| unknown_tool(&request.name))?;
-        visit.caller.need_run(&entry.pack).map_err(|error| rpc_error(&error))?;
+        let entry = self.door.tool(&visit.caller, &request.name)?;
         let wish = match context.meta.get(CACHE) {
             None => CacheWish::default(),
             Some(wish) => serde_json::from_value(wish.clone()).map_err(|_| {
@@ -187,8 +184,10 @@ impl ServerHandler for Agent {
         info
     }
 
+    /// rmcp asks for the schema, to check what headers repeat of a call's arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        match self.door.tables.current().get(name) {
+        let table = self.door.tables.current();
+        match table.get(name).filter(|entry| door::is_for_visitor(&entry.pack)) {
             Some(entry) => Some(entry.tool.clone()),
             None => self.door.extra.as_ref()?.tool(name),
         }
@@ -220,7 +219,8 @@ impl ServerHandler for Agent {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if self.door.tables.current().get(&request.name).is_some() || self.door.extra.is_none() {
+        let is_ours = self.door.tool(&Visit::of(&context.extensions)?.caller, &request.name).is_ok();
+        if is_ours || self.door.extra.is_none() {
             return self.run(request, context).await.map(Into::into);
         }
         match self.pass(ClientRequest::CallToolRequest(CallToolRequest::new(request)), context).await? {
@@ -297,8 +297,7 @@ impl ServerHandler for Agent {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut wanted: ListPromptsRequest = RequestOptionalParam::default();
-        wanted.params = request;
+        let wanted = ListPromptsRequest { params: request, ..RequestOptionalParam::default() };
         expect!(self.pass(ClientRequest::ListPromptsRequest(wanted), context).await, ListPromptsResult)
     }
 

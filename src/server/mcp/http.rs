@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::McpConfig;
 use super::direct;
-use super::door::{Door, Validity, Visit};
+use super::door::{Door, Validity, Visit, visiting};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
@@ -130,7 +130,10 @@ impl Inner {
                 session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
             asking.visit.caller = session.caller(&asking.visit.caller);
             let latest = Arc::clone(&session);
-            asking.visit.validity = Validity::new(move || latest.holds());
+            asking.visit.validity = Validity::new(move || {
+                let latest = Arc::clone(&latest);
+                async move { latest.holds().await }
+            });
             asking.session = Some(session);
         }
         match parts.method {
@@ -143,7 +146,7 @@ impl Inner {
     async fn listen(&self, parts: Parts, asking: Asking) -> Response {
         let deletes = parts.method == Method::DELETE;
         let session = asking.session.clone();
-        let response = self.service.handle(self.request(parts, Bytes::new(), asking)).await;
+        let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
         match session {
             Some(session) if deletes => {
                 self.sessions.close(session.id()).await;
@@ -232,7 +235,9 @@ impl Inner {
         if let Err(refusal) = message::check_strictly(bytes) {
             return refused(&refusal);
         }
-        self.service.handle(self.request(parts, bytes.clone(), asking)).await
+        let visit = asking.visit.clone();
+        // Boxed, so that who takes the short way does not carry all of rmcp along.
+        visiting(&visit, Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking)))).await
     }
 
     fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use helmdeck_core::memory::{ListFacts, NoMemory};
-use helmdeck_core::{Caller, Code, Error, Permission, Result};
+use helmdeck_core::{Caller, Code, Error, PackName, Permission, Result};
 use helmdeck_engine::{MemoryControl, PackInfo};
 use helmdeck_memory::Namespace;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -65,19 +65,15 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 /// Reads an address, `None` if it is none of ours.
 ///
 /// # Errors
-/// `not_found` for a pack or file that there is not, or not for this caller; `forbidden`, `unauthenticated`; whatever the memory
-/// answers.
+/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether there is one or not; `not_found` for one that
+/// there is not, and for a file that there is not, or not for this caller; whatever the memory answers.
 pub(crate) async fn read(door: &Door, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
     let Some(place) = uri::parse(address) else { return Ok(None) };
     let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);
     let (contents, ttl_ms) = match place {
         Place::Packs => (text(json(&summaries(&packs(door, caller)))?, JSON), LIST_TTL_MS),
         Place::Guide => (text(guide(&packs(door, caller)), MARKDOWN), LIST_TTL_MS),
-        Place::Pack(name) => {
-            let info = door.engine.pack(&name, None)?;
-            caller.need_run(&info.name)?;
-            (text(json(&info)?, JSON), LIST_TTL_MS)
-        }
+        Place::Pack(name) => (text(json(&pack(door, caller, &name)?)?, JSON), LIST_TTL_MS),
         Place::Memory => {
             let facts = memory(door, caller)?.facts(&caller.identity)?;
             let wanted = ListFacts { limit: Some(MAX_FACTS), ..ListFacts::default() };
@@ -90,6 +86,15 @@ pub(crate) async fn read(door: &Door, caller: &Caller, address: &str) -> Result<
         Place::Artifact(key) => (artifact(door, caller, &key, address).await?, 0),
     };
     Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
+}
+
+/// Returns a pack that a caller may run. Others learn nothing, not even whether there is one.
+fn pack(door: &Door, caller: &Caller, name: &str) -> Result<PackInfo> {
+    let missing = || Error::new(Code::NotFound, format!("pack \"{}\" is not registered", name.escape_debug()));
+    caller.need_run(&PackName::new(name).map_err(|_| missing())?)?;
+    let found = door.engine.pack(name, None);
+    // The engine suggests packs with a similar name, of all that there are.
+    found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
 }
 
 /// Returns the memory that a caller may read.

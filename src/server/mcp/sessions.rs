@@ -159,7 +159,7 @@ impl Sessions {
         let now = self.clock.monotonic();
         let sessions: Vec<Arc<Session>> = self.open().by_id.values().cloned().collect();
         for session in &sessions {
-            if session.is_over(now, self.config.session_idle) {
+            if session.is_idle(now, self.config.session_idle) || !session.holds().await {
                 self.close(&session.id).await;
             }
         }
@@ -201,17 +201,14 @@ impl Session {
     }
 
     /// Says whether the caller may still listen, by the token that it showed last.
-    pub(crate) fn holds(&self) -> bool {
+    pub(crate) async fn holds(&self) -> bool {
         let validity = self.state().validity.clone();
-        validity.holds()
+        validity.holds().await
     }
 
-    fn is_over(&self, now: Duration, idle: Duration) -> bool {
+    fn is_idle(&self, now: Duration, idle: Duration) -> bool {
         let state = self.state();
-        let quiet = state.streams == 0 && now.saturating_sub(state.used_at) >= idle;
-        let validity = state.validity.clone();
-        drop(state);
-        (quiet && self.running.is_idle()) || !validity.holds()
+        state.streams == 0 && now.saturating_sub(state.used_at) >= idle && self.running.is_idle()
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

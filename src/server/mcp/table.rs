@@ -101,6 +101,11 @@ pub(crate) fn tool_name(pack: &PackName) -> String {
     pack.as_str().replace('.', "__")
 }
 
+/// Returns the pack whose tool would have this name, if its own name has no two underscores in a row.
+pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
+    PackName::new(&tool.replace("__", ".")).ok()
+}
+
 /// A pack whose input is no object cannot be called: the arguments of a tool are one.
 fn entry(info: &PackInfo) -> Option<Entry> {
     let Some(input) = object_schema(&info.input) else {
@@ -175,6 +180,7 @@ mod tests {
     fn names_have_no_dots_and_titles_can_be_read() {
         let pack = PackName::new("github.list_issues").unwrap();
         assert_eq!(tool_name(&pack), "github__list_issues");
+        assert_eq!((pack_name("github__list_issues"), pack_name("a b")), (Some(pack.clone()), None));
         assert_eq!(title(&pack), "github: list issues");
     }
 }

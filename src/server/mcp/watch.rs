@@ -31,7 +31,7 @@ pub(crate) async fn changes<T: Future<Output = bool>>(
         let now = tools(&door.tables.current(), &caller);
         if now != known {
             known = now;
-            if !validity.holds() || !tell().await {
+            if !validity.holds().await || !tell().await {
                 return;
             }
         }
@@ -41,7 +41,7 @@ pub(crate) async fn changes<T: Future<Output = bool>>(
             // Whatever it was, and also if some were missed: the packs are looked at anew.
             event = events.next() => if event.is_none() { return },
             () = tokio::time::sleep(CHECK) => {
-                if gone() || !validity.holds() {
+                if gone() || !validity.holds().await {
                     return;
                 }
                 continue;

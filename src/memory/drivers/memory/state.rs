@@ -95,8 +95,8 @@ impl State {
                     && kind.is_none_or(|k| k == meta.kind)
                     && meta.key.starts_with(prefix.as_str())
             }),
-            Delete::Tagged { namespace, kind, tag } => self.delete_where(undo, usize::MAX, |meta| {
-                namespace.as_ref().is_none_or(|n| *n == meta.namespace) && *kind == meta.kind && meta.tags.contains(tag)
+            Delete::Tagged { whose, kind, tag } => self.delete_where(undo, usize::MAX, |meta| {
+                whose.covers(&meta.namespace) && *kind == meta.kind && meta.tags.contains(tag)
             }),
         }
     }

@@ -13,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client};
 use super::connect::{Dialer, Line};
 use super::error::Outcome;
 use super::flush::Notice;
-use crate::entry::{Kind, Namespace};
+use crate::entry::{Kind, Namespace, Reach};
 use crate::error::{Result, StoreError};
 use crate::store::{Change, Delete};
 
@@ -55,6 +55,9 @@ enum Deleted {
     Prefix(Option<Whose>, Option<Kind>, String),
     #[serde(rename = "t")]
     Tagged(Option<Whose>, Kind, String),
+    /// Tenant and subject of a caller.
+    #[serde(rename = "c")]
+    TaggedFor(String, String, Kind, String),
 }
 
 /// Tenant, subject and session.
@@ -105,7 +108,13 @@ impl Deleted {
             Delete::Prefix { namespace, kind, prefix } => {
                 Self::Prefix(namespace.as_ref().map(whose), *kind, prefix.clone())
             }
-            Delete::Tagged { namespace, kind, tag } => Self::Tagged(namespace.as_ref().map(whose), *kind, tag.clone()),
+            Delete::Tagged { whose: Reach::Everybody, kind, tag } => Self::Tagged(None, *kind, tag.clone()),
+            Delete::Tagged { whose: Reach::One(namespace), kind, tag } => {
+                Self::Tagged(Some(whose(namespace)), *kind, tag.clone())
+            }
+            Delete::Tagged { whose: Reach::Caller { tenant, subject }, kind, tag } => {
+                Self::TaggedFor(tenant.to_string(), subject.to_string(), *kind, tag.clone())
+            }
         }
     }
 
@@ -114,7 +123,15 @@ impl Deleted {
         match self {
             Self::Key(whose, kind, key) => Delete::Key { namespace: namespace(whose), kind, key },
             Self::Prefix(whose, kind, prefix) => Delete::Prefix { namespace: whose.map(namespace), kind, prefix },
-            Self::Tagged(whose, kind, tag) => Delete::Tagged { namespace: whose.map(namespace), kind, tag },
+            Self::Tagged(whose, kind, tag) => Delete::Tagged {
+                whose: whose.map_or(Reach::Everybody, |whose| Reach::One(namespace(whose))),
+                kind,
+                tag,
+            },
+            Self::TaggedFor(tenant, subject, kind, tag) => {
+                let whose = Reach::Caller { tenant: tenant.into(), subject: subject.into() };
+                Delete::Tagged { whose, kind, tag }
+            }
         }
     }
 }
@@ -213,7 +230,13 @@ mod tests {
             Delete::Key { namespace: alice.clone(), kind: Kind::Note, key: "k\"\0😀".into() },
             Delete::Prefix { namespace: None, kind: None, prefix: String::new() },
             Delete::Prefix { namespace: Some(alice), kind: Some(Kind::Cache), prefix: "p".into() },
-            Delete::Tagged { namespace: Some(Namespace::new("t", "", None)), kind: Kind::Fact, tag: "x".into() },
+            Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "x".into() },
+            Delete::Tagged { whose: Reach::One(Namespace::new("t", "", None)), kind: Kind::Fact, tag: "x".into() },
+            Delete::Tagged {
+                whose: Reach::Caller { tenant: "t".into(), subject: "al\0ice".into() },
+                kind: Kind::Cache,
+                tag: "x".into(),
+            },
         ];
         let notice = origin(-7).notice(&deletes);
         assert!(!notice.payload.contains('\0'), "{}", notice.payload);

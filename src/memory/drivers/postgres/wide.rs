@@ -11,7 +11,7 @@ use super::error::Outcome;
 use super::locked;
 use super::rows::{self, get};
 use super::work::Work;
-use crate::entry::{Kind, Namespace};
+use crate::entry::{Kind, Reach};
 use crate::store::Delete;
 
 /// Deletes what a condition names, with its tags, and counts it.
@@ -33,6 +33,9 @@ const SPACES_OF_ONE: &str = "
 SELECT id FROM memory_spaces
  WHERE tenant = $2 AND subject = $3 AND coalesce('\\x01'::bytea || session, '\\x'::bytea) = $4
    AND ($1::text IS NULL OR kind = $1)";
+const SPACES_OF_CALLER: &str = "
+SELECT id FROM memory_spaces
+ WHERE tenant = $2 AND subject IN ($3, '\\x'::bytea) AND ($1::text IS NULL OR kind = $1)";
 const DELETE_PREFIX: &str = delete!("WHERE e.space_id = ANY($1) AND e.key >= $2 AND ($3::bytea IS NULL OR e.key < $3)");
 const DELETE_TAGGED: &str =
     delete!("WHERE e.id = ANY(ARRAY(SELECT entry_id FROM memory_tags WHERE space_id = ANY($1) AND tag = $2))");
@@ -73,15 +76,19 @@ const LARGE_STEP: i64 = 4096;
 
 /// Returns the ids of the spaces that a delete is about.
 pub(super) async fn spaces_of(db: &Object, delete: &Delete) -> Outcome<Vec<i64>> {
-    let (namespace, kind): (Option<&Namespace>, Option<Kind>) = match delete {
-        Delete::Key { namespace, kind, .. } => (Some(namespace), Some(*kind)),
-        Delete::Prefix { namespace, kind, .. } => (namespace.as_ref(), *kind),
-        Delete::Tagged { namespace, kind, .. } => (namespace.as_ref(), Some(*kind)),
+    let (whose, kind): (Reach, Option<Kind>) = match delete {
+        Delete::Key { namespace, kind, .. } => (Reach::One(namespace.clone()), Some(*kind)),
+        Delete::Prefix { namespace, kind, .. } => (namespace.clone().map_or(Reach::Everybody, Reach::One), *kind),
+        Delete::Tagged { whose, kind, .. } => (whose.clone(), Some(*kind)),
     };
     let kind = kind.map(Kind::as_str);
-    let found = match namespace {
-        None => db.query(&db.prepare_cached(SPACES_OF_ALL).await?, &[&kind]).await?,
-        Some(namespace) => {
+    let found = match &whose {
+        Reach::Everybody => db.query(&db.prepare_cached(SPACES_OF_ALL).await?, &[&kind]).await?,
+        Reach::Caller { tenant, subject } => {
+            let params: [&(dyn ToSql + Sync); 3] = [&kind, &tenant.as_bytes(), &subject.as_bytes()];
+            db.query(&db.prepare_cached(SPACES_OF_CALLER).await?, &params).await?
+        }
+        Reach::One(namespace) => {
             let session = rows::session_name(namespace);
             let params: [&(dyn ToSql + Sync); 4] =
                 [&kind, &namespace.tenant.as_bytes(), &namespace.subject.as_bytes(), &session];

@@ -10,7 +10,7 @@ use super::holes::{Holes, scattered};
 use super::usage::Usage;
 use super::{locks, rows};
 use crate::driver::{Batch, Draft, DraftOp, Existing};
-use crate::entry::{EntryMeta, Kind, Namespace};
+use crate::entry::{EntryMeta, Kind, Reach};
 use crate::error::{Result, StoreError};
 use crate::sealed::SealedValue;
 use crate::store::{Delete, Written};
@@ -211,7 +211,8 @@ impl<'c> Work<'c> {
             },
             Delete::Prefix { namespace, kind, prefix } => {
                 let mut count = 0;
-                for space in self.spaces(namespace.as_ref(), *kind)? {
+                let whose = namespace.clone().map_or(Reach::Everybody, Reach::One);
+                for space in self.spaces(&whose, *kind)? {
                     count += self.delete_where(
                         "space_id = ?1 AND key >= ?2 AND key < ?3",
                         (space, prefix, rows::upper(prefix)),
@@ -219,9 +220,9 @@ impl<'c> Work<'c> {
                 }
                 Ok(count)
             }
-            Delete::Tagged { namespace, kind, tag } => {
+            Delete::Tagged { whose, kind, tag } => {
                 let mut count = 0;
-                for space in self.spaces(namespace.as_ref(), Some(*kind))? {
+                for space in self.spaces(whose, Some(*kind))? {
                     count += self.delete_where(
                         "+space_id = ?1 AND id IN (SELECT entry_id FROM memory_tags WHERE space_id = ?1 AND tag = ?2)",
                         (space, tag),
@@ -241,12 +242,12 @@ impl<'c> Work<'c> {
         )
     }
 
-    /// Returns the spaces of a namespace and kind, each of them or all of them.
-    fn spaces(&self, namespace: Option<&Namespace>, kind: Option<Kind>) -> Result<Vec<i64>> {
+    /// Returns the spaces within reach, of one kind or of all.
+    fn spaces(&self, whose: &Reach, kind: Option<Kind>) -> Result<Vec<i64>> {
         let kind = kind.map(Kind::as_str);
         let id = |row: &Row<'_>| row.get(0);
-        let found: Vec<i64> = match namespace {
-            Some(namespace) => self
+        let found: Vec<i64> = match whose {
+            Reach::One(namespace) => self
                 .db
                 .prepare_cached(
                     "SELECT id FROM memory_spaces
@@ -254,7 +255,15 @@ impl<'c> Work<'c> {
                 )?
                 .query_map((&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind), id)?
                 .collect::<Result<_, _>>()?,
-            None => self
+            Reach::Caller { tenant, subject } => self
+                .db
+                .prepare_cached(
+                    "SELECT id FROM memory_spaces
+                      WHERE tenant = ?1 AND subject IN (?2, '') AND (?3 IS NULL OR kind = ?3)",
+                )?
+                .query_map((&**tenant, &**subject, kind), id)?
+                .collect::<Result<_, _>>()?,
+            Reach::Everybody => self
                 .db
                 .prepare_cached("SELECT id FROM memory_spaces WHERE ?1 IS NULL OR kind = ?1")?
                 .query_map([kind], id)?

@@ -1,11 +1,26 @@
 //! Protocol tests of the MCP door: what each revision says, byte for byte where it matters.
 
+mod calls;
+mod cancels;
+mod changes;
+mod extras;
+mod hidden;
 mod http;
+mod rates;
+mod readings;
+mod sessions;
 mod stdio;
 
-use ::http::Method;
+use std::sync::Arc;
+
+use ::http::{Method, Request};
+use axum::body::Body;
+use axum::response::Response;
+use helmdeck_core::{Caller, Identity, Permissions};
 use serde_json::{Value, json};
 
+use super::{Mcp, McpConfig};
+use crate::config::ServerConfig;
 use crate::fixture::{Answer, Fixture};
 
 /// What every client sends.
@@ -18,7 +33,7 @@ const NEWEST: &str = "2026-07-28";
 /// Returns the message of an answer, whether it came as JSON or as the last event of a stream.
 fn message(answer: &Answer) -> Value {
     let text = if answer.headers["content-type"] == "text/event-stream" {
-        answer.body.lines().filter_map(|line| line.strip_prefix("data: ")).last().unwrap_or("null")
+        answer.body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or("null")
     } else {
         &answer.body
     };
@@ -68,4 +83,45 @@ async fn post_newest(fixture: &Fixture, method: &str, mut params: Value) -> Answ
         headers.push(("mcp-name", &name));
     }
     post(fixture, &headers, &request(method, &params)).await
+}
+
+/// Returns a caller with a token of this scope.
+fn caller(tenant: &str, user: &str, scope: &str) -> Caller {
+    let identity = Arc::new(Identity::new(tenant, user).unwrap());
+    Caller { identity, permissions: Arc::new(Permissions::of_scope(scope)) }
+}
+
+/// The door of a fixture's engine alone, for callers of whom the whole server knows nothing yet.
+fn door(fixture: &Fixture, config: McpConfig) -> Mcp {
+    Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config, Arc::clone(&fixture.clock) as _, None)
+}
+
+/// Sends a message to a door as this caller; the answer's body is not read yet.
+async fn send_as(mcp: &Mcp, caller: &Caller, method: Method, session: Option<&str>, body: String) -> Response {
+    let mut request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+    for (name, value) in HEADERS.iter().copied().chain(session.map(|session| ("mcp-session-id", session))) {
+        request = request.header(name, value);
+    }
+    mcp.handle(caller.clone(), request.body(Body::from(body)).unwrap()).await
+}
+
+async fn read(response: Response) -> Answer {
+    let (parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+}
+
+async fn ask_as(mcp: &Mcp, caller: &Caller, session: &str, method: &str, params: Value) -> Answer {
+    read(send_as(mcp, caller, Method::POST, Some(session), request(method, &params)).await).await
+}
+
+/// Begins a session as this caller, or says why not.
+async fn begin_as(mcp: &Mcp, caller: &Caller) -> Result<String, Answer> {
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let answer = read(send_as(mcp, caller, Method::POST, None, request("initialize", &params)).await).await;
+    match answer.headers.get("mcp-session-id") {
+        Some(session) => Ok(session.to_str().unwrap().to_owned()),
+        None => Err(answer),
+    }
 }

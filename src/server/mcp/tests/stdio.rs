@@ -9,6 +9,8 @@ use super::*;
 use crate::config::ServerConfig;
 use crate::mcp::{McpConfig, Stdio};
 
+const SOON: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// A client at the other end of the lines.
 struct Client {
     input: WriteHalf<DuplexStream>,
@@ -35,7 +37,7 @@ impl Client {
 
     async fn receive(&mut self) -> Value {
         let mut line = String::new();
-        self.output.read_line(&mut line).await.unwrap();
+        tokio::time::timeout(SOON, self.output.read_line(&mut line)).await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
     }
 
@@ -72,4 +74,77 @@ async fn a_client_lists_calls_and_leaves() {
     stopped.begin().await;
     stopped.stop.cancel();
     stopped.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn lines_that_are_no_messages_are_answered_and_the_next_one_is_read() {
+    let fixture = Fixture::plain().await;
+    let config = ServerConfig { max_body_bytes: 4096, ..ServerConfig::default() };
+    let mut client = Client::start(&fixture, &config);
+    client.begin().await;
+    let large = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "x".repeat(10_000));
+    let cases = [("{", -32700), (large.as_str(), -32600), ("[]", -32600), (r#"{"jsonrpc":"2.0","id":1}"#, -32600)];
+    for (line, code) in cases {
+        client.send("").await;
+        client.send(line).await;
+        let answer = client.receive().await;
+        assert_eq!((&answer["id"], answer["error"]["code"].as_i64()), (&Value::Null, Some(code)), "{line:.40}");
+    }
+    client.input.write_all(b"\"\xff\"\n").await.unwrap();
+    assert_eq!(client.receive().await["error"]["code"], -32700);
+    assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
+    client.end().await;
+}
+
+#[tokio::test]
+async fn the_newest_revision_needs_no_greeting() {
+    let fixture = Fixture::plain().await;
+    let mut client = Client::start(&fixture, &ServerConfig::default());
+    let meta =
+        json!({"io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {}});
+    let answer = client.ask("server/discover", json!({"_meta": meta})).await;
+    assert!(answer["result"]["supportedVersions"].as_array().unwrap().len() == 5, "{answer}");
+    let call = client.ask("tools/call", json!({"name": "test__plain", "arguments": {}, "_meta": meta})).await;
+    assert_eq!(call["result"]["resultType"], "complete", "{call}");
+    let list = client.ask("tools/list", json!({"_meta": meta})).await;
+    assert_eq!(list["result"]["cacheScope"], "private", "{list}");
+    // Without all that, and without a greeting, nothing runs.
+    let bare = client.ask("tools/call", json!({"name": "test__plain", "arguments": {}})).await;
+    assert_eq!(bare["error"]["code"], -32602, "{bare}");
+    assert_eq!(fixture.probe.runs(), 1);
+    client.end().await;
+}
+
+#[tokio::test]
+async fn calls_run_beside_each_other_and_can_be_cancelled() {
+    let fixture = Fixture::plain().await;
+    let mut client = Client::start(&fixture, &ServerConfig::default());
+    client.begin().await;
+    for progress in [json!({}), json!({"progressToken": 1})] {
+        let waiting = json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": progress});
+        client.send(&request("tools/call", &waiting)).await;
+        fixture.probe.someone_waits().await;
+        client.send(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
+        assert_eq!(client.receive().await["id"], 9);
+        client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
+        client.send(r#"{"jsonrpc":"2.0","id":10,"method":"ping"}"#).await;
+        assert_eq!(client.receive().await["id"], 10);
+        // The call is gone: a permit for it stays, and no answer of it comes.
+        fixture.probe.gate.add_permits(1);
+        tokio::time::timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
+    }
+    client.end().await;
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_answered_after_the_client_closed_its_end() {
+    let fixture = Fixture::plain().await;
+    let mut client = Client::start(&fixture, &ServerConfig::default());
+    client.begin().await;
+    client.send(&request("tools/call", &json!({"name": "test__plain", "arguments": {"wait": true}}))).await;
+    fixture.probe.someone_waits().await;
+    client.input.shutdown().await.unwrap();
+    fixture.probe.gate.add_permits(1);
+    assert_eq!(client.receive().await["result"]["isError"], false);
+    client.served.await.unwrap().unwrap();
 }

@@ -1,0 +1,12 @@
+//! The command line of `helmdeck key`.
+
+use clap::Subcommand;
+
+/// `helmdeck key`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Print a new random key
+    Generate,
+    /// Say whether the key in the environment is well-formed, and its id
+    Check,
+}

@@ -1,0 +1,111 @@
+//! The shared secret of JSON Web Tokens, from the environment alone, and the server's authentication. Never says anything about
+//! the secret's value.
+
+use std::path::Path;
+
+use helmdeck_core::Secret;
+use helmdeck_egress::Egress;
+use helmdeck_server::{Auth, MIN_SECRET_BYTES};
+use zeroize::Zeroizing;
+
+use crate::env::Environment;
+use crate::exit::{Failure, Result};
+use crate::wire::Setup;
+
+/// The variable with the secret.
+pub(crate) const SECRET: &str = "HELMDECK_JWT_SECRET";
+/// The variable with the path of a file that holds the secret.
+pub(crate) const SECRET_FILE: &str = "HELMDECK_JWT_SECRET_FILE";
+
+/// The largest secret file, in bytes.
+const MAX_FILE_BYTES: u64 = 4096;
+
+/// Reads the secret, `None` if there is none. White space around it does not belong to it.
+///
+/// # Errors
+/// A configuration failure that names the variable: the secret is too short, both variables are set, or the file cannot be read.
+pub(crate) fn shared_secret(env: &Environment) -> Result<Option<Secret>> {
+    let (label, text) = match (env.text(SECRET)?, env.text(SECRET_FILE)?) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::config(format!("{SECRET} and {SECRET_FILE} are both set; unset one of them")));
+        }
+        (Some(text), None) => (SECRET, Zeroizing::new(text.to_owned())),
+        (None, Some("")) => return Err(Failure::config(format!("{SECRET_FILE} is empty; name a file, or unset it"))),
+        (None, Some(file)) => (SECRET_FILE, read(&env.absolute(Path::new(file))?)?),
+        (None, None) => return Ok(None),
+    };
+    let text = text.trim();
+    if text.len() < MIN_SECRET_BYTES {
+        return Err(Failure::config(format!(
+            "{label}: the secret has {} bytes; give at least {MIN_SECRET_BYTES} random ones, for example those of \
+             `openssl rand -base64 48`",
+            text.len()
+        )));
+    }
+    Ok(Some(Secret::new(text.to_owned())))
+}
+
+/// Says whether the operator set a secret, good or not.
+pub(crate) fn is_set(env: &Environment) -> bool {
+    [SECRET, SECRET_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>> {
+    let fail = |reason: String| Failure::config(format!("{SECRET_FILE}: {}: {reason}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(fail(format!("the file is longer than {MAX_FILE_BYTES} bytes")));
+    }
+    std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| fail(error.to_string()))
+}
+
+impl Setup {
+    /// Returns how callers of the server prove who they are, `None` if authentication is off.
+    ///
+    /// # Errors
+    /// A configuration failure that names what is wrong.
+    pub(crate) fn auth(&self) -> Result<Option<Auth>> {
+        let egress = Egress::new(self.settings.egress.clone().guard());
+        Auth::new(&self.settings.auth, shared_secret(&self.env)?, self.system().ok(), &egress)
+            .map_err(|message| Failure::config(format!("[auth]: {message}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(pairs: &[(&str, &str)]) -> Result<Option<Secret>> {
+        shared_secret(&Environment::of(pairs))
+    }
+
+    #[test]
+    fn a_secret_is_at_least_32_bytes_and_never_repeated() {
+        assert!(secret(&[]).unwrap().is_none());
+        let good = "canary".repeat(6);
+        assert_eq!(secret(&[(SECRET, &format!(" {good}\n"))]).unwrap().unwrap().expose(), good);
+        for bad in ["", "canary", &"canary".repeat(5), &format!("{}{}", "canary", " ".repeat(40))] {
+            let failure = secret(&[(SECRET, bad)]).unwrap_err();
+            assert_eq!(failure.exit() as u8, 78);
+            assert!(
+                failure.message().contains("at least 32") && !failure.text().contains("canary"),
+                "{}",
+                failure.text()
+            );
+        }
+        assert!(secret(&[(SECRET, &good), (SECRET_FILE, "/k")]).unwrap_err().message().contains("both set"));
+        assert!(secret(&[(SECRET_FILE, "")]).unwrap_err().message().contains("empty"));
+        assert!(secret(&[(SECRET_FILE, "/no/such")]).unwrap_err().message().contains("/no/such"));
+    }
+
+    #[test]
+    fn a_secret_file_is_read_up_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let text = path.to_str().unwrap();
+        std::fs::write(&path, format!("{}\n", "s".repeat(32))).unwrap();
+        assert_eq!(secret(&[(SECRET_FILE, text)]).unwrap().unwrap().expose(), "s".repeat(32));
+        std::fs::write(&path, "s".repeat(5000)).unwrap();
+        assert!(secret(&[(SECRET_FILE, text)]).unwrap_err().message().contains("longer"));
+    }
+}

@@ -1,0 +1,124 @@
+//! `helmdeck token`: makes API tokens, lists them without what they prove, and revokes them. The text of a token is printed once.
+
+use helmdeck_core::duration::format_duration;
+use helmdeck_core::{Clock, Identity, SystemClock, Timestamp};
+use helmdeck_memory::system::tokens::{ApiToken, Shown};
+use serde_json::{Value, json};
+
+use crate::args::{TokenCommand, TokenCreateArgs};
+use crate::exit::{Exit, Failure, Result};
+use crate::output::columns;
+use crate::wire::Setup;
+
+/// The longest name, in bytes.
+const MAX_NAME_BYTES: usize = 100;
+
+/// Runs `helmdeck token`.
+///
+/// # Errors
+/// A usage failure for a caller that cannot be one; exit 3 for a token that is not there; a failure if the system database
+/// cannot be reached.
+pub(crate) async fn run(setup: &Setup, command: &TokenCommand) -> Result<()> {
+    match command {
+        TokenCommand::Create(arguments) => create(setup, arguments).await,
+        TokenCommand::List => list(setup).await,
+        TokenCommand::Revoke { id } => revoke(setup, id).await,
+    }
+}
+
+async fn create(setup: &Setup, arguments: &TokenCreateArgs) -> Result<()> {
+    let identity = Identity::new(&arguments.tenant, &arguments.user).map_err(Failure::usage)?;
+    if arguments.name.len() > MAX_NAME_BYTES || arguments.name.chars().any(char::is_control) {
+        let message = format!("the name must be at most {MAX_NAME_BYTES} bytes without control characters");
+        return Err(Failure::usage(message));
+    }
+    let now = SystemClock::default().now();
+    let token = ApiToken {
+        id: String::new(),
+        name: arguments.name.clone(),
+        tenant: identity.tenant().to_owned(),
+        subject: identity.user().to_owned(),
+        scope: arguments.scope.to_scope(),
+        created_at: now,
+        expires_at: arguments.expires.0.map(|life| now.saturating_add(life)),
+        revoked_at: None,
+        used_at: None,
+    };
+    let (made, text) = setup.system()?.create_token(token).await?;
+    let output = &setup.output;
+    if !setup.settings.auth.api_tokens {
+        output.note("warning: api_tokens is off in [auth], so no server takes this token yet");
+    }
+    if output.json {
+        let mut value = shown(&made, now);
+        value["token"] = text.expose().into();
+        return output.value(&value);
+    }
+    let ends = made.expires_at.map_or("never".to_owned(), Timestamp::to_rfc3339);
+    output.note(&format!(
+        "token {} for {}/{}, may {}, ends: {ends}; it is printed this once",
+        made.id, made.tenant, made.subject, made.scope
+    ));
+    output.text(text.expose())
+}
+
+async fn list(setup: &Setup) -> Result<()> {
+    let tokens = setup.system()?.tokens().await?;
+    let now = SystemClock::default().now();
+    let value = json!({"tokens": tokens.iter().map(|token| shown(token, now)).collect::<Vec<_>>()});
+    setup.output.either(&value, || {
+        if tokens.is_empty() {
+            return "there are no API tokens; `helmdeck token create` makes one".to_owned();
+        }
+        let mut rows = vec![["ID", "NAME", "CALLER", "SCOPE", "STATE", "USED"].map(str::to_owned).to_vec()];
+        rows.extend(tokens.iter().map(|token| {
+            vec![
+                token.id.clone(),
+                token.name.clone(),
+                format!("{}/{}", token.tenant, token.subject),
+                token.scope.clone(),
+                match token.expires_at {
+                    Some(end) if token.is_live(now) => {
+                        format!("ends in {}", format_duration(std::time::Duration::from_secs(end.since(now).as_secs())))
+                    }
+                    _ => state(token, now).to_owned(),
+                },
+                token.used_at.map_or("never".to_owned(), Timestamp::to_rfc3339),
+            ]
+        }));
+        columns(&rows)
+    })
+}
+
+async fn revoke(setup: &Setup, id: &str) -> Result<()> {
+    // Whoever has only the token at hand may give that; it is not repeated.
+    let id = Shown::parse(id).map_or(id, |token| token.id());
+    if !setup.system()?.revoke_token(id, SystemClock::default().now()).await? {
+        return Err(Failure::new(Exit::Absent, "there is no API token with this id")
+            .with_hint("`helmdeck token list` shows the ids"));
+    }
+    setup.output.either(&json!({"revoked": id}), || format!("revoked {id}; every server refuses it within a second"))
+}
+
+fn state(token: &ApiToken, now: Timestamp) -> &'static str {
+    match token.revoked_at {
+        Some(_) => "revoked",
+        None if token.is_live(now) => "live",
+        None => "expired",
+    }
+}
+
+fn shown(token: &ApiToken, now: Timestamp) -> Value {
+    json!({
+        "id": token.id,
+        "name": token.name,
+        "tenant": token.tenant,
+        "user": token.subject,
+        "scope": token.scope,
+        "state": state(token, now),
+        "created_at": token.created_at.to_rfc3339(),
+        "expires_at": token.expires_at.map(Timestamp::to_rfc3339),
+        "revoked_at": token.revoked_at.map(Timestamp::to_rfc3339),
+        "used_at": token.used_at.map(Timestamp::to_rfc3339),
+    })
+}

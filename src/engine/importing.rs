@@ -1,0 +1,101 @@
+//! Tools of MCP servers on their way into the registry: nobody waits for a server that it does not need.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use helmdeck_core::{Code, Error, Result};
+
+use crate::engine::Engine;
+use crate::mcp::{Changed, McpStatus, Servers};
+
+impl Engine {
+    /// Makes the registry follow what servers list.
+    pub(crate) fn hear_of_tools(&self) {
+        let Some(servers) = &self.0.servers else { return };
+        let inner = Arc::downgrade(&self.0);
+        let changed: Changed = Arc::new(move || {
+            let inner = inner.upgrade();
+            Box::pin(async move {
+                if let Some(inner) = inner {
+                    // Reading the packs folder blocks.
+                    let _ = tokio::task::spawn_blocking(move || Self(inner).reload()).await;
+                }
+            }) as Pin<Box<dyn Future<Output = ()> + Send>>
+        });
+        servers.on_change(&changed);
+    }
+
+    /// Asks the server behind a pack for its tools, if it was not asked yet.
+    ///
+    /// # Errors
+    /// `unknown` if the pack has nothing to do with such a server; else why the server does not answer.
+    pub(crate) async fn import_for(&self, pack: &str, unknown: Error) -> Result<()> {
+        let Some(servers) = &self.0.servers else { return Err(unknown) };
+        let pending = self.0.registry.snapshot().pending.get(pack).cloned();
+        let named = || Some(pack.strip_prefix("mcp.")?.split('.').next()?.to_owned());
+        let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
+        match server.filter(|server| server.listing().is_none()) {
+            Some(server) => Servers::ask(&server).await,
+            None => Err(unknown),
+        }
+    }
+
+    /// Waits until a pack is there, if it is a tool of an MCP server that was not asked for its tools yet, or a manifest that
+    /// names one. The server's `start_timeout` bounds it.
+    ///
+    /// # Errors
+    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] says so.
+    pub async fn await_pack(&self, pack: &str) -> Result<()> {
+        if self.0.registry.find(pack, None).is_ok() {
+            return Ok(());
+        }
+        match self.import_for(pack, Error::new(Code::NotFound, "")).await {
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do not
+    /// answer are listed by [`Engine::refused`] and [`Engine::mcp_servers`].
+    pub async fn import_all(&self, limit: Duration) {
+        let Some(servers) = &self.0.servers else { return };
+        let all: Vec<_> = servers.all().cloned().collect();
+        let asked = join_all(all.iter().map(Servers::ask));
+        if tokio::time::timeout(limit, asked).await.is_err() {
+            tracing::warn!("not every MCP server has answered in time");
+        }
+        // A server that failed has no list that could have changed; the registry hears of it here.
+        if all.iter().any(|server| server.listing().is_none()) {
+            let engine = self.clone();
+            let _ = tokio::task::spawn_blocking(move || engine.reload()).await;
+        }
+    }
+
+    /// Says whether a manifest of the packs folder waits for what an MCP server lists.
+    #[must_use]
+    pub fn needs_import(&self) -> bool {
+        !self.0.registry.snapshot().pending.is_empty()
+    }
+
+    /// Asks every MCP server for its tools in the background, again and again until it answers. Packs appear as they do.
+    pub fn import_in_background(&self) {
+        let Some(servers) = &self.0.servers else { return };
+        for server in servers.all().cloned() {
+            let stop = self.0.stop.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = Servers::ask_until_it_answers(server) => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// Says where each MCP server stands, sorted by name.
+    #[must_use]
+    pub fn mcp_servers(&self) -> Vec<McpStatus> {
+        self.0.servers.as_ref().map(Servers::status).unwrap_or_default()
+    }
+}

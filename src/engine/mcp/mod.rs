@@ -1,0 +1,216 @@
+//! Tools of MCP servers as packs.
+//!
+//! [`config`] is what the operator says about a server, [`server`] starts and watches it, [`connection`] is one connection
+//! (over the pipes of a [`process`], or HTTP), [`listing`] makes packs of what it lists, [`handler`] calls a tool.
+//!
+//! A connection is shared by all callers: the server does not learn who calls, and the credentials it is given are the
+//! operator's. What callers do not share (cached answers, grants of credentials) is kept apart on our side.
+
+mod backoff;
+mod client;
+mod config;
+mod connection;
+mod failure;
+mod handler;
+mod lines;
+mod listing;
+mod metrics;
+mod process;
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::manifest::{HandlerSpec, ManifestError};
+use helmdeck_core::{Error, Handler, Manifest, PackName, Result};
+use serde::Serialize;
+
+pub use config::{McpReach, McpServer, McpValue};
+pub(crate) use handler::McpHandler;
+pub(crate) use metrics::McpMetrics;
+pub(crate) use server::{Changed, Server, Surroundings};
+
+/// Where one server stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct McpStatus {
+    /// Its name.
+    pub name: String,
+    /// `command` or `http`.
+    pub kind: &'static str,
+    /// `up`, `down` (not needed, so far), `starting` or `failed`.
+    pub state: &'static str,
+    /// Name and version that it gives itself; empty if it never answered.
+    pub server: String,
+    /// The protocol revision that it speaks; empty if it never answered.
+    pub protocol: String,
+    /// How many tools it lists, `None` if it never answered.
+    pub listed: Option<usize>,
+    /// The names of the tools that are taken.
+    pub tools: Vec<String>,
+    /// Why it is not up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A tool that is taken: its manifest, its handler, and the digest of its contract.
+pub(crate) type Imported = (Manifest, Arc<dyn Handler>, Vec<u8>);
+
+/// What became of a manifest that names a tool.
+pub(crate) enum Fitted {
+    /// The manifest with what it inherits, the handler, and the digest of the tool.
+    Ready(Box<Manifest>, Arc<dyn Handler>, Vec<u8>),
+    /// The server was not asked yet.
+    Pending(PackName),
+    Refused(ManifestError),
+}
+
+impl Fitted {
+    /// What becomes of a manifest that names a server that is not configured.
+    pub(crate) fn none(manifest: &Manifest, server: &str) -> Self {
+        let message =
+            format!("there is no MCP server \"{server}\"; add it with `helmdeck mcp add {server} -- <command>`");
+        Self::Refused(ManifestError { file: manifest.file.clone(), line: None, message })
+    }
+}
+
+/// All servers of an engine.
+pub(crate) struct Servers {
+    servers: BTreeMap<String, Arc<Server>>,
+    around: Surroundings,
+}
+
+impl Servers {
+    pub(crate) fn new(configs: Vec<McpServer>, around: Surroundings, metrics: &McpMetrics) -> Self {
+        let servers = configs.into_iter().map(|config| {
+            let (name, metrics) = (config.name.clone(), metrics.server(&config.name));
+            (name, Server::new(config, around.clone(), metrics))
+        });
+        Self { servers: servers.collect(), around }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.values()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Server>> {
+        self.servers.get(name)
+    }
+
+    pub(crate) fn on_change(&self, changed: &Changed) {
+        self.all().for_each(|server| server.on_change(Arc::clone(changed)));
+    }
+
+    /// Fits a manifest that names a tool to what the server lists.
+    pub(crate) fn fit(&self, manifest: Manifest, server: &str, tool: &str) -> Fitted {
+        let refuse =
+            |message: String| Fitted::Refused(ManifestError { file: manifest.file.clone(), line: None, message });
+        let Some(found) = self.servers.get(server) else {
+            return Fitted::none(&manifest, server);
+        };
+        let Some(listing) = found.listing() else {
+            return match found.state() {
+                ("failed", Some(error)) => refuse(error.message().to_owned()),
+                _ => Fitted::Pending(manifest.name),
+            };
+        };
+        let Some(listed) = listing.tools.iter().find(|listed| listed.name == tool) else {
+            let nearest = listing
+                .tools
+                .iter()
+                .map(|listed| (strsim::damerau_levenshtein(tool, &listed.name), &listed.name))
+                .filter(|(distance, name)| *distance <= 2 + name.len() / 4)
+                .min();
+            let hint = nearest.map_or_else(String::new, |(_, name)| format!("; did you mean \"{name}\"?"));
+            return refuse(format!("the MCP server \"{server}\" has no tool \"{tool}\"{hint}"));
+        };
+        match listing::fit(manifest, &found.config, listed) {
+            Ok(manifest) => {
+                let digest = listed.digest(&found.config, &listing);
+                Fitted::Ready(Box::new(manifest), Self::handler(found, tool), digest)
+            }
+            Err(error) => Fitted::Refused(error),
+        }
+    }
+
+    fn handler(server: &Arc<Server>, tool: &str) -> Arc<dyn Handler> {
+        Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned() })
+    }
+
+    /// Returns every tool that is taken as a pack with its handler and digest, or why it is refused. Servers that were not
+    /// asked yet have none; one that failed is refused as a whole.
+    pub(crate) fn import(&self) -> Vec<Result<Imported, ManifestError>> {
+        let mut packs = Vec::new();
+        for server in self.all() {
+            match (server.listing(), server.state()) {
+                (Some(listing), _) => packs.extend(listing::import(&server.config, &listing).into_iter().map(|pack| {
+                    let (manifest, digest) = pack?;
+                    let tool = match &manifest.handler {
+                        HandlerSpec::Mcp { tool, .. } => tool.clone(),
+                        _ => String::new(),
+                    };
+                    Ok((manifest, Self::handler(server, &tool), digest))
+                })),
+                (None, ("failed", Some(error))) => packs.push(Err(ManifestError {
+                    file: listing::place(server.name()),
+                    line: None,
+                    message: error.message().to_owned(),
+                })),
+                (None, _) => {}
+            }
+        }
+        packs
+    }
+
+    /// Says where each server stands.
+    pub(crate) fn status(&self) -> Vec<McpStatus> {
+        self.all()
+            .map(|server| {
+                let (listing, (state, error)) = (server.listing(), server.state());
+                let kind = match server.config.reach {
+                    McpReach::Command { .. } => "command",
+                    McpReach::Http { .. } => "http",
+                };
+                let tools = listing.iter().flat_map(|listing| &listing.tools).map(|tool| tool.name.clone());
+                McpStatus {
+                    name: server.name().to_owned(),
+                    kind,
+                    state,
+                    server: listing.as_ref().map(|listing| listing.server.clone()).unwrap_or_default(),
+                    protocol: listing.as_ref().map(|listing| listing.protocol.clone()).unwrap_or_default(),
+                    listed: listing.as_ref().map(|listing| listing.tools.len()),
+                    tools: tools.filter(|tool| server.config.takes(tool)).collect(),
+                    error: error.map(|error| error.message().to_owned()),
+                }
+            })
+            .collect()
+    }
+
+    /// Asks a server for its tools, unless it was asked before.
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    pub(crate) async fn ask(server: &Arc<Server>) -> Result<(), Error> {
+        match server.listing() {
+            Some(_) => Ok(()),
+            None => server.connection().await.map(drop),
+        }
+    }
+
+    /// Asks a server for its tools until it answers, as long as it takes.
+    pub(crate) async fn ask_until_it_answers(server: Arc<Server>) {
+        while Self::ask(&server).await.is_err() {
+            // A failure that is nobody's turn to repeat (a missing credential) is tried again now and then too.
+            tokio::time::sleep(server.left_alone().max(Duration::from_secs(1))).await;
+        }
+    }
+
+    /// Ends all servers and waits for them, a few seconds at most.
+    pub(crate) async fn shutdown(&self) {
+        self.around.stop.cancel();
+        self.around.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(3), self.around.tasks.wait()).await.is_err() {
+            tracing::warn!("an MCP server did not end in time and is killed");
+        }
+    }
+}

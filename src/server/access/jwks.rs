@@ -1,0 +1,306 @@
+//! The public keys of whoever issues tokens: a JSON Web Key Set (RFC 7517), from a file or an address, read anew now and then.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use helmdeck_core::Clock;
+use helmdeck_egress::Egress;
+use http::StatusCode;
+use jsonwebtoken::{Algorithm, DecodingKey};
+use reqwest::Url;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How old keys may be before they are read again. A key that was withdrawn is good for at most this and the time for which a
+/// verified token is remembered.
+pub(crate) const REFRESH: Duration = Duration::from_secs(5 * 60);
+/// The shortest time between two reads, whatever tokens ask for.
+pub(crate) const PAUSE: Duration = Duration::from_secs(30);
+/// How long a read may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest key set.
+const MAX_BYTES: usize = 256 << 10;
+/// The most keys of a set.
+const MAX_KEYS: usize = 100;
+
+/// One public key, and the only algorithm that it is for.
+#[derive(Debug)]
+struct PublicKey {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// The usable keys of a set.
+#[derive(Debug)]
+pub(crate) struct KeySet(Vec<PublicKey>);
+
+/// A key as it is written (RFC 7517, section 4; RFC 7518, section 6; RFC 8037).
+#[derive(Deserialize)]
+struct Written {
+    kty: String,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
+    alg: Option<String>,
+    kid: Option<String>,
+    crv: Option<String>,
+    #[serde(default)]
+    n: String,
+    #[serde(default)]
+    e: String,
+    #[serde(default)]
+    x: String,
+    #[serde(default)]
+    y: String,
+    /// The private part, which has no business here.
+    d: Option<Value>,
+}
+
+impl KeySet {
+    /// Reads a set and takes the keys that can check signatures of ours; others are left out.
+    ///
+    /// # Errors
+    /// A message that repeats nothing of the set: it is malformed, or no key of it can be used.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let set: Value = serde_json::from_slice(bytes)
+            .map_err(|error| format!("it is not JSON (line {}, column {})", error.line(), error.column()))?;
+        let keys = set["keys"].as_array().ok_or("it is no key set: it has no list \"keys\"")?;
+        if keys.len() > MAX_KEYS {
+            return Err(format!("it has more than {MAX_KEYS} keys"));
+        }
+        let mut usable = Vec::new();
+        let mut reasons = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            match serde_json::from_value::<Written>(key.clone()).map_err(|_| "it is malformed").and_then(Written::read)
+            {
+                Ok(key) => usable.push(key),
+                Err(reason) => reasons.push(format!("key {}: {reason}", index + 1)),
+            }
+        }
+        if usable.is_empty() {
+            let why = if reasons.is_empty() { "it is empty".to_owned() } else { reasons.join("; ") };
+            return Err(format!("it holds no key that can be used ({why})"));
+        }
+        for reason in reasons {
+            tracing::debug!(%reason, "a key of the key set is left out");
+        }
+        Ok(Self(usable))
+    }
+
+    /// Returns how many keys there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the keys that may check a token: those of its id, or the only one of its algorithm if it names none.
+    pub(crate) fn candidates(&self, algorithm: Algorithm, id: Option<&str>) -> Vec<&DecodingKey> {
+        let fits = |key: &&PublicKey| key.algorithm == algorithm && (id.is_none() || key.id.as_deref() == id);
+        let keys: Vec<_> = self.0.iter().filter(fits).map(|key| &key.key).collect();
+        if id.is_none() && keys.len() > 1 { Vec::new() } else { keys }
+    }
+}
+
+impl Written {
+    fn read(self) -> Result<PublicKey, &'static str> {
+        if self.d.is_some() {
+            return Err("it is a private key, which belongs to its issuer alone");
+        }
+        if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+            return Err("it is not for signatures");
+        }
+        if self.key_ops.as_ref().is_some_and(|ops| !ops.iter().any(|op| op == "verify")) {
+            return Err("it is not for checking signatures");
+        }
+        let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| "a number of it is not base64url");
+        let (algorithm, name, key) = match (self.kty.as_str(), self.crv.as_deref()) {
+            ("RSA", _) => {
+                let modulus = bytes(&self.n)?;
+                let size = modulus.iter().skip_while(|byte| **byte == 0).count();
+                if !(256..=1024).contains(&size) {
+                    return Err("its RSA modulus is not of 2048 to 8192 bits");
+                }
+                let key = DecodingKey::from_rsa_raw_components(&modulus, &bytes(&self.e)?);
+                (Algorithm::RS256, "RS256", key)
+            }
+            ("EC", Some("P-256")) => {
+                if bytes(&self.x)?.len() != 32 || bytes(&self.y)?.len() != 32 {
+                    return Err("its point is not one of P-256");
+                }
+                let key = DecodingKey::from_ec_components(&self.x, &self.y).map_err(|_| "its point is malformed")?;
+                (Algorithm::ES256, "ES256", key)
+            }
+            ("OKP", Some("Ed25519")) => {
+                if bytes(&self.x)?.len() != 32 {
+                    return Err("its point is not one of Ed25519");
+                }
+                let key = DecodingKey::from_ed_components(&self.x).map_err(|_| "its point is malformed")?;
+                (Algorithm::EdDSA, "EdDSA", key)
+            }
+            ("oct", _) => return Err("it is a shared secret, which does not belong into a key set"),
+            _ => return Err("its kind is none of RSA, EC P-256 and OKP Ed25519"),
+        };
+        // RFC 9864 gives EdDSA with this curve a name of its own.
+        let named = |alg: &str| alg == name || (algorithm == Algorithm::EdDSA && alg == "Ed25519");
+        if self.alg.as_deref().is_some_and(|alg| !named(alg)) {
+            return Err("its algorithm is none of RS256, ES256 and EdDSA");
+        }
+        Ok(PublicKey { id: self.kid, algorithm, key })
+    }
+}
+
+/// Where a key set is.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// A file of this machine.
+    File(PathBuf),
+    /// An address, and the guard that lets this one through.
+    Url(Url, Egress),
+}
+
+impl Source {
+    async fn read(&self) -> Result<KeySet, String> {
+        let bytes = match self {
+            Self::File(path) => read_file(path.clone()).await?,
+            Self::Url(url, egress) => match tokio::time::timeout(TIMEOUT, fetch(url, egress)).await {
+                Ok(bytes) => bytes?,
+                Err(_) => return Err(format!("no answer within {} s", TIMEOUT.as_secs())),
+            },
+        };
+        KeySet::parse(&bytes)
+    }
+}
+
+async fn read_file(path: PathBuf) -> Result<Vec<u8>, String> {
+    use std::io::Read;
+
+    let read = move || {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path)?;
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let bytes = tokio::task::spawn_blocking(read).await.map_err(|_| "the program is ending".to_owned())?;
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
+}
+
+async fn fetch(url: &Url, egress: &Egress) -> Result<Vec<u8>, String> {
+    let client = egress.client().await.map_err(|error| error.to_string())?;
+    // The address may be what only the operator should see, so no error repeats it.
+    let failed = |error: reqwest::Error| match helmdeck_egress::refusal(&error) {
+        Some(refused) => refused.to_string(),
+        None => error.without_url().to_string(),
+    };
+    let mut answer = client.get(url.clone()).send().await.map_err(failed)?;
+    if answer.status() != StatusCode::OK {
+        return Err(format!("the answer was {}", answer.status()));
+    }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(failed)? {
+        if bytes.len() + chunk.len() > MAX_BYTES {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+fn too_large() -> String {
+    format!("it is larger than {MAX_BYTES} bytes")
+}
+
+/// The keys in force. They are read when a token needs them, never by a task of its own.
+pub(crate) struct Jwks {
+    source: Source,
+    clock: Arc<dyn Clock>,
+    current: RwLock<Option<Current>>,
+    /// The generation of `current`, for those who need no more.
+    generation: AtomicU64,
+    /// When the last read began; also makes readers wait for each other.
+    tried: tokio::sync::Mutex<Option<Duration>>,
+}
+
+/// A key set, which one it is, and when it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Current {
+    /// The keys.
+    pub(crate) set: Arc<KeySet>,
+    /// Grows with each read: what was verified under another number has to be verified again.
+    pub(crate) generation: u64,
+    read_at: Duration,
+}
+
+impl std::fmt::Debug for Jwks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Jwks").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Jwks {
+    pub(crate) fn new(source: Source, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            source,
+            clock,
+            current: RwLock::default(),
+            generation: AtomicU64::new(0),
+            tried: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns the keys in force, `None` if none could be read yet.
+    pub(crate) fn current(&self) -> Option<Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns which key set is in force.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Returns the keys for a token, read anew if they are old or do not have its key. Keys that cannot be read anew stay.
+    pub(crate) async fn keys_for(&self, algorithm: Algorithm, id: Option<&str>) -> Option<Current> {
+        let fits = |current: &Current| !current.set.candidates(algorithm, id).is_empty();
+        let fresh = |current: &Current| self.clock.monotonic().saturating_sub(current.read_at) < REFRESH;
+        match self.current() {
+            Some(current) if fresh(&current) && fits(&current) => Some(current),
+            _ => {
+                self.refresh().await;
+                self.current()
+            }
+        }
+    }
+
+    async fn refresh(&self) {
+        let mut tried = self.tried.lock().await;
+        let now = self.clock.monotonic();
+        if tried.is_some_and(|before| now.saturating_sub(before) < PAUSE) {
+            return;
+        }
+        *tried = Some(now);
+        if let Err(reason) = self.read().await {
+            tracing::warn!(%reason, "the key set for tokens cannot be read; what was read before stays in force");
+        }
+    }
+
+    /// Reads the keys, whenever they were read before, and says how many there are.
+    ///
+    /// # Errors
+    /// A message that says why not; the keys in force stay.
+    pub(crate) async fn read(&self) -> Result<usize, String> {
+        let set = Arc::new(self.source.read().await?);
+        let (count, read_at) = (set.len(), self.clock.monotonic());
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let generation = current.as_ref().map_or(0, |current| current.generation + 1);
+        *current = Some(Current { set, generation, read_at });
+        self.generation.store(generation, Ordering::Release);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests;

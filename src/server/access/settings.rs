@@ -1,0 +1,179 @@
+//! What an operator can set about who may call. Secrets are not among it: they come from the environment alone.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use helmdeck_core::Permission;
+use helmdeck_core::caller::Permissions;
+use helmdeck_core::duration::text;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+/// The farthest that clocks may be apart.
+const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
+
+/// The settings of authentication. With none of `api_tokens`, `jwks` and a shared secret it is off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthConfig {
+    /// Whether tokens of `helmdeck token create` are accepted; off by default.
+    pub api_tokens: bool,
+    /// Where the public keys of an issuer of JSON Web Tokens are (a JSON Web Key Set): a file, or an https address. Empty (the
+    /// default) = such tokens are not accepted.
+    pub jwks: String,
+    /// Who has to have issued a JSON Web Token (`iss`); empty (the default) = whoever has the key.
+    pub issuer: String,
+    /// For whom a JSON Web Token has to be (`aud`): one of these. Must be given with `jwks`.
+    pub audience: Vec<String>,
+    /// The claim that names the tenant; `tenant` by default. Without it in a token the tenant is `default`.
+    pub tenant_claim: String,
+    /// How far the clocks of issuer and server may be apart; 30 s by default, at most 5 min.
+    #[serde(with = "text")]
+    pub leeway: Duration,
+    /// What callers without a token may do: words of a scope, of which `packs:run`, `packs:run:<glob>` and `metrics:read` can be
+    /// given. Empty (the default) = they are refused.
+    pub anonymous_scope: String,
+}
+
+impl Default for AuthConfig {
+    fn default() -> Self {
+        Self {
+            api_tokens: false,
+            jwks: String::new(),
+            issuer: String::new(),
+            audience: Vec::new(),
+            tenant_claim: "tenant".to_owned(),
+            leeway: Duration::from_secs(30),
+            anonymous_scope: String::new(),
+        }
+    }
+}
+
+/// Where `jwks` points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    File(PathBuf),
+    Url(Url),
+}
+
+impl AuthConfig {
+    /// Checks each setting by itself.
+    ///
+    /// # Errors
+    /// A message that names the setting, what is wrong with it and what to do.
+    pub fn validate(&self) -> Result<(), String> {
+        self.place()?;
+        if self.audience.iter().any(String::is_empty) {
+            return Err("audience has an empty name".to_owned());
+        }
+        if self.tenant_claim.is_empty() {
+            return Err("tenant_claim is empty; name a claim, for example \"tenant\"".to_owned());
+        }
+        if self.leeway > MAX_LEEWAY {
+            return Err("leeway is over 5m; set the clocks instead".to_owned());
+        }
+        self.anonymous().map(drop)
+    }
+
+    /// Checks the settings against each other.
+    ///
+    /// # Errors
+    /// As [`AuthConfig::validate`].
+    pub fn validate_together(&self) -> Result<(), String> {
+        if !self.jwks.is_empty() && self.audience.is_empty() {
+            let message = "jwks needs audience: without it a token that the same issuer made for another service would be \
+                           good here too; name what the issuer puts into \"aud\" for this server";
+            return Err(message.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns where the key set is, `None` if there is to be none.
+    pub(crate) fn place(&self) -> Result<Option<Place>, String> {
+        if self.jwks.is_empty() {
+            return Ok(None);
+        }
+        if !self.jwks.contains("://") {
+            return Ok(Some(Place::File(PathBuf::from(&self.jwks))));
+        }
+        let url = Url::parse(&self.jwks).map_err(|error| format!("jwks is not an address: {error}"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("jwks must not hold a user or password; public keys need none".to_owned());
+        }
+        let here = match url.host_str() {
+            Some("localhost" | "127.0.0.1" | "[::1]") => true,
+            Some(_) => false,
+            None => return Err("jwks has no host; write \"https://issuer.example/jwks.json\"".to_owned()),
+        };
+        match url.scheme() {
+            "https" => Ok(Some(Place::Url(url))),
+            // What does not leave this machine cannot be changed on its way.
+            "http" if here => Ok(Some(Place::Url(url))),
+            _ => Err("jwks must be a file or an https address: whoever can change the keys can be anybody".to_owned()),
+        }
+    }
+
+    /// Returns what callers without a token may do, `None` if they are refused.
+    pub(crate) fn anonymous(&self) -> Result<Option<Permissions>, String> {
+        let mut permissions = Vec::new();
+        for word in self.anonymous_scope.split_ascii_whitespace() {
+            match word.parse().map_err(|error| format!("anonymous_scope: {error}"))? {
+                permission @ (Permission::MetricsRead | Permission::RunAny | Permission::Run(_)) => {
+                    permissions.push(permission);
+                }
+                _ => {
+                    return Err(format!(
+                        "anonymous_scope: {word} is for callers who are known; callers without a token can be given \
+                         packs:run, packs:run:<glob> and metrics:read"
+                    ));
+                }
+            }
+        }
+        Ok((!permissions.is_empty()).then(|| permissions.into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut AuthConfig)) -> Result<(), String> {
+        let mut config = AuthConfig::default();
+        change(&mut config);
+        config.validate().and_then(|()| config.validate_together())
+    }
+
+    #[test]
+    fn a_key_set_is_a_file_or_a_safe_address_and_needs_an_audience() {
+        let jwks = |place: &str| {
+            with(|config| (config.jwks, config.audience) = (place.to_owned(), vec!["helmdeck".to_owned()]))
+        };
+        for good in
+            ["/etc/jwks.json", "keys.json", "https://issuer.example/keys", "http://127.0.0.1:1/k", "http://localhost/k"]
+        {
+            assert_eq!(jwks(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://issuer.example/keys",
+            "http://localhost.evil.example/k",
+            "https://user:canary@issuer.example/k",
+            "ftp://issuer.example/k",
+            "https://",
+        ] {
+            let message = jwks(bad).unwrap_err();
+            assert!(message.contains("jwks") && !message.contains("canary"), "{message}");
+        }
+        assert!(with(|config| config.jwks = "/etc/jwks.json".to_owned()).unwrap_err().contains("audience"));
+    }
+
+    #[test]
+    fn callers_without_a_token_can_be_given_nothing_that_is_one_callers_own() {
+        let scope = |scope: &str| with(|config| config.anonymous_scope = scope.to_owned());
+        assert_eq!(scope("packs:run:github.* metrics:read"), Ok(()));
+        for bad in ["admin", "memory:read", "packs:run memory:write", "packs:walk"] {
+            assert!(scope(bad).unwrap_err().contains("anonymous_scope"), "{bad}");
+        }
+        assert!(with(|config| config.leeway = Duration::from_secs(301)).is_err());
+        assert!(with(|config| config.tenant_claim = String::new()).is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! What a caller who got in may do, and what stays somebody else's.
+
+use helmdeck_core::Permission;
+
+use super::*;
+
+#[tokio::test]
+async fn each_route_asks_for_its_scope_and_names_the_one_that_is_missing() {
+    let door = Door::plain().await;
+    let every = ["packs:run", "metrics:read", "memory:read", "memory:write", "admin"];
+    let fact = r#"{"key":"a","value":"b"}"#;
+    for (method, path, body, scope, missing) in [
+        (Method::POST, RUN, "{}", "packs:run", "packs:run:test.plain"),
+        (Method::GET, RUN, "", "packs:run", "packs:run:test.plain"),
+        (Method::GET, "/metrics", "", "metrics:read", "metrics:read"),
+        (Method::GET, "/api/v1/memory/namespaces", "", "memory:read", "memory:read"),
+        (Method::GET, "/api/v1/memory/entries", "", "memory:read", "memory:read"),
+        (Method::GET, "/api/v1/memory/facts", "", "memory:read", "memory:read"),
+        (Method::GET, "/api/v1/memory/defaults", "", "memory:read", "memory:read"),
+        (Method::POST, "/api/v1/memory/recall", "{}", "memory:read", "memory:read"),
+        (Method::POST, "/api/v1/memory/store", fact, "memory:write", "memory:write"),
+        (Method::POST, "/api/v1/memory/forget", r#"{"key":"a"}"#, "memory:write", "memory:write"),
+        (Method::POST, "/api/v1/memory/purge", r#"{"all":true}"#, "admin", "memory:write"),
+    ] {
+        for held in every {
+            let answer = door.send(method.clone(), path, &shared("alice", held), body).await;
+            if held == scope || held == "admin" {
+                assert_eq!(answer.status, 200, "{method} {path} with {held}: {answer:?}");
+                continue;
+            }
+            assert_eq!(
+                (answer.status.as_u16(), answer.problem().as_str()),
+                (403, "forbidden"),
+                "{method} {path} {held}"
+            );
+            let missing = if held == "memory:write" && scope == "admin" { "admin" } else { missing };
+            let header = format!("Bearer realm=\"helmdeck\", error=\"insufficient_scope\", scope=\"{missing}\"");
+            assert_eq!(answer.header("www-authenticate"), header, "{method} {path} {held}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_glob_narrows_what_is_run_listed_and_shown() {
+    let door = Door::plain().await;
+    let narrow = shared("alice", "packs:run:test.c*");
+    assert_eq!(door.post(CACHED, &narrow, "{}").await.status, 200);
+    assert_eq!(door.post(RUN, &narrow, "{}").await.problem(), "forbidden");
+    // One that does not exist is told apart only by who may know.
+    assert_eq!(door.post("/api/v1/packs/test.nothing", &narrow, "{}").await.problem(), "forbidden");
+    assert_eq!(door.post("/api/v1/packs/test.cnothing", &narrow, "{}").await.problem(), "not_found");
+    let listed = door.get("/api/v1/packs", &narrow).await.json();
+    let names: Vec<_> = listed["packs"].as_array().unwrap().iter().map(|pack| pack["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["test.cached"]);
+    let document = door.get("/api/v1/openapi.json", &narrow).await.json();
+    assert!(document["paths"]["/api/v1/packs/test.cached"].is_object());
+    assert!(document["paths"]["/api/v1/packs/test.plain"].is_null());
+    let page = door.get("/docs", &narrow).await.body;
+    assert!(page.contains("test.cached") && !page.contains("test.plain"));
+    // Somebody who may do nothing is still somebody.
+    assert_eq!(door.get("/api/v1/packs", &shared("alice", "")).await.json(), json!({"packs": [], "refused": []}));
+}
+
+#[tokio::test]
+async fn tenant_a_does_not_get_the_artifacts_of_tenant_b_and_neither_does_a_colleague() {
+    let door = Door::plain().await;
+    let token = async |tenant: &str, user: &str, scope: &str| door.api_token(tenant, user, scope, None).await.1;
+    let owner = token("b", "alice", "packs:run").await;
+    let outcome = door.post(RUN, &owner, r#"{"file":"canary"}"#).await.json();
+    let path = format!("/api/v1/artifacts/{}", outcome["artifacts"][0]["key"].as_str().unwrap());
+    assert_eq!(door.get(&path, &owner).await.body, "canary");
+    for (tenant, user) in [("a", "alice"), ("b", "bob"), ("local", "local")] {
+        let answer =
+            door.get(&path, &token(tenant, user, "packs:run memory:read memory:write metrics:read").await).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{tenant}/{user}");
+        let never = door.get("/api/v1/artifacts/test.plain/none/page.html", &owner).await;
+        assert_eq!(answer.body, never.body, "somebody else's file and none at all are the same answer");
+    }
+    assert_eq!(door.get(&path, &token("ops", "root", "admin").await).await.body, "canary");
+    assert_eq!(door.get(&path, "").await.status, 401);
+}
+
+#[tokio::test]
+async fn memory_of_others_is_not_listed_purged_or_inferred() {
+    let door = Door::plain().await;
+    let all = "packs:run memory:read memory:write";
+    let token = async |tenant: &str, user: &str| door.api_token(tenant, user, all, None).await.1;
+    let (alice, bob, other) = (token("acme", "alice").await, token("acme", "bob").await, token("b", "alice").await);
+    assert_eq!(door.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
+    door.fixture.engine.memory().unwrap().flush().await;
+    for stranger in [&bob, &other] {
+        assert_eq!(door.post(CACHED, stranger, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
+        door.fixture.engine.memory().unwrap().flush().await;
+        let namespaces = door.get("/api/v1/memory/namespaces", stranger).await.json();
+        let mine = |found: &Value| found["subject"] != "alice" || found["tenant"] == "b";
+        assert!(namespaces["namespaces"].as_array().unwrap().iter().all(mine), "{namespaces}");
+        let owner = r#""namespace":{"tenant":"acme","subject":"alice"}"#;
+        for (path, body) in [
+            ("/api/v1/memory/entries?tenant=acme&subject=alice", ""),
+            ("/api/v1/memory/defaults?tenant=acme&subject=alice", ""),
+            ("/api/v1/memory/entries?tenant=acme&subject=", ""),
+            ("/api/v1/memory/purge", &format!("{{{owner}}}")),
+            ("/api/v1/memory/purge", &format!("{{{owner},\"key\":\"x\"}}")),
+            ("/api/v1/memory/purge", r#"{"all":true}"#),
+            ("/api/v1/memory/purge", r#"{"tag":"test:all"}"#),
+            ("/api/v1/memory/purge", r#"{"pack":"test.cached"}"#),
+        ] {
+            let method = if body.is_empty() { Method::GET } else { Method::POST };
+            let answer = door.send(method, path, stranger, body).await;
+            assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (403, "forbidden"), "{path} {body}");
+        }
+    }
+    assert_eq!(door.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "hit");
+    let own = r#"{"namespace":{"tenant":"acme","subject":"alice"}}"#;
+    assert_eq!(door.post("/api/v1/memory/purge", &alice, own).await.status, 200);
+    assert_eq!(door.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
+    assert_eq!(door.post(CACHED, &bob, r#"{"text":"a"}"#).await.json()["cache"]["status"], "hit");
+}
+
+#[tokio::test]
+async fn callers_without_a_token_may_do_what_is_allowed_to_all_and_are_never_cached() {
+    let config = AuthConfig { anonymous_scope: "packs:run:test.*".to_owned(), ..AuthConfig::default() };
+    let door = Door::open(config, &[]).await;
+    for _ in 0..2 {
+        let answer = door.post(CACHED, "", "{}").await;
+        assert_eq!(answer.status, 200);
+        assert!(!answer.header("cache-status").contains("hit"), "{answer:?}");
+    }
+    assert_eq!(door.fixture.probe.runs(), 2);
+    let file = door.post(RUN, "", r#"{"file":"canary"}"#).await.json();
+    let artifact = format!("/api/v1/artifacts/{}", file["artifacts"][0]["key"].as_str().unwrap());
+    for path in [artifact.as_str(), "/api/v1/memory/facts", "/api/v1/memory/entries", "/metrics"] {
+        let answer = door.get(path, "").await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("www-authenticate")),
+            (401, "Bearer realm=\"helmdeck\""),
+            "{path}"
+        );
+    }
+    // All of them are one caller, so what one kept under a key would be another's answer.
+    let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
+    let answer = door.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
+    assert_eq!(answer.problem(), "unauthenticated");
+    assert_eq!(door.post(RUN, "nonsense", "{}").await.status, 401, "a bad token is worse than none");
+}
+
+#[tokio::test]
+async fn callers_have_a_rate_each() {
+    let server = ServerConfig { rate_per_second: 2, ..ServerConfig::default() };
+    let door = Door::over(server, AuthConfig::default(), &[]).await;
+    let (alice, bob) = (shared("alice", "packs:run"), shared("bob", "packs:run"));
+    for _ in 0..2 {
+        assert_eq!(door.post(RUN, &alice, "{}").await.status, 200);
+    }
+    // Another token of the same person does not help.
+    assert_eq!(door.post(RUN, &shared("alice", "admin"), "{}").await.problem(), "rate_limited");
+    assert_eq!(door.post(RUN, &bob, "{}").await.status, 200);
+}
+
+#[tokio::test]
+async fn idempotency_keys_of_two_callers_do_not_meet() {
+    let door = Door::plain().await;
+    let mut runs = Vec::new();
+    for user in ["alice", "bob", "alice"] {
+        let bearer = format!("Bearer {}", shared(user, "packs:run"));
+        let headers =
+            [("authorization", bearer.as_str()), ("idempotency-key", "k"), ("content-type", "application/json")];
+        let answer = door.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
+        runs.push(answer.json()["output"]["run"].as_u64().unwrap());
+    }
+    assert_eq!(runs, [1, 2, 1]);
+}
+
+#[test]
+fn every_scope_that_can_be_given_is_known_to_the_door() {
+    for word in ["metrics:read", "packs:run", "packs:run:a.*", "memory:read", "memory:write", "admin"] {
+        assert_eq!(word.parse::<Permission>().unwrap().to_string(), word);
+    }
+}

@@ -1,0 +1,79 @@
+//! Cancelling: by a message, early and late, and by hanging up.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn waiting(meta: Value) -> Value {
+    json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": meta})
+}
+
+fn cancel(id: u32) -> String {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string()
+}
+
+/// Waits until no handler holds the gate's end of a call any more: a permit that is given is then still there.
+async fn nobody_waits(fixture: &Fixture) {
+    fixture.probe.gate.add_permits(1);
+    timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_without_an_answer() {
+    let fixture = Fixture::plain().await;
+    let mcp = door(&fixture, McpConfig::default());
+    let local = Caller::local();
+    for meta in [json!({}), json!({"progressToken": 1})] {
+        let session = begin_as(&mcp, &local).await.unwrap();
+        let asking = async {
+            let answer = ask_as(&mcp, &local, &session, "tools/call", waiting(meta)).await;
+            assert!(!answer.body.contains("result") && !answer.body.contains("error"), "{}", answer.body);
+        };
+        let cancelling = async {
+            fixture.probe.someone_waits().await;
+            // Another id first, which cancels nothing.
+            for id in [8, 7] {
+                let answer = read(send_as(&mcp, &local, Method::POST, Some(&session), cancel(id)).await).await;
+                assert_eq!(answer.status, 202);
+            }
+        };
+        timeout(SOON, futures_util::future::join(asking, cancelling)).await.unwrap();
+        nobody_waits(&fixture).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_that_overtook_its_call_is_not_lost() {
+    let fixture = Fixture::plain().await;
+    let session = begin(&fixture, "2025-11-25").await;
+    assert_eq!(post(&fixture, &[("mcp-session-id", &session)], &cancel(7)).await.status, 202);
+    let params = json!({"name": "test__plain", "arguments": {}});
+    let answer = post(&fixture, &[("mcp-session-id", &session)], &request("tools/call", &params)).await;
+    assert_eq!((answer.body.as_str(), fixture.probe.runs()), ("", 0));
+    assert_eq!(ask(&fixture, &session, "tools/call", params).await["result"]["isError"], false);
+}
+
+#[tokio::test]
+async fn hanging_up_cancels() {
+    let fixture = Fixture::plain().await;
+    let mcp = door(&fixture, McpConfig::default());
+    let local = Caller::local();
+    let session = begin_as(&mcp, &local).await.unwrap();
+    for meta in [json!({}), json!({"progressToken": 1})] {
+        let text = request("tools/call", &waiting(meta));
+        let asking = send_as(&mcp, &local, Method::POST, Some(&session), text);
+        tokio::select! {
+            // The head of a stream comes at once; the answer is in its body.
+            response = asking => {
+                fixture.probe.someone_waits().await;
+                drop(response);
+            }
+            () = fixture.probe.someone_waits() => {}
+        }
+        nobody_waits(&fixture).await;
+    }
+}

@@ -1,0 +1,136 @@
+//! Changes of the tools: told to whom they concern, and to nobody else.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use helmdeck_engine::{Config, Engine};
+
+use super::*;
+use crate::mcp::door::{Door, Validity};
+use crate::mcp::table::Tables;
+use crate::mcp::watch;
+
+fn add(folder: &Path, name: &str) {
+    let text = format!(
+        "name = \"{name}\"\nversion = \"v1\"\ndescription = \"x\"\nread_only = true\n[handler]\ncommand = [\"true\"]\n[input]\ntype = \"object\"\n[output]\ntype = \"object\"\n"
+    );
+    std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
+}
+
+fn engine(folder: &Path) -> Engine {
+    Engine::builder(Config::default()).packs_dir(folder.to_owned()).build()
+}
+
+fn door_of(engine: &Engine) -> Arc<Door> {
+    Arc::new(Door {
+        engine: engine.clone(),
+        config: McpConfig::default(),
+        tables: Tables::new(engine.clone()),
+        extra: None,
+        deadline: Duration::from_secs(10),
+        drain: tokio_util::sync::CancellationToken::new(),
+    })
+}
+
+#[tokio::test]
+async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let door = door_of(&engine);
+    let (all, all_told) = tokio::sync::mpsc::unbounded_channel();
+    let (some, mut some_told) = tokio::sync::mpsc::unbounded_channel();
+    let mut all_told = all_told;
+    let holds = Arc::new(AtomicBool::new(true));
+    let own = Arc::clone(&holds);
+    let listen = |caller, validity, heard: tokio::sync::mpsc::UnboundedSender<()>| {
+        tokio::spawn(watch::changes(
+            Arc::clone(&door),
+            caller,
+            validity,
+            door.tables.current(),
+            || false,
+            move || {
+                let heard = heard.clone();
+                async move { heard.send(()).is_ok() }
+            },
+        ))
+    };
+    let everything = listen(
+        caller("t", "u", "packs:run"),
+        Validity::new(move || std::future::ready(own.load(Ordering::SeqCst))),
+        all,
+    );
+    listen(caller("t", "v", "packs:run:b.*"), Validity::default(), some);
+    tokio::task::yield_now().await;
+
+    add(folder.path(), "a.x");
+    engine.reload();
+    all_told.recv().await.unwrap();
+    add(folder.path(), "b.x");
+    engine.reload();
+    all_told.recv().await.unwrap();
+    some_told.recv().await.unwrap();
+    // Of the first change the second listener heard nothing.
+    assert!(some_told.try_recv().is_err());
+
+    holds.store(false, Ordering::SeqCst);
+    add(folder.path(), "b.y");
+    engine.reload();
+    some_told.recv().await.unwrap();
+    everything.await.unwrap();
+    assert!(all_told.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn listeners_of_both_kinds_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let mcp = Mcp::new(
+        engine.clone(),
+        &ServerConfig::default(),
+        McpConfig::default(),
+        Arc::new(helmdeck_core::SystemClock::default()),
+        None,
+    );
+    let local = Caller::local();
+    let session = begin_as(&mcp, &local).await.unwrap();
+    let stream = send_as(&mcp, &local, Method::GET, Some(&session), String::new()).await;
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    assert_eq!(send_as(&mcp, &local, Method::POST, Some(&session), told).await.status(), 202);
+    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {}}});
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", NEWEST)
+        .header("mcp-method", "subscriptions/listen")
+        .body(Body::from(request("subscriptions/listen", &params)))
+        .unwrap();
+    let subscription = mcp.handle(local, request).await;
+    assert_eq!(subscription.status(), 200);
+    let seen = async |response: Response| {
+        let mut body = response.into_body();
+        let mut text = String::new();
+        while !text.contains("notifications/tools/list_changed") {
+            let frame = http_body_util::BodyExt::frame(&mut body).await.expect("the stream goes on").unwrap();
+            text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+    };
+    let adding = async {
+        for number in 0.. {
+            add(folder.path(), &format!("a.x{number}"));
+            engine.reload();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let both = futures_util::future::join(seen(stream), seen(subscription));
+    tokio::select! {
+        _ = both => {}
+        () = adding => {}
+        () = tokio::time::sleep(Duration::from_secs(30)) => panic!("nobody was told"),
+    }
+}

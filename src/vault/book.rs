@@ -1,0 +1,317 @@
+//! What an operator does with credentials. Every change is one transaction, so several processes may do it at once, and one that
+//! is killed leaves the old or the new.
+
+use std::sync::Arc;
+
+use helmdeck_core::{Clock, Timestamp};
+use helmdeck_memory::system::vault::{VaultChange, VaultRow, VaultState};
+use helmdeck_memory::{KeyRing, System};
+
+use crate::error::{Result, VaultError};
+use crate::record::{About, Material, check_name};
+use crate::seal::{Head, Sealer};
+
+/// The credentials, for who holds the key.
+#[derive(Clone)]
+pub struct Book {
+    system: System,
+    sealer: Sealer,
+    clock: Arc<dyn Clock>,
+}
+
+/// What a change of a secret did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saved {
+    /// The credential's version now.
+    pub version: u64,
+    /// There was one of this name before.
+    pub replaced: bool,
+}
+
+/// A credential without its secret.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+    /// The id of the key that sealed it.
+    pub key_id: String,
+    /// When it was first set.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+    /// What it is for; `None` if nobody tried to open it, an error if it does not open.
+    pub about: Option<Result<About>>,
+}
+
+/// What becomes of what a credential is for.
+#[derive(Debug, Default, Clone)]
+pub struct Change {
+    /// Callers who may use it from now on.
+    pub allow: Vec<crate::Subjects>,
+    /// Packs that may use it from now on.
+    pub allow_packs: Vec<helmdeck_core::caller::Glob>,
+    /// Callers who may no longer, written as they were.
+    pub revoke: Vec<crate::Subjects>,
+    /// Packs that may no longer, written as they were.
+    pub revoke_packs: Vec<helmdeck_core::caller::Glob>,
+}
+
+/// What sealing anew did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rekeyed {
+    /// How many rows were sealed anew.
+    pub resealed: u64,
+    /// How many were sealed with the current key already.
+    pub already: u64,
+    /// Those that do not open with the keys given; they stay as they are.
+    pub unreadable: Vec<String>,
+    /// The id of the current key.
+    pub key_id: String,
+}
+
+impl std::fmt::Debug for Book {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Book").field("keys", &self.sealer).finish_non_exhaustive()
+    }
+}
+
+/// What a transaction does, and its answer.
+type Decided<T> = (Option<VaultChange>, Result<T>);
+
+impl Book {
+    /// Opens the book of a system database with the vault's keys. Touches nothing.
+    #[must_use]
+    pub fn new(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Self {
+        Self { system, sealer: Sealer(ring), clock }
+    }
+
+    /// Sets a credential: makes it, or replaces it whole.
+    ///
+    /// # Errors
+    /// `Invalid`, `WrongKey`, `Store`.
+    pub async fn set(&self, name: &str, about: About, material: Material) -> Result<Saved> {
+        check_name(name)?;
+        about.check()?;
+        let (name, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
+        self.change(true, move |rows| {
+            let known = find(rows, &name);
+            let head = next(&name, known, now);
+            let saved = Saved { version: head.version, replaced: known.is_some() };
+            Ok((put(sealer.seal(head, &about, &material)?), saved))
+        })
+        .await?
+        .ok_or_else(|| VaultError::Invalid("the vault could not be made".to_owned()))
+    }
+
+    /// Gives a credential a new secret. What it is for stays.
+    ///
+    /// # Errors
+    /// `Missing`, `Refused` if the secret is not of the credential's type, `Unreadable`, `WrongKey`, `Store`.
+    pub async fn rotate(&self, name: &str, material: Material) -> Result<Saved> {
+        let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
+        let saved = self.change(false, move |rows| {
+            let known = find(rows, &wanted).ok_or_else(|| VaultError::Missing(wanted.clone()))?;
+            let about = sealer.about(known)?;
+            let material = Material::new(about.kind, material.text, material.passphrase)?;
+            let head = next(&wanted, Some(known), now);
+            let saved = Saved { version: head.version, replaced: true };
+            Ok((put(sealer.seal(head, &about, &material)?), saved))
+        });
+        saved.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
+    }
+
+    /// Changes who may use a credential with which packs, and returns what it is for now. The secret and its version stay.
+    ///
+    /// # Errors
+    /// `Missing`, `Invalid` if something to be revoked was never allowed so, `Unreadable`, `WrongKey`, `Store`.
+    pub async fn regrant(&self, name: &str, change: Change) -> Result<About> {
+        let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
+        let about = self.change(false, move |rows| {
+            let known = find(rows, &wanted).ok_or_else(|| VaultError::Missing(wanted.clone()))?;
+            let mut about = sealer.about(known)?;
+            regrant(&mut about, change)?;
+            let head = Head { updated_at: now.max(known.updated_at), ..Head::from(known) };
+            Ok((put(sealer.seal(head, &about, &sealer.material(known)?)?), about))
+        });
+        about.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
+    }
+
+    /// Returns every credential by name, with what it is for and without its secret.
+    ///
+    /// # Errors
+    /// `WrongKey`, `Store`.
+    pub async fn list(&self) -> Result<Vec<Listed>> {
+        let (state, rows) = self.system.vault().await?;
+        prove(&self.sealer, &state, &rows)?;
+        Ok(rows.iter().map(|row| listed(row, Some(self.sealer.about(row)))).collect())
+    }
+
+    /// Returns what one credential is for.
+    ///
+    /// # Errors
+    /// `Missing`, `Unreadable`, `WrongKey`, `Store`.
+    pub async fn about(&self, name: &str) -> Result<About> {
+        let found = self.list().await?.into_iter().find(|listed| listed.name == name);
+        found.and_then(|listed| listed.about).ok_or_else(|| VaultError::Missing(name.to_owned()))?
+    }
+
+    /// Opens every credential, secrets too, and returns how many there are and why which do not open.
+    ///
+    /// # Errors
+    /// `WrongKey`, `Store`.
+    pub async fn check(&self) -> Result<(usize, Vec<VaultError>)> {
+        let (state, rows) = self.system.vault().await?;
+        prove(&self.sealer, &state, &rows)?;
+        let open = |row: &VaultRow| self.sealer.about(row).and_then(|_| self.sealer.material(row)).err();
+        Ok((rows.len(), rows.iter().filter_map(open).collect()))
+    }
+
+    /// Seals every row with the current key. Secrets, versions and grants stay. Done whole or not at all; run it again at any time.
+    ///
+    /// # Errors
+    /// `WrongKey` if the key that the vault belongs to is not among those given, `Store`.
+    pub async fn rekey(&self) -> Result<Option<Rekeyed>> {
+        let sealer = self.sealer.clone();
+        self.change(false, move |rows| {
+            let current = sealer.0.current_id().to_owned();
+            let mut done = Rekeyed { resealed: 0, already: 0, unreadable: Vec::new(), key_id: current.clone() };
+            let mut change = VaultChange::default();
+            for row in rows {
+                let resealed = sealer.about(row).and_then(|about| {
+                    let material = sealer.material(row)?;
+                    if row.key_id == current {
+                        Ok(None)
+                    } else {
+                        sealer.seal(Head::from(row), &about, &material).map(Some)
+                    }
+                });
+                match resealed {
+                    Ok(Some(row)) => change.put.push(row),
+                    Ok(None) => done.already += 1,
+                    Err(VaultError::Unreadable { name, .. }) => done.unreadable.push(name),
+                    Err(error) => return Err(error),
+                }
+            }
+            done.resealed = change.put.len() as u64;
+            // A row that another key may still open keeps the vault with that key.
+            change.key_id = done.unreadable.is_empty().then_some(current);
+            Ok((change, done))
+        })
+        .await
+    }
+
+    /// Runs a change with the rows as nobody else can change them meanwhile. `None` if there is no vault and none is made.
+    async fn change<T: Send + 'static>(
+        &self,
+        make: bool,
+        decide: impl FnOnce(&[VaultRow]) -> Result<(VaultChange, T)> + Send + 'static,
+    ) -> Result<Option<T>> {
+        let sealer = self.sealer.clone();
+        let answer = self.system.change_vault(make, move |state, rows| -> Decided<T> {
+            match prove(&sealer, state, &rows).and_then(|()| decide(&rows)) {
+                Ok((mut change, answer)) => {
+                    if rows.is_empty() || state.key_id.is_none() {
+                        change.key_id = Some(sealer.0.current_id().to_owned());
+                    }
+                    (Some(change), Ok(answer))
+                }
+                Err(error) => (None, Err(error)),
+            }
+        });
+        answer.await?.transpose()
+    }
+}
+
+/// Removes a credential. It takes no key, so that one whose key is lost can go too.
+///
+/// # Errors
+/// `Missing`, `Store`.
+pub async fn remove(system: &System, name: &str) -> Result<()> {
+    let wanted = name.to_owned();
+    let removed = system.change_vault(false, move |_, rows| {
+        let known = find(&rows, &wanted).is_some();
+        (known.then(|| VaultChange { remove: vec![wanted], ..VaultChange::default() }), known)
+    });
+    match removed.await? {
+        Some(true) => Ok(()),
+        _ => Err(VaultError::Missing(name.to_owned())),
+    }
+}
+
+/// Returns what is in the clear of every credential: name, version, key and times.
+///
+/// # Errors
+/// `Store`.
+pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
+    Ok(system.vault().await?.1.iter().map(|row| listed(row, None)).collect())
+}
+
+/// Says whether the vault belongs to a key of the ring. One without rows belongs to whoever writes first.
+pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
+    match &state.key_id {
+        Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {
+            Err(VaultError::WrongKey { vault: id.clone(), given: sealer.0.ids().collect::<Vec<_>>().join(", ") })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn find<'a>(rows: &'a [VaultRow], name: &str) -> Option<&'a VaultRow> {
+    rows.iter().find(|row| row.name == name)
+}
+
+fn put(row: VaultRow) -> VaultChange {
+    VaultChange { put: vec![row], ..VaultChange::default() }
+}
+
+/// Returns the head of a row with a new secret. Its version is the time in Unix microseconds, and always above the one before, so
+/// that a credential that was removed and set again is never taken for the one before, not even in a new database.
+fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Head {
+    let version = u64::try_from(now.micros()).unwrap_or(1);
+    Head {
+        name: name.to_owned(),
+        version: known.map_or(version, |row| version.max(row.version + 1)),
+        created_at: known.map_or(now, |row| row.created_at),
+        updated_at: known.map_or(now, |row| now.max(row.updated_at)),
+    }
+}
+
+fn regrant(about: &mut About, change: Change) -> Result<()> {
+    for subjects in &change.revoke {
+        take(&mut about.subjects, subjects)?;
+    }
+    for glob in &change.revoke_packs {
+        take(&mut about.packs, glob)?;
+    }
+    about.subjects.extend(change.allow);
+    about.packs.extend(change.allow_packs);
+    about.subjects.sort();
+    about.subjects.dedup();
+    about.packs.sort();
+    about.packs.dedup();
+    Ok(())
+}
+
+fn take<T: PartialEq + std::fmt::Display>(from: &mut Vec<T>, what: &T) -> Result<()> {
+    let before = from.len();
+    from.retain(|held| held != what);
+    if from.len() == before {
+        let held = from.iter().map(|held| format!("\"{held}\"")).collect::<Vec<_>>().join(", ");
+        let held = if held.is_empty() { "nothing is".to_owned() } else { format!("allowed are {held}") };
+        return Err(VaultError::Invalid(format!("\"{what}\" is not allowed as such; {held}")));
+    }
+    Ok(())
+}
+
+fn listed(row: &VaultRow, about: Option<Result<About>>) -> Listed {
+    Listed {
+        name: row.name.clone(),
+        version: row.version,
+        key_id: row.key_id.clone(),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        about,
+    }
+}

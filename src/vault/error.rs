@@ -1,0 +1,40 @@
+//! What can go wrong with the vault. No message holds a secret or a key.
+
+use helmdeck_memory::StoreError;
+
+/// A result whose error is [`VaultError`].
+pub type Result<T, E = VaultError> = std::result::Result<T, E>;
+
+/// What can go wrong with the vault.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum VaultError {
+    /// There is no credential of this name.
+    #[error("there is no credential \"{0}\"")]
+    Missing(String),
+    /// A name, type, host or grant cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// The secret cannot be one of its type.
+    #[error("the secret is refused: {0}")]
+    Refused(&'static str),
+    /// The vault belongs to another key.
+    #[error("the vault is sealed with key {vault}; the key given is {given}")]
+    WrongKey {
+        /// The id of the key that the vault belongs to.
+        vault: String,
+        /// The ids of the keys given, current first.
+        given: String,
+    },
+    /// The row is there but does not open.
+    #[error("credential \"{name}\" does not open: {reason}")]
+    Unreadable {
+        /// The credential.
+        name: String,
+        /// Why, in general terms.
+        reason: String,
+    },
+    /// The database cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,233 @@
+//! The vault as the engine asks it: what each credential is for is in memory, the secrets stay sealed until they are handed out.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use helmdeck_core::secrets::{Grant, Secrets};
+use helmdeck_core::{Clock, Code, Error, Identity, PackName, Secret};
+use helmdeck_memory::system::vault::VaultRow;
+use helmdeck_memory::{KeyRing, System};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::book::prove;
+use crate::error::Result;
+use crate::record::About;
+use crate::seal::Sealer;
+use crate::uses::Uses;
+
+/// How often the database is asked whether something changed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How many looks there are from one write of the use log to the next.
+const LOOKS_PER_WRITE: u32 = 2;
+
+/// The credentials, for the engine. Cheap to clone; clones are one.
+#[derive(Clone)]
+pub struct Vault(Arc<Inner>);
+
+struct Inner {
+    system: System,
+    sealer: Sealer,
+    clock: Arc<dyn Clock>,
+    known: RwLock<Arc<Known>>,
+    /// Counts what was seen to change. Unlike the database's own number it never comes back to an old one.
+    seen: AtomicU64,
+    uses: Uses,
+}
+
+/// The vault as it was read last.
+#[derive(Default)]
+struct Known {
+    generation: u64,
+    credentials: HashMap<String, Credential>,
+}
+
+struct Credential {
+    /// What it is for; `None` if the row does not open. Then it is nobody's.
+    about: Option<About>,
+    /// Still sealed.
+    row: VaultRow,
+}
+
+impl std::fmt::Debug for Vault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vault").field("keys", &self.0.sealer).finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    /// Reads the vault of a system database. Makes no file: a vault that is not there yet is empty.
+    ///
+    /// # Errors
+    /// `WrongKey`, `Store`. A row that does not open is logged, and is nobody's.
+    pub async fn open(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Result<Self> {
+        let (state, rows) = system.vault().await?;
+        let sealer = Sealer(ring);
+        prove(&sealer, &state, &rows)?;
+        let known = RwLock::new(Arc::new(read(&sealer, state.generation, rows)));
+        let (seen, uses) = (AtomicU64::new(0), Uses::default());
+        Ok(Self(Arc::new(Inner { system, sealer, clock, known, seen, uses })))
+    }
+
+    /// Looks whether anybody changed the vault, and reads it again if so. Returns whether it did.
+    ///
+    /// # Errors
+    /// `Store`; then everything stays as it was read last.
+    pub async fn refresh(&self) -> Result<bool> {
+        let inner = &self.0;
+        if inner.system.vault_generation().await? == inner.known().generation {
+            return Ok(false);
+        }
+        let (state, rows) = inner.system.vault().await?;
+        let known = Arc::new(read(&inner.sealer, state.generation, rows));
+        *inner.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        inner.seen.fetch_add(1, Ordering::AcqRel);
+        Ok(true)
+    }
+
+    /// Writes the uses that were counted.
+    ///
+    /// # Errors
+    /// `Store`; then they are kept for the next time.
+    pub async fn flush(&self) -> Result<()> {
+        let uses = self.0.uses.take();
+        if let Err(error) = self.0.system.add_vault_uses(uses.clone()).await {
+            self.0.uses.put_back(uses);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Starts the task that follows other processes and writes the use log. It runs until [`Watch::stop`].
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(follow(self.clone(), stop.clone()));
+        Watch { vault: self.clone(), stop, task }
+    }
+}
+
+/// The task that follows other processes and writes the use log.
+#[derive(Debug)]
+pub struct Watch {
+    vault: Vault,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Watch {
+    /// Ends the task and writes what was counted last.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        // Fails only if the task panicked, which was logged.
+        let _ = self.task.await;
+        if let Err(error) = self.vault.flush().await {
+            tracing::warn!(%error, "uses of credentials were not written to the use log");
+        }
+    }
+}
+
+async fn follow(vault: Vault, stop: CancellationToken) {
+    let mut failing = false;
+    for look in 1_u32.. {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let mut result = vault.refresh().await.map(|_| ());
+        if look % LOOKS_PER_WRITE == 0 {
+            result = result.and(vault.flush().await);
+        }
+        match result {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                tracing::warn!(%error, "the vault cannot be read or written; what was read last still holds");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn read(sealer: &Sealer, generation: u64, rows: Vec<VaultRow>) -> Known {
+    let credential = |row: VaultRow| {
+        let about = sealer.about(&row);
+        if let Err(error) = &about {
+            tracing::warn!(%error, "a credential of the vault is left out");
+        }
+        (row.name.clone(), Credential { about: about.ok(), row })
+    };
+    Known { generation, credentials: rows.into_iter().map(credential).collect() }
+}
+
+impl Inner {
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs `then` with a credential that this caller may use with this pack; `None` if there is none of this name.
+    fn with<T>(
+        &self,
+        name: &str,
+        identity: &Identity,
+        pack: &PackName,
+        then: impl FnOnce(&About, &VaultRow) -> helmdeck_core::Result<T>,
+    ) -> helmdeck_core::Result<Option<T>> {
+        let known = self.known();
+        let Some(credential) = known.credentials.get(name) else { return Ok(None) };
+        match &credential.about {
+            Some(about) if about.allows(identity, pack.as_str()) => then(about, &credential.row).map(Some),
+            _ => {
+                self.uses.note(name, identity, pack, false, self.clock.now());
+                Err(refusal(name))
+            }
+        }
+    }
+}
+
+/// What both are told: who may not use a credential, and who names one that there is not.
+fn refusal(name: &str) -> Error {
+    let name = name.escape_debug();
+    Error::new(
+        Code::Forbidden,
+        format!("credential \"{name}\" does not exist, or this caller may not use it with this pack"),
+    )
+}
+
+impl Secrets for Vault {
+    fn grant(&self, name: &str, identity: &Identity, pack: &PackName) -> helmdeck_core::Result<Option<Grant>> {
+        self.0.with(name, identity, pack, |_, row| Ok(Grant { name: name.to_owned(), version: row.version }))
+    }
+
+    fn reveal(&self, grant: &Grant, identity: &Identity, pack: &PackName) -> helmdeck_core::Result<Secret> {
+        let name = grant.name.as_str();
+        let secret = self.0.with(name, identity, pack, |about, row| {
+            let material = self.0.sealer.material(row).map_err(|error| {
+                let message = format!("credential \"{name}\" cannot be opened");
+                Error::new(Code::CredentialInvalid, message).with_source(error)
+            })?;
+            let mut secret = Secret::new(material.text.as_str().to_owned()).for_hosts(about.hosts.as_slice().into());
+            if let Some(user) = &about.user {
+                secret = secret.of_user(user);
+            }
+            if let Some(passphrase) = &material.passphrase {
+                secret = secret.with_passphrase(passphrase.as_str().to_owned());
+            }
+            self.0.uses.note(name, identity, pack, true, self.0.clock.now());
+            Ok(secret)
+        })?;
+        // It was there when the call began.
+        secret.ok_or_else(|| refusal(name))
+    }
+
+    fn missing(&self, name: &str) -> Error {
+        refusal(name)
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.seen.load(Ordering::Acquire)
+    }
+}

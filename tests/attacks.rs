@@ -1,0 +1,298 @@
+//! What somebody hostile sends, over real TCP to the real program. Each has to be refused, and to leave the next caller alone.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::program::{Home, Run, Server};
+use crate::support::{KEY, STUCK};
+
+/// A server that asks for tokens, and one for everything.
+struct Target {
+    home: Home,
+    server: Server,
+    token: String,
+}
+
+impl Target {
+    fn start(environment: &[(&str, &str)]) -> Self {
+        let home = Home::new();
+        let create = ["token", "create", "--tenant", "acme", "--user", "root", "--scope", "admin"];
+        let made = Run::of(home.command(KEY, &create).output().unwrap());
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        let environment = [environment, &[("HELMDECK_AUTH__API_TOKENS", "true")]].concat();
+        let server = Server::start_with(&home, KEY, &environment);
+        Self { home, server, token: made.stdout.trim().to_owned() }
+    }
+
+    /// Sends a request with a good token; returns status and body.
+    fn send(&self, line: &str, headers: &str, body: &[u8]) -> (u16, String) {
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n{headers}\r\n",
+            self.token,
+            body.len()
+        );
+        read(&self.server.raw(&[head.as_bytes(), body].concat()))
+    }
+
+    /// Sends a head as it is.
+    fn head(&self, head: &str) -> (u16, String) {
+        read(&self.server.raw(head.as_bytes()))
+    }
+
+    /// Runs the pack with a body and checks that it was refused as a mistake of the caller, in well-formed words.
+    #[track_caller]
+    fn refuses_input(&self, what: &str, body: &[u8]) {
+        let (status, text) = self.send("POST /api/v1/packs/test.echo", "", body);
+        let problem: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
+        assert_eq!((status, problem["code"].as_str()), (400, Some("invalid_input")), "{what}: {text}");
+        assert!(text.len() < 2000, "{what}: the answer repeats what was sent");
+    }
+
+    /// Checks that nothing ran, and that a good call still does.
+    #[track_caller]
+    fn stands(&self) {
+        assert!(!self.home.packs().join("runs").exists(), "an attack ran the pack");
+        let (status, text) = self.send("POST /api/v1/packs/test.echo", "", br#"{"repo":"a"}"#);
+        assert_eq!(status, 200, "{text}");
+    }
+}
+
+fn read(answer: &str) -> (u16, String) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    (head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0), body.to_owned())
+}
+
+#[test]
+fn dns_rebinding_and_forged_hosts_are_refused_before_the_token_is_looked_at() {
+    let target = Target::start(&[]);
+    let token = &target.token;
+    for host in [
+        "Host: evil.example\r\n",
+        "Host: evil.example:7700\r\n",
+        "Host: localhost.evil.example\r\n",
+        "Host: 127.0.0.1.evil.example\r\n",
+        "Host: localhost@evil.example\r\n",
+        "Host: 169.254.169.254\r\n",
+        "Host: \r\n",
+        "Host: localhost\r\nHost: evil.example\r\n",
+        "X-Forwarded-Host: localhost\r\nHost: evil.example\r\n",
+        "",
+    ] {
+        for path in ["/api/v1/packs", "/healthz", "/mcp"] {
+            let head =
+                format!("GET {path} HTTP/1.1\r\n{host}Authorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+            let (status, body) = target.head(&head);
+            assert!(matches!(status, 400 | 403), "{path} {host:?}: {status} {body}");
+            assert!(!body.contains("test.echo"), "{body}");
+        }
+    }
+    // A target in absolute form counts too.
+    let absolute = format!(
+        "GET http://evil.example/api/v1/packs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    assert_eq!(target.head(&absolute).0, 403);
+    target.stands();
+}
+
+#[test]
+fn forged_origins_are_refused() {
+    let target = Target::start(&[]);
+    for origin in ["https://evil.example", "null", "http://localhost.evil.example", "file://", "https://localhost:x"] {
+        for line in ["GET /api/v1/packs", "POST /api/v1/packs/test.echo", "POST /mcp"] {
+            assert_eq!(target.send(line, &format!("Origin: {origin}\r\n"), b"{}").0, 403, "{line} {origin}");
+        }
+    }
+    let two = "Origin: http://localhost\r\nOrigin: https://evil.example\r\n";
+    assert_eq!(target.send("GET /api/v1/packs", two, b"").0, 403);
+    target.stands();
+}
+
+#[test]
+fn an_oversized_body_is_refused_by_its_length_and_by_its_bytes() {
+    let target = Target::start(&[("HELMDECK_SERVER__MAX_BODY_BYTES", "64KiB")]);
+    let large = format!(r#"{{"repo":"{}"}}"#, "x".repeat(64 << 10));
+    assert_eq!(target.send("POST /api/v1/packs/test.echo", "", large.as_bytes()).0, 413);
+    let head = |more: &str| {
+        format!(
+            "POST /api/v1/packs/test.echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{more}\r\n",
+            target.token
+        )
+    };
+    // It says that it is huge, and sends nothing.
+    assert_eq!(target.head(&head("Content-Length: 109951162777600\r\n")).0, 413);
+    // It says nothing, and sends too much.
+    let chunked = format!("{}{:x}\r\n{large}\r\n0\r\n\r\n", head("Transfer-Encoding: chunked\r\n"), large.len());
+    assert_eq!(target.head(&chunked).0, 413);
+    target.stands();
+}
+
+#[test]
+fn an_oversized_token_and_an_oversized_head_are_refused() {
+    let target = Target::start(&[]);
+    for (size, expected) in [(9 << 10, 401), (100 << 10, 431)] {
+        let head = format!(
+            "GET /api/v1/packs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+            "a".repeat(size)
+        );
+        assert_eq!(target.head(&head).0, expected, "{size}");
+    }
+    target.stands();
+}
+
+#[test]
+fn deeply_nested_json_is_refused() {
+    let target = Target::start(&[]);
+    for depth in [200, 100_000] {
+        for (open, close) in [("[", "]"), ("{\"repo\":", "}")] {
+            let body = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            target.refuses_input(&format!("{depth} {open}"), body.as_bytes());
+            target.refuses_input("never closed", open.repeat(depth).as_bytes());
+        }
+    }
+    target.stands();
+}
+
+#[test]
+fn duplicate_keys_in_json_are_refused() {
+    let target = Target::start(&[]);
+    for body in [r#"{"repo":"a","repo":"b"}"#, r#"{"repo":"a","r\u0065po":"b"}"#, r#"{"repo":{"a":1,"a":2}}"#] {
+        target.refuses_input(body, body.as_bytes());
+    }
+    target.stands();
+}
+
+#[test]
+fn json_that_is_not_utf_8_or_not_json_is_refused() {
+    let target = Target::start(&[]);
+    for body in [
+        &b"{\"repo\":\"\xff\xfe\"}"[..],
+        b"{\"repo\":\"\xc0\xaf\"}",
+        b"{\"repo\":\"\xed\xa0\x80\"}",
+        b"{\"repo\":\"\\ud800\"}",
+        b"\xef\xbb\xbf{\"repo\":\"a\"}",
+        b"{\"repo\":\"a\"}{\"repo\":\"b\"}",
+        b"{\"repo\":NaN}",
+        b"{\"repo\":1e999}",
+        b"\0",
+    ] {
+        target.refuses_input(&String::from_utf8_lossy(body), body);
+    }
+    target.stands();
+}
+
+#[test]
+fn a_slow_loris_head_is_cut_off_and_others_are_answered_meanwhile() {
+    let target = Target::start(&[("HELMDECK_SERVER__HEADER_TIMEOUT", "300ms")]);
+    let mut slow: Vec<_> = (0..20).map(|_| target.server.connect()).collect();
+    let began = Instant::now();
+    for stream in &mut slow {
+        stream.write_all(b"GET /api/v1/packs HTTP/1.1\r\nHost: localhost\r\nX-A: ").unwrap();
+        stream.set_nonblocking(true).unwrap();
+    }
+    let mut open = slow.len();
+    let mut answered = 0;
+    while open > 0 {
+        assert!(began.elapsed() < STUCK, "{open} connections are still open");
+        open = 0;
+        for stream in &mut slow {
+            // One more byte of a head that never ends.
+            let written = stream.write(b"a").is_ok();
+            let closed = match stream.read(&mut [0; 512]) {
+                Ok(0) => true,
+                Ok(_) => false,
+                Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+            };
+            open += usize::from(written && !closed);
+        }
+        let (status, _) = target.send("GET /api/v1/packs", "", b"");
+        assert_eq!(status, 200);
+        answered += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(answered > 0);
+    target.stands();
+}
+
+#[test]
+fn a_slow_body_is_given_up() {
+    let target = Target::start(&[("HELMDECK_SERVER__BODY_TIMEOUT", "300ms")]);
+    let mut stream = target.server.connect();
+    let head = format!(
+        "POST /api/v1/packs/test.echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 1000\r\n\r\n{{",
+        target.token
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let (began, mut answer) = (Instant::now(), Vec::new());
+    while answer.is_empty() {
+        assert!(began.elapsed() < STUCK, "the server still waits for the body");
+        let _ = stream.write(b" ");
+        let mut bytes = [0; 1024];
+        if let Ok(read) = stream.read(&mut bytes) {
+            answer.extend_from_slice(&bytes[..read]);
+            if read == 0 {
+                break;
+            }
+        }
+    }
+    assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    target.stands();
+}
+
+#[test]
+fn a_pack_name_with_path_characters_names_no_pack_and_no_file() {
+    let target = Target::start(&[]);
+    for name in [
+        "..%2f..%2f..%2fetc%2fpasswd",
+        "%2e%2e%2ftest.echo",
+        "../packs/test.echo",
+        "test.echo%00",
+        "test.echo%00.toml",
+        "test.echo%0d%0aX-A:%20b",
+        "test.echo%20",
+        "test.echo%2fv1%2f..",
+        "test.echo%5c..",
+        "test.%65cho.sh",
+        "TEST.ECHO",
+        "test%EF%BC%8Eecho",
+        "%ff%fe",
+        "*",
+    ] {
+        for method in ["POST", "GET"] {
+            let (status, body) = target.send(&format!("{method} /api/v1/packs/{name}"), "", b"{}");
+            assert!(matches!(status, 400 | 404), "{method} {name}: {status} {body}");
+            assert!(!body.contains("root:"), "{body}");
+        }
+    }
+    for key in ["..%2f..%2fhelmdeck.db", "../../helmdeck.db", "%2e%2e/%2e%2e/helmdeck.db", "test.echo/%00/x"] {
+        let (status, body) = target.send(&format!("GET /api/v1/artifacts/{key}"), "", b"");
+        assert!(matches!(status, 400 | 404), "{key}: {status}");
+        assert!(!body.contains("SQLite"), "{key}");
+    }
+    target.stands();
+}
+
+#[test]
+fn two_lengths_or_two_ways_to_say_them_smuggle_no_second_request() {
+    let target = Target::start(&[]);
+    let smuggled = "GET /api/v1/packs HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for lengths in [
+        "Content-Length: 2\r\nContent-Length: 70\r\n",
+        "Content-Length: +2\r\n",
+        "Content-Length: 2, 70\r\n",
+        "Transfer-Encoding: chunked, identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+    ] {
+        let head = format!(
+            "POST /api/v1/packs/test.nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{lengths}\r\n{{}}{smuggled}",
+            target.token
+        );
+        let answer = target.server.raw(head.as_bytes());
+        assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{lengths:?}: {answer}");
+        assert!(!answer.starts_with("HTTP/1.1 200"), "{lengths:?}: {answer}");
+    }
+    target.stands();
+}

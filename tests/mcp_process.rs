@@ -1,0 +1,146 @@
+//! `helmdeck mcp` as a process: what it keeps, what it leaves running, how it ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::program::Home;
+use crate::support::wait_for;
+
+const KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+/// Starts a child of its own, says its process id, and waits for both for ever.
+const STUBBORN: &str = "#!/bin/sh\ncat >/dev/null\nsleep 1000 &\necho $! >child\nwait\n";
+
+/// The program, spoken to as a client of revision 2025-11-25.
+struct Spoken {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Spoken {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut spoken = Self { child, input, output };
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        assert_eq!(spoken.ask(0, "initialize", params)["result"]["serverInfo"]["name"], "helmdeck");
+        spoken.tell("notifications/initialized", json!({}));
+        spoken
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.input.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
+    }
+
+    fn tell(&mut self, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn ask(&mut self, id: u32, method: &str, params: Value) -> Value {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.receive()
+    }
+
+    fn call(&mut self, id: u32, tool: &str) -> Value {
+        self.ask(id, "tools/call", json!({"name": tool, "arguments": {"repo": "a"}}))
+    }
+
+    /// Closes our end, and returns the exit code and the rest of stdout and stderr.
+    fn leave(mut self) -> (Option<i32>, String, String) {
+        drop(self.input.take());
+        self.end()
+    }
+
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let (mut rest, mut log) = (String::new(), String::new());
+        self.output.read_to_string(&mut rest).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), rest, log)
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+}
+
+#[test]
+fn what_a_client_computed_is_kept_when_it_leaves() {
+    let home = Home::new();
+    let mut spoken = Spoken::start(home.command(KEY, &["mcp"]));
+    assert_eq!(spoken.call(1, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"], "miss");
+    assert_eq!(spoken.call(2, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"], "hit");
+    assert_eq!(spoken.leave(), (Some(0), String::new(), String::new()));
+    // The shell is the same caller, and another process.
+    assert_eq!(home.call(KEY, &["test.echo", "repo=a"]).0, "hit");
+}
+
+#[test]
+fn without_a_key_nothing_is_added_and_nothing_is_made() {
+    let home = Home::new();
+    let mut command = home.command(KEY, &["mcp"]);
+    command.env_remove("HELMDECK_MEMORY_KEY");
+    let mut spoken = Spoken::start(command);
+    let answer = spoken.call(1, "test__echo");
+    assert!(answer["result"].get("_meta").is_none() && answer["result"]["isError"] == false, "{answer}");
+    assert_eq!(spoken.leave(), (Some(0), String::new(), String::new()));
+    assert!(!home.data().exists());
+}
+
+#[test]
+fn a_cancelled_program_is_ended_with_all_that_it_started() {
+    let home = Home::new();
+    home.install("test.stubborn", STUBBORN, "");
+    let child_file = home.packs().join("child");
+    let alive = |process: &str| std::path::Path::new("/proc").join(process).exists();
+    let mut spoken = Spoken::start(home.command(KEY, &["mcp"]));
+    let call = |progress: Value| json!({"name": "test__stubborn", "arguments": {"repo": "a"}, "_meta": progress});
+    for (id, progress) in [(1, json!({})), (2, json!({"progressToken": "p"}))] {
+        spoken.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call(progress)}));
+        wait_for("the program's child", || std::fs::read_to_string(&child_file).is_ok_and(|text| text.ends_with('\n')));
+        let process = std::fs::read_to_string(&child_file).unwrap().trim().to_owned();
+        assert!(alive(&process));
+        spoken.tell("notifications/cancelled", json!({"requestId": id}));
+        wait_for("the end of the program's child", || !alive(&process));
+        std::fs::remove_file(&child_file).unwrap();
+    }
+    // No answer of either came; the next line is that of the next request.
+    assert_eq!(spoken.ask(3, "ping", json!({}))["id"], 3);
+    assert_eq!(spoken.leave().0, Some(0));
+}
+
+#[test]
+fn a_signal_ends_it_in_good_order() {
+    let home = Home::new();
+    let mut spoken = Spoken::start(home.command(KEY, &["mcp"]));
+    spoken.call(1, "test__echo");
+    spoken.signal("-TERM");
+    let (code, rest, log) = spoken.end();
+    assert_eq!((code, rest.as_str()), (Some(0), ""), "{log}");
+    assert_eq!(home.call(KEY, &["test.echo", "repo=a"]).0, "hit");
+}
+
+#[test]
+fn the_log_never_holds_what_was_said_and_stdout_only_messages() {
+    let home = Home::new();
+    let mut command = home.command(KEY, &["mcp", "-vvv"]);
+    command.env("HELMDECK_LOG", "trace");
+    let mut spoken = Spoken::start(command);
+    let canary = "canary".repeat(2);
+    let params = json!({"name": "test__plain", "arguments": {"repo": canary}, "_meta": {"progressToken": 1}});
+    assert_eq!(spoken.ask(1, "tools/call", params)["result"]["isError"], false);
+    spoken.tell(&format!("notifications/{canary}"), json!({}));
+    assert!(spoken.ask(2, &format!("x/{canary}"), json!({}))["error"]["code"] == -32601);
+    let (code, rest, log) = spoken.leave();
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert!(!log.is_empty() && !log.contains(&canary), "{log}");
+}
