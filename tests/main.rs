@@ -15,6 +15,7 @@ mod gates;
 mod github;
 mod helmdeck_go;
 mod http_kind;
+mod isolation;
 mod layering;
 mod mcp_clients;
 mod mcp_conformance;

@@ -137,11 +137,21 @@ pub(crate) struct Server {
 pub(crate) struct Answer {
     /// The HTTP status.
     pub(crate) code: u16,
+    /// The header lines.
+    pub(crate) head: String,
     /// The body.
     pub(crate) body: String,
 }
 
 impl Answer {
+    /// Returns a header's value, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
     /// Returns the body's JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
@@ -151,6 +161,20 @@ impl Answer {
     pub(crate) fn status(&self) -> String {
         let json = self.json();
         json["cache"]["status"].as_str().or(json["code"].as_str()).unwrap_or_default().to_owned()
+    }
+}
+
+/// Takes a body out of its chunks (RFC 9112, section 7.1), `None` if the last one is missing.
+fn join_chunks(mut rest: &str) -> Option<String> {
+    let mut body = String::new();
+    loop {
+        let (size, after) = rest.split_once("\r\n")?;
+        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        if size == 0 {
+            return Some(body);
+        }
+        body.push_str(after.get(..size)?);
+        rest = after.get(size..)?.strip_prefix("\r\n")?;
     }
 }
 
@@ -217,6 +241,13 @@ impl Server {
 
     /// Sends a request, `None` if the connection failed before the answer was whole.
     pub(crate) fn try_ask(&self, head: &str, body: &str) -> Option<Answer> {
+        let answer = self.exchange(head, body)?;
+        let announced = answer.header("content-length").and_then(|length| length.parse().ok());
+        (announced == Some(answer.body.len())).then_some(answer)
+    }
+
+    /// Sends a request and reads until the server closes: also an answer in chunks, and one without a body.
+    pub(crate) fn exchange(&self, head: &str, body: &str) -> Option<Answer> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream.set_read_timeout(Some(STUCK)).unwrap();
         let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
@@ -226,9 +257,11 @@ impl Server {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
-        let announced =
-            head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-        (announced == Some(body.len())).then(|| Answer { code: head[9..12].parse().unwrap(), body: body.to_owned() })
+        let mut answer = Answer { code: head[9..12].parse().unwrap(), head: head.to_owned(), body: body.to_owned() };
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.body = join_chunks(&answer.body)?;
+        }
+        Some(answer)
     }
 
     /// Opens a connection.

@@ -1,0 +1,340 @@
+//! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody sees, lists, purges,
+//! cancels or joins anything of another, and everybody finds their own through both doors and with every token.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use helmdeck_testkit::Issuer;
+use serde_json::{Value, json};
+
+use crate::support::program::{Home, Server};
+use crate::support::raw_mcp::{McpClient, bearer};
+use crate::support::{KEY, wait_for};
+
+/// Answers with what came in, says that it began, and waits until it is let go.
+const HELD: &str = "#!/bin/sh\ninput=$(cat)\necho run >>held\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf '{\"input\":%s}' \"$input\"\n";
+const SECRET: &str = "a shared secret of 32 bytes or so";
+const EVERYTHING: &str = "packs:run memory:read memory:write";
+const CALLERS: [(&str, &str); 4] = [("acme", "alice"), ("acme", "bob"), ("globex", "alice"), ("globex", "bob")];
+
+/// A way in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Door {
+    Rest,
+    Mcp,
+}
+
+const DOORS: [Door; 2] = [Door::Rest, Door::Mcp];
+
+/// Somebody with a token, at one server.
+struct Someone<'a> {
+    server: &'a Server,
+    name: (&'static str, &'static str),
+    token: String,
+    mcp: McpClient<'a>,
+}
+
+impl<'a> Someone<'a> {
+    fn new(server: &'a Server, name: (&'static str, &'static str), scope: &str) -> Self {
+        Self::with_token(server, name, token(name, scope, 600))
+    }
+
+    fn with_token(server: &'a Server, name: (&'static str, &'static str), token: String) -> Self {
+        Self { server, name, mcp: McpClient::open(server, &token), token }
+    }
+
+    fn rest(&self, head: &str, body: &Value) -> (u16, Value) {
+        let answer = self.server.ask(
+            &format!("{head}{}{}", if head.contains('\n') { "\r\n" } else { "\n" }, bearer(&self.token)),
+            &body.to_string(),
+        );
+        (answer.code, answer.json())
+    }
+
+    /// Calls a pack; returns the cache status (or the error's code) and the output.
+    fn call(&self, door: Door, pack: &str, input: &Value) -> (String, Value) {
+        self.directed(door, pack, input, "default")
+    }
+
+    /// Asks for a cached answer and nothing else: `hit` or `cache_miss`.
+    fn look(&self, door: Door, pack: &str, input: &Value) -> String {
+        self.directed(door, pack, input, "only_if_cached").0
+    }
+
+    fn directed(&self, door: Door, pack: &str, input: &Value, directive: &str) -> (String, Value) {
+        match door {
+            Door::Rest => {
+                let header = if directive == "default" { "" } else { "\nCache-Control: only-if-cached" };
+                let (_, answer) = self.rest(&format!("POST /api/v1/packs/{pack}{header}"), input);
+                let status = answer["cache"]["status"].as_str().or(answer["code"].as_str());
+                (status.unwrap_or("none").to_owned(), answer["output"].clone())
+            }
+            Door::Mcp => {
+                let result = self.mcp.call(pack, input, directive);
+                let meta = &result["_meta"];
+                let status = meta["helmdeck/cache"]["status"].as_str().or(meta["helmdeck/problem"]["code"].as_str());
+                (status.unwrap_or("none").to_owned(), result["structuredContent"].clone())
+            }
+        }
+    }
+}
+
+/// Makes a token that is good for so many seconds.
+fn token((tenant, user): (&str, &str), scope: &str, lives: u64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({"sub": user, "tenant": tenant, "scope": scope, "iat": now, "exp": now + lives});
+    Issuer::shared(SECRET.as_bytes()).token(&claims)
+}
+
+/// Makes an input that no call had before.
+fn fresh() -> Value {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    json!({ "repo": format!("r{}", NEXT.fetch_add(1, Ordering::Relaxed)) })
+}
+
+fn home() -> Home {
+    let home = Home::new();
+    home.install("test.shared", ECHO_SHARED, "scope = \"shared\"");
+    home.install("test.held", HELD, "");
+    home
+}
+
+const ECHO_SHARED: &str = "#!/bin/sh\ninput=$(cat)\necho run >>shared-runs\nprintf '{\"runs\":%d,\"input\":%s}' \"$(wc -l <shared-runs)\" \"$input\"\n";
+
+fn start(home: &Home) -> Server {
+    Server::start_with(home, KEY, &[("HELMDECK_JWT_SECRET", SECRET)])
+}
+
+/// Every pair of different callers with every pair of doors.
+fn pairs<'a, 'b>(all: &'a [Someone<'b>]) -> impl Iterator<Item = (&'a Someone<'b>, Door, &'a Someone<'b>, Door)> {
+    all.iter().flat_map(move |one| {
+        all.iter().filter(move |other| other.name != one.name).flat_map(move |other| {
+            DOORS.iter().flat_map(move |first| DOORS.iter().map(move |second| (one, *first, other, *second)))
+        })
+    })
+}
+
+#[test]
+fn nobody_is_served_what_another_was_answered() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    let mut seen = 0;
+    for (one, first, other, second) in pairs(&all) {
+        let what = format!("{:?} by {first:?}, then {:?} by {second:?}", one.name, other.name);
+        let input = fresh();
+        let (status, answer) = one.call(first, "test.echo", &input);
+        assert_eq!(status, "miss", "{what}");
+        assert_eq!(one.call(second, "test.echo", &input), ("hit".to_owned(), answer.clone()), "{what}");
+        assert_eq!(other.look(second, "test.echo", &input), "cache_miss", "{what}");
+        let (status, theirs) = other.call(second, "test.echo", &input);
+        assert_eq!(status, "miss", "{what}");
+        assert_ne!(theirs, answer, "{what}: the pack ran again");
+        assert_eq!(one.call(first, "test.echo", &input), ("hit".to_owned(), answer), "{what}");
+        seen += 1;
+    }
+    assert_eq!(seen, 48);
+}
+
+#[test]
+fn what_is_shared_is_shared_within_the_tenant_only() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    for (one, first, other, second) in pairs(&all) {
+        let input = fresh();
+        let (_, answer) = one.call(first, "test.shared", &input);
+        let (status, theirs) = other.call(second, "test.shared", &input);
+        let same_tenant = one.name.0 == other.name.0;
+        assert_eq!((status == "hit", theirs == answer), (same_tenant, same_tenant), "{:?} {:?}", one.name, other.name);
+    }
+}
+
+#[test]
+fn nobody_lists_recalls_or_forgets_what_is_kept_for_another() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    for one in &all {
+        let key = format!("{}.{}", one.name.0, one.name.1);
+        let (code, answer) = one.rest("POST /api/v1/memory/store", &json!({"key": key, "value": "v", "tags": ["t"]}));
+        assert_eq!(code, 200, "{answer}");
+        one.call(Door::Rest, "test.echo", &json!({"repo": key}));
+    }
+    for (one, first, other, _) in pairs(&all) {
+        let theirs = format!("{}.{}", one.name.0, one.name.1);
+        let lists = [
+            other.rest("GET /api/v1/memory/facts", &Value::Null).1,
+            other.rest("GET /api/v1/memory/entries", &Value::Null).1,
+            other.rest("GET /api/v1/memory/entries?kind=fact", &Value::Null).1,
+            other.rest("GET /api/v1/memory/namespaces", &Value::Null).1,
+            other.rest("GET /api/v1/memory/defaults", &Value::Null).1,
+            other.rest("POST /api/v1/memory/recall", &json!({})).1,
+            other.rest("POST /api/v1/memory/recall", &json!({"key": theirs})).1,
+            other.call(first, "memory.recall", &json!({})).1,
+            other.call(first, "memory.list", &json!({})).1,
+            other.mcp.ask("resources/read", &json!({"uri": "helmdeck://memory"})),
+            other.mcp.ask("resources/read", &json!({"uri": "helmdeck://defaults"})),
+        ];
+        for list in lists {
+            assert!(!list.to_string().contains(&theirs), "{:?} sees {theirs}: {list}", other.name);
+        }
+        // Naming the other's namespace gets a refusal, whether there is anything or not.
+        for subject in [one.name.1, "nobody"] {
+            let path = format!("GET /api/v1/memory/entries?tenant={}&subject={subject}", one.name.0);
+            let (code, answer) = other.rest(&path, &Value::Null);
+            let own = (one.name.0, subject) == other.name;
+            assert_eq!(code, if own { 200 } else { 403 }, "{:?} {path}: {answer}", other.name);
+        }
+        let forgets = [
+            other.rest("POST /api/v1/memory/forget", &json!({"key": theirs})).1,
+            other.call(first, "memory.forget", &json!({"key": theirs})).1,
+        ];
+        for forgotten in forgets {
+            assert_eq!(forgotten["removed"]["facts"], 0, "{forgotten}");
+        }
+        let (_, mine) = one.rest("POST /api/v1/memory/recall", &json!({"key": theirs}));
+        assert_eq!(mine["facts"][0]["value"], "v", "{:?} lost a fact: {mine}", one.name);
+    }
+}
+
+#[test]
+fn nobody_purges_what_another_was_answered() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    for (one, first, other, second) in pairs(&all) {
+        let input = json!({"repo": "the same"});
+        one.call(first, "test.echo", &input);
+        let repo = "repo:the same";
+        for what in [json!({"all": true}), json!({"pack": "test.echo"}), json!({"tag": repo})] {
+            // Purges what is the caller's own, or is refused; both leave the other's alone.
+            other.rest("POST /api/v1/memory/purge", &what);
+        }
+        let namespace = json!({"namespace": {"tenant": one.name.0, "subject": one.name.1}});
+        let (code, answer) = other.rest("POST /api/v1/memory/purge", &namespace);
+        assert_eq!(code, 403, "{answer}");
+        other.call(second, "memory.forget", &json!({"all": true, "what": ["facts", "notes", "audit", "cache"]}));
+        assert_eq!(one.look(first, "test.echo", &input), "hit", "{:?} purged what {:?} had", other.name, one.name);
+    }
+}
+
+#[test]
+fn runs_are_joined_by_the_same_caller_through_any_door_and_by_nobody_else() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    let input = fresh();
+    let runs = || std::fs::read_to_string(home.packs().join("held")).unwrap_or_default().lines().count();
+    std::thread::scope(|scope| {
+        let input = &input;
+        let call = move |one: &Someone<'_>, door| one.call(door, "test.held", input).0;
+        let first: Vec<_> = all.iter().map(|one| scope.spawn(move || call(one, Door::Rest))).collect();
+        wait_for("one run for each caller", || runs() == CALLERS.len());
+        // Whether they board before the run has ended or ask after it, they start none of their own.
+        let second: Vec<_> = all.iter().map(|one| scope.spawn(move || call(one, Door::Mcp))).collect();
+        std::fs::write(home.packs().join("go"), "").unwrap();
+        for status in first.into_iter().map(|call| call.join().unwrap()) {
+            assert_eq!(status, "miss");
+        }
+        for status in second.into_iter().map(|call| call.join().unwrap()) {
+            assert!(status == "coalesced" || status == "hit", "{status}");
+        }
+    });
+    assert_eq!(runs(), 4);
+}
+
+#[test]
+fn nobody_cancels_or_takes_over_what_another_has_begun() {
+    let home = home();
+    let server = start(&home);
+    let alice = Someone::new(&server, CALLERS[0], EVERYTHING);
+    for other in [CALLERS[1], CALLERS[2], CALLERS[3]] {
+        let other = Someone::new(&server, other, EVERYTHING);
+        let stolen = other.mcp.with_session_of(&alice.mcp);
+        let _ = std::fs::remove_file(home.packs().join("go"));
+        let _ = std::fs::remove_file(home.packs().join("held"));
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                    "params": {"name": "test__held", "arguments": fresh()}});
+                alice.mcp.post(&message)
+            });
+            wait_for("the run to begin", || home.packs().join("held").exists());
+            let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+            assert_eq!(other.mcp.post(&cancel).0, 202, "it names a request of its own session, which there is not");
+            assert_eq!(stolen.post(&cancel).0, 404, "the session is not theirs");
+            let list = json!({"jsonrpc": "2.0", "id": 8, "method": "tools/list", "params": {}});
+            assert_eq!(stolen.post(&list), (404, stolen.post(&list).1));
+            let end = server.exchange(
+                &format!("DELETE /mcp\n{}\r\nMcp-Session-Id: {}", bearer(&other.token), alice.mcp.session()),
+                "",
+            );
+            assert_eq!(end.unwrap().code, 404);
+            std::fs::write(home.packs().join("go"), "").unwrap();
+            let (code, answer) = call.join().unwrap();
+            let answer = answer.unwrap();
+            assert!(code == 200 && answer["result"]["isError"] != true, "{answer}");
+        });
+        assert_eq!(alice.mcp.ask("ping", &json!({})), json!({}), "the session lives on");
+    }
+}
+
+#[test]
+fn a_key_for_repeats_is_its_callers_own() {
+    let home = home();
+    home.install(
+        "test.write",
+        "#!/bin/sh\ncat >/dev/null\necho run >>writes\nprintf '{\"n\":%d}' \"$(wc -l <writes)\"\n",
+        "",
+    );
+    let manifest = home.packs().join("test.write.toml");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let text = text.replace("read_only = true\n", "").split("[memory]").next().unwrap().to_owned();
+    std::fs::write(manifest, text).unwrap();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    let mut answers: Vec<u64> = Vec::new();
+    for one in &all {
+        for _ in 0..2 {
+            let (code, answer) = one.rest("POST /api/v1/packs/test.write\nIdempotency-Key: \"same\"", &json!({}));
+            assert_eq!(code, 200, "{answer}");
+            answers.push(answer["output"]["n"].as_u64().unwrap());
+        }
+    }
+    assert_eq!(answers, [1, 1, 2, 2, 3, 3, 4, 4], "a repeat is answered, another caller's call is no repeat");
+}
+
+#[test]
+fn a_refreshed_token_of_the_same_subject_still_hits() {
+    let home = home();
+    let server = start(&home);
+    let alice = Someone::new(&server, CALLERS[0], EVERYTHING);
+    let input = fresh();
+    alice.call(Door::Rest, "test.echo", &input);
+    let refreshed = token(CALLERS[0], EVERYTHING, 1200);
+    assert_ne!(refreshed, alice.token);
+    let again = Someone::with_token(&server, CALLERS[0], refreshed);
+    for door in DOORS {
+        assert_eq!(again.look(door, "test.echo", &input), "hit", "{door:?}");
+    }
+}
+
+#[test]
+fn the_anonymous_are_never_cached_unless_all_share_the_answer() {
+    let home = home();
+    let environment = [("HELMDECK_JWT_SECRET", SECRET), ("HELMDECK_AUTH__ANONYMOUS_SCOPE", "packs:run")];
+    let server = Server::start_with(&home, KEY, &environment);
+    let call = |pack: &str, input: &Value| {
+        let answer = server.ask(&format!("POST /api/v1/packs/{pack}"), &input.to_string());
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        (answer.status(), answer.json()["output"]["runs"].as_u64().unwrap())
+    };
+    let input = fresh();
+    let (first, second) = (call("test.echo", &input), call("test.echo", &input));
+    assert!(second.1 > first.1 && second.0 != "hit", "{first:?} {second:?}");
+    let (first, second) = (call("test.shared", &input), call("test.shared", &input));
+    assert!(second.1 == first.1 && second.0 == "hit", "{first:?} {second:?}");
+    let facts = server.ask("POST /api/v1/memory/recall", "{}");
+    assert!([401, 403].contains(&facts.code), "{}", facts.body);
+}
