@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::config::ServerConfig;
 use crate::guard::Guard;
 use crate::limits::{InFlight, Permit, Rate};
-use crate::mcp::Mcp;
+use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
 use crate::rest;
 
@@ -66,6 +66,10 @@ impl Front {
             Err(problem) => return problem.into_response(),
         };
         if request.uri().path() == MCP {
+            if self.0.access.is_some() {
+                let validity = self.validity(&caller, request.headers());
+                request.extensions_mut().insert(validity);
+            }
             // Boxed, so that the other doors do not pay for its size.
             return Box::pin(self.0.mcp.handle(caller, request)).await;
         }
@@ -74,6 +78,22 @@ impl Front {
             Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+
+    /// Returns what says later whether this request's token still stands for its caller.
+    fn validity(&self, caller: &Caller, headers: &HeaderMap) -> Validity {
+        // A session keeps it, and must not keep the whole server.
+        let (inner, who) = (Arc::downgrade(&self.0), Arc::clone(&caller.identity));
+        let shown: HeaderMap =
+            headers.get_all(AUTHORIZATION).iter().map(|value| (AUTHORIZATION, value.clone())).collect();
+        Validity::new(move || {
+            let (inner, who, shown) = (inner.clone(), Arc::clone(&who), shown.clone());
+            async move {
+                let Some(inner) = inner.upgrade() else { return false };
+                let Some(access) = &inner.access else { return true };
+                access.caller(&Uri::from_static(MCP), &shown).await.is_ok_and(|caller| caller.identity == who)
+            }
+        })
     }
 
     /// Health and metrics are not limited: they are asked for just when the server is busy. Whoever shows a token there is, since

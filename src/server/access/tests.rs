@@ -433,4 +433,5 @@ fn settings_that_would_open_the_door_by_mistake_are_refused() {
     assert!(new(&tokens, None).unwrap_err().contains("data folder"));
 }
 
+mod listeners;
 mod scopes;

@@ -36,7 +36,7 @@ impl std::fmt::Debug for Door {
 
 /// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens.
 ///
-/// Whoever authenticates puts one into the extensions of a request to `/mcp`; without one it holds for ever.
+/// The front puts one into the extensions of a request to `/mcp` if there is authentication; without one it holds for ever.
 #[derive(Clone, Default)]
 pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
 

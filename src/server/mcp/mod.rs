@@ -27,6 +27,7 @@ mod wish;
 mod tests;
 
 pub use config::McpConfig;
+pub(crate) use door::Validity;
 pub use extra::Extra;
 pub(crate) use http::Mcp;
 pub use stdio::Stdio;
