@@ -75,13 +75,14 @@ async fn recovers(rig: &Rig) {
         let repo = format!("after-{index}");
         assert_eq!(rig.call(&repo).await, CacheStatus::Miss);
         rig.settle().await;
-        if rig.holds(&repo) && rig.call(&repo).await == CacheStatus::Hit {
+        let hit = rig.holds(&repo) && rig.call(&repo).await == CacheStatus::Hit;
+        // The hot tier may have answered while a slow probe keeps the breaker open.
+        if hit && !rig.engine.memory().unwrap().breaker_is_open() {
             break;
         }
         assert!(start.elapsed() < STUCK, "caching does not work again:\n{}", rig.engine.metrics());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(!rig.engine.memory().unwrap().breaker_is_open());
     assert_eq!(rig.metric("helmdeck_breaker_open"), 0);
 }
 
