@@ -38,9 +38,9 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
     };
     // The configuration was checked, so this can be read.
     let targets: Targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
-    // Below a warning rmcp logs whole messages, and what callers send may be secret.
-    let rmcp = targets.default_level().unwrap_or(LevelFilter::OFF).min(LevelFilter::WARN);
-    let targets = targets.with_target("rmcp", rmcp);
+    // rmcp logs whole messages, and its errors repeat what a server answered: secrets of callers and of servers. What fails there is
+    // logged by who asked, without them.
+    let targets = targets.with_target("rmcp", LevelFilter::OFF);
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {
