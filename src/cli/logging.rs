@@ -38,9 +38,7 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
     };
     // The configuration was checked, so this can be read.
     let targets: Targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
-    // rmcp logs whole messages, and its errors repeat what a server answered: secrets of callers and of servers. What fails there is
-    // logged by who asked, without them.
-    let targets = targets.with_target("rmcp", LevelFilter::OFF);
+    let targets = without_rmcp(targets);
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {
@@ -50,6 +48,14 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
     };
     // Fails only if a log was started before; then that one goes on.
     let _ = tracing_subscriber::registry().with(layer).try_init();
+}
+
+/// Leaves out what rmcp logs, whatever is asked for: whole messages, and answers of servers in its errors, in which secrets may be.
+/// What matters of it is logged by us, clean.
+fn without_rmcp(targets: Targets) -> Targets {
+    let default = targets.default_level().unwrap_or(LevelFilter::OFF);
+    let others = targets.into_iter().filter(|(target, _)| target != "rmcp" && !target.starts_with("rmcp::"));
+    others.collect::<Targets>().with_default(default).with_target("rmcp", LevelFilter::OFF)
 }
 
 /// Makes panics tell their place and nothing else.
@@ -85,6 +91,22 @@ mod tests {
         let text = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();
         assert!(!child.status.success() && text.contains("panicked at"), "{text}");
         assert!(!text.contains("canarycanary"), "{text}");
+    }
+
+    #[test]
+    fn nothing_of_rmcp_is_logged_whatever_is_asked_for() {
+        for wanted in
+            ["trace", "info,rmcp=debug", "rmcp::transport=trace,helmdeck_engine=debug", "off,rmcp::service=warn"]
+        {
+            let targets = without_rmcp(wanted.parse().unwrap());
+            for target in ["rmcp", "rmcp::transport", "rmcp::transport::worker", "rmcp::service"] {
+                assert!(!targets.would_enable(target, &tracing::Level::ERROR), "{wanted}: {target}");
+            }
+        }
+        let targets = without_rmcp("info,helmdeck_engine=debug".parse().unwrap());
+        assert!(targets.would_enable("helmdeck_engine::mcp", &tracing::Level::DEBUG));
+        assert!(targets.would_enable("helmdeck_cli", &tracing::Level::INFO));
+        assert!(!targets.would_enable("helmdeck_cli", &tracing::Level::DEBUG));
     }
 
     #[test]
