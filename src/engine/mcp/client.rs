@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use helmdeck_core::Secret;
 use helmdeck_core::context::ProgressSink;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ErrorCode, Implementation, ListRootsResult, ProgressNotificationParam,
@@ -13,6 +14,8 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::Notify;
+
+use crate::scrub;
 
 /// The longest message of progress or log that is taken on, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 10;
@@ -50,16 +53,22 @@ pub(crate) struct Client {
     pub(crate) listeners: Listeners,
     /// Told when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
+    /// What the server was given; taken out of whatever it says.
+    secrets: Arc<[Secret]>,
 }
 
 impl Client {
-    pub(crate) fn new() -> Self {
-        Self { listeners: Listeners::default(), changed: Arc::default() }
+    pub(crate) fn new(secrets: &[Secret]) -> Self {
+        Self { listeners: Listeners::default(), changed: Arc::default(), secrets: secrets.into() }
     }
 }
 
-pub(crate) fn bounded(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_MESSAGE_BYTES)]
+/// Returns what a server said without the secrets, and then no longer than [`MAX_MESSAGE_BYTES`]: half of a secret would not be
+/// found.
+pub(crate) fn told(text: &str, secrets: &[Secret]) -> String {
+    let mut clean = scrub::text(text, secrets).into_owned();
+    clean.truncate(clean.floor_char_boundary(MAX_MESSAGE_BYTES));
+    clean
 }
 
 impl ClientHandler for Client {
@@ -77,7 +86,7 @@ impl ClientHandler for Client {
                 let percent = (progress.progress / total * 100.0).clamp(0.0, 100.0) as f32;
                 percent
             });
-            sink.report(percent, bounded(progress.message.as_deref().unwrap_or_default()));
+            sink.report(percent, &told(progress.message.as_deref().unwrap_or_default(), &self.secrets));
         }
     }
 

@@ -1,5 +1,6 @@
 //! One connection to one server, from the handshake to its end.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,11 +23,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::client::Client;
+use super::client::{Client, told};
 use super::failure;
 use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Listing, MAX_TOOLS, Tool};
 use super::process::{Group, Program};
+use crate::scrub;
 
 /// The most pages of a list of tools that are asked for.
 const MAX_PAGES: usize = 50;
@@ -157,7 +159,7 @@ async fn attempt(
     mode: ClientLifecycleMode,
 ) -> Result<Opened, Refusal> {
     let fail = |error| Refusal { error, by_server: false };
-    let client = Client::new();
+    let client = Client::new(secrets);
     let too_long = Arc::new(OnceLock::new());
     let (service, group) = match way {
         Way::Program(program) => {
@@ -185,7 +187,7 @@ async fn attempt(
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;
                     let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     return Err(Refusal {
-                        error: failure::not_started(name, &error, status, too_long.get(), last),
+                        error: failure::not_started(name, &error, status, too_long.get(), last, secrets),
                         by_server,
                     });
                 }
@@ -199,7 +201,7 @@ async fn attempt(
             let transport = StreamableHttpClientTransport::with_client(http, config);
             let service = client.clone().serve_with_lifecycle(transport, mode).await.map_err(|error| Refusal {
                 by_server: matches!(error, ClientInitializeError::JsonRpcError(_)),
-                error: failure::not_started(name, &error, None, None, String::new()),
+                error: failure::not_started(name, &error, None, None, String::new(), secrets),
             })?;
             (service, None)
         }
@@ -239,6 +241,15 @@ fn header_map(headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, 
         .collect()
 }
 
+/// Takes secrets out of a list of tools; `Value::Null` if nothing is left that can be read.
+fn clean(value: Value, secrets: &[Secret]) -> Value {
+    let text = value.to_string();
+    match scrub::text(&text, secrets) {
+        Cow::Borrowed(_) => value,
+        Cow::Owned(clean) => serde_json::from_str(&clean).unwrap_or_default(),
+    }
+}
+
 impl Connection {
     /// Asks for all tools, page by page, past every cache.
     ///
@@ -263,6 +274,7 @@ impl Connection {
                 Ok(_) => Value::Null,
                 Err(error) => return Err(failure::of_request(name, "listing its tools", error, self).await),
             };
+            let value = clean(value, &self.secrets);
             let Some(listed) = value.get("tools").and_then(Value::as_array) else {
                 let message = format!("the MCP server \"{name}\" answered the list of tools with something else");
                 return Err(Error::new(Code::HandlerFailed, message));
@@ -278,7 +290,9 @@ impl Connection {
         let info = self.peer.peer_info();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         Ok(Listing {
-            server: server.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default(),
+            server: server
+                .map(|server| told(&format!("{} {}", server.name, server.version), &self.secrets))
+                .unwrap_or_default(),
             protocol: info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default(),
             tools,
             cut,

@@ -2,19 +2,33 @@
 
 use std::process::ExitStatus;
 
-use helmdeck_core::{Code, Error};
+use helmdeck_core::{Code, Error, Secret};
 use rmcp::model::ErrorCode;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::client::bounded;
+use super::client::told;
 use super::connection::{Connection, Ended};
 use super::process::how;
+use crate::scrub;
+
+/// What rmcp writes before the beginning of a body. The rest of the body is cut off, and half of a secret would not be found, so
+/// what follows is left out.
+const BEFORE_A_CUT_BODY: &str = "could not parse JSON response as ServerJsonRpcMessage";
 
 type Cause = dyn std::error::Error + 'static;
 
 fn chain(error: &Cause) -> impl Iterator<Item = &Cause> {
     std::iter::successors(Some(error), |error| error.source())
+}
+
+/// Returns the text of an error with its sources, without the secrets, and bounded.
+pub(crate) fn cause(error: &Cause, secrets: &[Secret]) -> String {
+    let mut text = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    if let Some(at) = text.find(BEFORE_A_CUT_BODY) {
+        text.truncate(at + BEFORE_A_CUT_BODY.len());
+    }
+    told(&text, secrets)
 }
 
 /// Types what the way to a server said: the guard's refusal, a missing login, an HTTP status.
@@ -47,37 +61,46 @@ fn of_transport(name: &str, error: &Cause) -> Option<Error> {
     Some(Error::new(code, format!("the MCP server \"{name}\" {what}")))
 }
 
-/// Types a connection that did not come about.
+/// Types a connection that did not come about. What the server said is cleaned of `secrets`.
 pub(crate) fn not_started(
     name: &str,
     error: &ClientInitializeError,
     status: Option<ExitStatus>,
     too_long: Option<&usize>,
     last_line: String,
+    secrets: &[Secret],
 ) -> Error {
     let typed = of_transport(name, error).unwrap_or_else(|| {
         let message = match (error, too_long, status) {
             (_, Some(limit), _) => format!("wrote a message of more than {limit} bytes"),
             (ClientInitializeError::JsonRpcError(data), ..) => {
-                format!("refuses the handshake: {}", bounded(&data.message))
+                format!("refuses the handshake: {}", told(&data.message, secrets))
             }
             (_, _, Some(_)) => format!("ended before it answered: {}", how(status)),
             _ => "did not answer the handshake".to_owned(),
         };
         Error::new(Code::HandlerFailed, format!("the MCP server \"{name}\" {message}"))
     });
-    let cause = if last_line.is_empty() { error.to_string() } else { format!("{error}; its stderr ends: {last_line}") };
-    typed.with_source(cause)
+    let mut cause = cause(error, secrets);
+    if !last_line.is_empty() {
+        cause = format!("{cause}; its stderr ends: {last_line}");
+    }
+    scrub::error(typed.with_source(cause), secrets)
 }
 
-/// Types the failure of one request.
+/// Types the failure of one request. What the server said is cleaned of what it was given.
 pub(crate) async fn of_request(name: &str, doing: &str, error: ServiceError, connection: &Connection) -> Error {
+    scrub::error(typed(name, doing, error, connection).await, &connection.secrets)
+}
+
+async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connection) -> Error {
+    let secrets = &connection.secrets;
     let failed = |what: String| Error::new(Code::HandlerFailed, format!("the MCP server \"{name}\" {what}"));
     match error {
         ServiceError::McpError(data) => {
             // -32602 is the one code that puts it on the caller (JSON-RPC 2.0, section 5.1).
             let code = if data.code == ErrorCode::INVALID_PARAMS { Code::InvalidInput } else { Code::HandlerFailed };
-            let message = format!("the MCP server \"{name}\" refused {doing}: {}", bounded(&data.message));
+            let message = format!("the MCP server \"{name}\" refused {doing}: {}", told(&data.message, secrets));
             Error::new(code, message)
         }
         ServiceError::TransportClosed => match connection.why_ended().await {
@@ -93,16 +116,16 @@ pub(crate) async fn of_request(name: &str, doing: &str, error: ServiceError, con
                 connection.retire.cancel();
             }
             match typed {
-                Some(typed) => typed.with_source(error),
+                Some(typed) => typed.with_source(cause(&error, secrets)),
                 None => match connection.why_ended().await {
                     Some(Ended { code, why }) => {
                         Error::new(code, format!("the MCP server \"{name}\" ended while {doing}: {why}"))
                     }
-                    None => failed(format!("took no more requests while {doing}")).with_source(error),
+                    None => failed(format!("took no more requests while {doing}")).with_source(cause(&error, secrets)),
                 },
             }
         }
         ServiceError::UnexpectedResponse => failed(format!("answered {doing} with something else")),
-        other => failed(format!("did not finish {doing}")).with_source(other),
+        other => failed(format!("did not finish {doing}")).with_source(cause(&other, secrets)),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, RequestId, ServerResult,
@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Map, Value};
 
-use super::client::bounded;
+use super::client::told;
 use super::connection::{Connection, InUse};
 use super::failure;
 use super::server::Server;
@@ -47,7 +47,7 @@ impl McpHandler {
         let (connection, _in_use) = self.connect().await?;
         let result = self.ask(&connection, context, arguments).await?;
         // Variables of the server's environment are no credentials of the call; they are cleaned here.
-        let output = self.output(&result)?;
+        let output = self.output(&result, &connection.secrets)?;
         match scrub::bytes(&output, &connection.secrets) {
             std::borrow::Cow::Borrowed(_) => Ok(Reply::json(Json::from_trusted(output.into()))),
             std::borrow::Cow::Owned(clean) => {
@@ -110,12 +110,12 @@ impl McpHandler {
 
     /// Makes the output of a result: the structured content if it is an object, else `{"content": [...]}`, with structured
     /// content of another type beside it.
-    fn output(&self, result: &CallToolResult) -> Result<Vec<u8>> {
+    fn output(&self, result: &CallToolResult, secrets: &[Secret]) -> Result<Vec<u8>> {
         if result.is_error == Some(true) {
             let text: Vec<&str> =
                 result.content.iter().filter_map(|block| Some(block.as_text()?.text.as_str())).collect();
             let text = text.join("\n");
-            let message = format!("tool \"{}\" failed: {}", self.tool, bounded(text.trim()));
+            let message = format!("tool \"{}\" failed: {}", self.tool, told(text.trim(), secrets));
             return Err(Error::new(Code::HandlerFailed, message));
         }
         let written = match &result.structured_content {

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use crate::scrub;
 
 /// The longest line of stderr that is logged, in bytes; the rest of it is left out.
-const MAX_STDERR_LINE: u64 = 2 << 10;
+const MAX_STDERR_LINE: usize = 2 << 10;
+/// How much of a line is looked through for secrets: one that is cut in half would not be found.
+const MAX_STDERR_READ: u64 = 16 << 10;
 /// How many lines of stderr are logged in one [`STDERR_WINDOW`]; the others are counted.
 const MAX_STDERR_LINES: u32 = 100;
 const STDERR_WINDOW: Duration = Duration::from_secs(10);
@@ -71,7 +73,7 @@ pub(crate) async fn log_stderr(
     let mut line = Vec::new();
     loop {
         line.clear();
-        match (&mut reader).take(MAX_STDERR_LINE).read_until(b'\n', &mut line).await {
+        match (&mut reader).take(MAX_STDERR_READ).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
@@ -86,8 +88,11 @@ pub(crate) async fn log_stderr(
         if text.is_empty() {
             continue;
         }
-        let text: String =
-            scrub::text(&text, secrets).chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
+        let text = scrub::text(&text, secrets);
+        let text: String = text[..text.floor_char_boundary(MAX_STDERR_LINE)]
+            .chars()
+            .map(|c| if c.is_control() && c != '\t' { ' ' } else { c })
+            .collect();
         if logged < MAX_STDERR_LINES {
             logged += 1;
             tracing::info!(mcp.server = server, stderr = text, left_out, "an MCP server wrote to stderr");

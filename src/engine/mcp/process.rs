@@ -50,8 +50,8 @@ impl Program {
             .split_first()
             .ok_or_else(|| Error::new(Code::HandlerFailed, "the command of the MCP server is empty"))?;
         // What the operator sets wins; the program is looked for where it will itself look.
-        let path = self.env.iter().find(|(name, _)| name == "PATH").map_or(&self.path, |(_, path)| path);
-        let program = find(name, path, self.cwd.as_deref())?;
+        let own = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path);
+        let program = find(name, own.unwrap_or(&self.path), self.cwd.as_deref(), own.is_some())?;
         let mut command = Command::new(&program);
         command
             .args(arguments)
@@ -83,7 +83,8 @@ impl Program {
     }
 }
 
-fn find(name: &str, path: &str, cwd: Option<&Path>) -> Result<PathBuf> {
+/// `own` says that the search path is a value of the server's `env`, which is not repeated.
+fn find(name: &str, path: &str, cwd: Option<&Path>, own: bool) -> Result<PathBuf> {
     let missing = |message: String| Error::new(Code::HandlerFailed, message);
     if name.contains('/') {
         let program = cwd.map_or_else(|| PathBuf::from(name), |cwd| cwd.join(name));
@@ -96,7 +97,10 @@ fn find(name: &str, path: &str, cwd: Option<&Path>) -> Result<PathBuf> {
         .filter(|folder| !folder.is_empty())
         .map(|folder| Path::new(folder).join(name))
         .find(|program| program.is_file())
-        .ok_or_else(|| missing(format!("the program \"{name}\" is not in the search path {path}")))
+        .ok_or_else(|| match own {
+            true => missing(format!("the program \"{name}\" is not in the search path that its `env` gives")),
+            false => missing(format!("the program \"{name}\" is not in the search path {path}")),
+        })
 }
 
 impl Group {

@@ -19,9 +19,11 @@ use tokio_util::task::TaskTracker;
 use super::backoff::Failures;
 use super::config::{McpReach, McpServer, McpValue};
 use super::connection::{self, Connection, Ended, Opened, Way};
+use super::failure;
 use super::listing::Listing;
 use super::metrics::ServerMetrics;
 use super::process::{Program, how};
+use crate::scrub;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
 /// Told when the list of tools has changed; answers when the registry knows.
@@ -170,7 +172,8 @@ impl Server {
         let (way, secrets) = self.way(&reveal)?;
         self.metrics.starts.inc();
         tracing::debug!(mcp.server = self.name(), "starting an MCP server");
-        let opened = connection::open(self.name(), &way, self.config.max_output_bytes, secrets, grants).await?;
+        let opened = connection::open(self.name(), &way, self.config.max_output_bytes, secrets.clone(), grants).await;
+        let opened = opened.map_err(|error| scrub::error(error, &secrets))?;
         let listing = opened.connection.list(self.name()).await;
         match listing {
             Ok(listing) => Ok((opened, listing)),
@@ -321,7 +324,8 @@ impl Server {
             if connection.must_subscribe()
                 && let Err(error) = connection.listen().await
             {
-                tracing::debug!(mcp.server = self.name(), %error, "an MCP server tells no news of its tools");
+                let cause = failure::cause(&error, &connection.secrets);
+                tracing::debug!(mcp.server = self.name(), cause, "an MCP server tells no news of its tools");
             }
             std::future::pending::<()>().await;
         };

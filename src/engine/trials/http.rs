@@ -22,21 +22,21 @@ const CANARY: &str = "canary-7Hq2-token";
 
 /// What came in.
 #[derive(Debug, Clone, Default)]
-struct Request {
+pub(crate) struct Request {
     /// `GET /path?query`.
     line: String,
-    headers: HashMap<String, String>,
+    pub(crate) headers: HashMap<String, String>,
     body: String,
 }
 
 /// A server whose answers a function makes. Every connection is for one request.
-struct Upstream {
-    address: String,
+pub(crate) struct Upstream {
+    pub(crate) address: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Upstream {
-    async fn start(ip: &str, answer: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(ip: &str, answer: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
         Self::raw(ip, move |request| answer(request).into_bytes()).await
     }
 
@@ -83,7 +83,7 @@ impl Upstream {
     }
 }
 
-fn answer(status: &str, headers: &str, body: &str) -> String {
+pub(crate) fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
 }
 

@@ -16,6 +16,7 @@ mod handles;
 mod http;
 mod key;
 mod mcp;
+mod mcp_secrets;
 mod notes;
 mod pipeline;
 mod replicas;

@@ -12,7 +12,7 @@ use helmdeck_testkit::{TestClock, call, memory};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("mcp_server.sh");
-const TOKEN: &str = "canary-1234567890";
+pub(crate) const TOKEN: &str = "canary-1234567890";
 const TOOLS: &[&str] = &[
     "count",
     "slow",
@@ -29,15 +29,16 @@ const TOOLS: &[&str] = &[
     "change",
     "token",
     "ask",
+    "tell",
 ];
 
 /// A folder with a server in it.
-struct Rig {
+pub(crate) struct Rig {
     folder: tempfile::TempDir,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let rig = Self { folder: tempfile::tempdir().unwrap() };
         std::fs::create_dir(rig.path().join("packs")).unwrap();
         rig.write("server.sh", SCRIPT);
@@ -46,11 +47,11 @@ impl Rig {
         rig
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path().join(name), text).unwrap();
     }
 
@@ -58,7 +59,7 @@ impl Rig {
         std::fs::read_to_string(self.path().join(name)).unwrap_or_default().lines().count()
     }
 
-    fn server(&self) -> McpServer {
+    pub(crate) fn server(&self) -> McpServer {
         let token = McpValue::parse("env:TOKEN", |_| Some(TOKEN.to_owned())).unwrap();
         let reach = McpReach::Command {
             argv: vec!["sh".into(), "server.sh".into()],
@@ -68,11 +69,11 @@ impl Rig {
         McpServer { start_timeout: Duration::from_secs(20), ..McpServer::new("x", reach) }
     }
 
-    fn builder(&self, server: McpServer) -> Builder {
+    pub(crate) fn builder(&self, server: McpServer) -> Builder {
         Engine::builder(Config::default()).mcp(vec![server]).packs_dir(self.path().join("packs"))
     }
 
-    fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> Engine {
         self.builder(self.server()).build()
     }
 
@@ -98,11 +99,11 @@ impl Rig {
     }
 }
 
-fn tool(name: &str, input: Value) -> Value {
+pub(crate) fn tool(name: &str, input: Value) -> Value {
     json!({"name": name, "description": format!("does {name}"), "inputSchema": input})
 }
 
-async fn run(engine: &Engine, name: &str) -> Result<Value, Error> {
+pub(crate) async fn run(engine: &Engine, name: &str) -> Result<Value, Error> {
     engine.call(call(name, "{}")).await.map(|outcome: Outcome| outcome.output.to_value())
 }
 
@@ -265,7 +266,8 @@ async fn a_server_of_the_newest_revision_needs_no_handshake() {
     engine.shutdown().await;
 }
 
-struct Reports(Mutex<Vec<(Option<f32>, String)>>);
+#[derive(Default)]
+pub(crate) struct Reports(pub(crate) Mutex<Vec<(Option<f32>, String)>>);
 
 impl ProgressSink for Reports {
     fn report(&self, percent: Option<f32>, message: &str) {
