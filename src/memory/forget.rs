@@ -1,4 +1,4 @@
-//! Forgetting a person: every row of every kind and dialogue, and the idempotency keys of the system database.
+//! Forgetting a person: every row of every kind and dialogue, and the idempotency keys and uses of credentials in the system database.
 //!
 //! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
 
@@ -57,6 +57,11 @@ pub struct Receipt {
     pub rows: u64,
     /// Idempotency keys removed, with their answers.
     pub idempotency_keys: u64,
+    /// Rows of the use log of the vault removed.
+    pub vault_uses: u64,
+    /// API tokens of the person that are still good. They are left, and name the person: who has one can go on calling until it is
+    /// revoked. Those that have ended are removed.
+    pub live_tokens: u64,
     /// How often the store was looked through.
     pub looks: u32,
     /// Whether the last two looks found nothing.
@@ -101,7 +106,7 @@ pub async fn forget(
     let mut removed = BTreeMap::new();
     let (mut looks, mut nothing) = (0, 0);
     let mut driver = None;
-    let mut idempotency_keys = 0;
+    let (mut idempotency_keys, mut vault_uses, mut live_tokens) = (0, 0, 0);
     while nothing < 2 && looks < LOOKS {
         if looks > 0 {
             tokio::time::sleep(PAUSE).await;
@@ -114,8 +119,11 @@ pub async fn forget(
         }
         if let Some(system) = system {
             let keys = system.forget(tenant, subject).await?;
+            let uses = system.forget_vault_uses(tenant, subject).await?;
+            live_tokens = system.forget_ended_tokens(tenant, subject, at).await?;
             idempotency_keys += keys;
-            found += keys;
+            vault_uses += uses;
+            found += keys + uses;
         }
         nothing = if found == 0 { nothing + 1 } else { 0 };
     }
@@ -129,6 +137,8 @@ pub async fn forget(
         rows: removed.iter().map(|part| part.rows).sum(),
         removed,
         idempotency_keys,
+        vault_uses,
+        live_tokens,
         looks,
         verified: nothing >= 2,
         not_covered: NOT_COVERED.to_vec(),

@@ -189,13 +189,16 @@ impl System {
         .await
     }
 
-    /// Deletes keys that have ended and says how many; makes no file.
+    /// Deletes what is over and says how many rows: keys that have ended, uses of the vault and API tokens that are kept no longer
+    /// ([`vault::USES_KEPT`], [`tokens::TOKENS_KEPT`]). Makes no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn sweep(&self, now: Timestamp) -> Result<u64> {
         let gone = self.read(move |db| {
-            Ok(db.prepare_cached("DELETE FROM idempotency_keys WHERE expires_at <= ?1")?.execute([now.micros()])?)
+            let keys =
+                db.prepare_cached("DELETE FROM idempotency_keys WHERE expires_at <= ?1")?.execute([now.micros()])?;
+            Ok(keys + vault::sweep(db, now)? + tokens::sweep(db, now)?)
         });
         Ok(gone.await?.unwrap_or(0) as u64)
     }
@@ -277,6 +280,11 @@ impl Shared {
         }
         result
     }
+}
+
+/// Returns the time that lies so long before now, in microseconds.
+fn before(now: Timestamp, kept: Duration) -> i64 {
+    now.micros().saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Returns what stands for a caller: half of a SHA-256, in hex.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aes_gcm::aead::Generate;
 use helmdeck_core::{Secret, Timestamp};
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -25,6 +25,9 @@ const CHECK_DIGITS: usize = 8;
 
 /// How long a use is not written again: `used_at` is right to within this.
 pub const USED_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a token stays in lists after its end, whether it was revoked or its time was over.
+pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// What is known of a token; never the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +193,31 @@ impl System {
         Ok(changed.await?.unwrap_or(0) > 0)
     }
 
+    /// Deletes tokens of a caller that have ended, and says how many are still good; makes no file. The bytes are overwritten, and
+    /// the log is emptied unless somebody reads at the moment.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn forget_ended_tokens(&self, tenant: &str, subject: &str, now: Timestamp) -> Result<u64> {
+        let (tenant, subject) = (tenant.to_owned(), subject.to_owned());
+        let live = self.read(move |db| {
+            let gone = db
+                .prepare_cached(
+                    "DELETE FROM api_tokens
+                     WHERE tenant = ?1 AND subject = ?2 AND (revoked_at IS NOT NULL OR expires_at <= ?3)",
+                )?
+                .execute((&tenant, &subject, now.micros()))?;
+            if gone > 0 {
+                db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            }
+            let live: i64 = db
+                .prepare_cached("SELECT count(*) FROM api_tokens WHERE tenant = ?1 AND subject = ?2")?
+                .query_row((&tenant, &subject), |row| row.get(0))?;
+            Ok(u64::try_from(live).unwrap_or(0))
+        });
+        Ok(live.await?.unwrap_or(0))
+    }
+
     /// Notes that a token was used, unless that was noted less than [`USED_EVERY`] ago. Makes no file.
     ///
     /// # Errors
@@ -205,6 +233,12 @@ impl System {
         });
         noted.await.map(drop)
     }
+}
+
+/// Deletes tokens that ended so long ago that they are kept no longer.
+pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
+    let last = super::before(now, TOKENS_KEPT);
+    Ok(db.prepare_cached("DELETE FROM api_tokens WHERE revoked_at < ?1 OR expires_at < ?1")?.execute([last])?)
 }
 
 /// Returns 32 random bytes in hex.
@@ -293,6 +327,33 @@ mod tests {
             let expected = NOW.saturating_add(Duration::from_secs(noted));
             assert_eq!(system.tokens().await.unwrap()[0].used_at, Some(expected), "{seconds}");
         }
+    }
+
+    #[tokio::test]
+    async fn tokens_go_90_days_after_their_end_and_live_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        let day = |days: u64| NOW.saturating_add(Duration::from_secs(days * 24 * 3600));
+        let make = async |name: &str, expires_at| {
+            let token = ApiToken { name: name.to_owned(), expires_at, ..token("a") };
+            system.create_token(token).await.unwrap().0.id
+        };
+        make("expired", Some(day(1))).await;
+        make("lives long", Some(day(1000))).await;
+        make("lives for ever", None).await;
+        let revoked = make("revoked", Some(day(1000))).await;
+        system.revoke_token(&revoked, day(2)).await.unwrap();
+        let names = async || {
+            let mut names: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.name).collect();
+            names.sort();
+            names.join(", ")
+        };
+        let later = |time: Timestamp| Timestamp(time.micros() + 1);
+        assert_eq!(system.sweep(day(91)).await.unwrap(), 0, "{}", names().await);
+        assert_eq!(system.sweep(later(day(91))).await.unwrap(), 1);
+        assert_eq!(names().await, "lives for ever, lives long, revoked");
+        assert_eq!(system.sweep(later(day(92))).await.unwrap(), 1);
+        assert_eq!(names().await, "lives for ever, lives long");
     }
 
     #[test]

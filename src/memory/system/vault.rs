@@ -1,10 +1,15 @@
 //! The rows of the vault in the system database: sealed by whoever stores them, never opened here.
 
+use std::time::Duration;
+
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::System;
 use crate::error::Result;
+
+/// How long the use log is kept after the last use that a row counts.
+pub const USES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// A credential as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +154,25 @@ impl System {
         .await
     }
 
+    /// Deletes what a caller used, and says how many rows; makes no file. The bytes are overwritten, and the log is emptied unless
+    /// somebody reads at the moment.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn forget_vault_uses(&self, tenant: &str, subject: &str) -> Result<u64> {
+        let (tenant, subject) = (tenant.to_owned(), subject.to_owned());
+        let gone = self.read(move |db| {
+            let gone = db
+                .prepare_cached("DELETE FROM vault_uses WHERE tenant = ?1 AND subject = ?2")?
+                .execute((&tenant, &subject))?;
+            if gone > 0 {
+                db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            }
+            Ok(gone)
+        });
+        Ok(gone.await?.unwrap_or(0) as u64)
+    }
+
     /// Returns the use log, of one credential or of all, the latest first. Makes no file.
     ///
     /// # Errors
@@ -175,6 +199,12 @@ impl System {
         });
         Ok(found.await?.unwrap_or_default())
     }
+}
+
+/// Deletes uses that are kept no longer.
+pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
+    let last = super::before(now, USES_KEPT);
+    Ok(db.prepare_cached("DELETE FROM vault_uses WHERE last_at < ?1")?.execute([last])?)
 }
 
 fn state(db: &Connection) -> Result<VaultState> {
@@ -306,5 +336,37 @@ mod tests {
         assert_eq!(system.vault_uses(None, 10).await.unwrap(), [of("a", 3, 1, 5), of("b", 0, 1, 4)]);
         assert_eq!(system.vault_uses(Some("n".to_owned()), 1).await.unwrap().len(), 1);
         assert!(system.vault_uses(Some("other".to_owned()), 9).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn uses_go_after_400_days_and_with_their_caller() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helmdeck.db");
+        let system = System::at(&path);
+        assert_eq!(system.forget_vault_uses("t", "SUBJECT-a").await.unwrap(), 0);
+        assert!(!path.exists(), "forgetting makes no file");
+        let of = |tenant: &str, subject: &str, day: i64| VaultUse {
+            name: "n".to_owned(),
+            tenant: tenant.to_owned(),
+            subject: subject.to_owned(),
+            pack: "p".to_owned(),
+            day,
+            granted: 1,
+            refused: 0,
+            last_at: Timestamp(day * 86_400_000_000),
+        };
+        let uses = vec![of("t", "SUBJECT-a", 1), of("t", "SUBJECT-a", 2), of("t", "b", 2), of("u", "SUBJECT-a", 2)];
+        system.add_vault_uses(uses).await.unwrap();
+        let at = |day: i64, micros: i64| Timestamp(day * 86_400_000_000 + micros);
+        assert_eq!(system.sweep(at(401, 0)).await.unwrap(), 0, "400 days are not more than 400 days");
+        assert_eq!(system.sweep(at(401, 1)).await.unwrap(), 1);
+        assert_eq!(system.vault_uses(None, 10).await.unwrap().len(), 3);
+        assert_eq!(system.forget_vault_uses("t", "SUBJECT-a").await.unwrap(), 1);
+        assert_eq!(system.vault_uses(None, 10).await.unwrap(), [of("t", "b", 2), of("u", "SUBJECT-a", 2)]);
+        assert_eq!(system.forget_vault_uses("u", "SUBJECT-a").await.unwrap(), 1);
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(9).any(|window| window == b"SUBJECT-a"));
+        }
     }
 }
