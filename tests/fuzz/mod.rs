@@ -7,7 +7,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
 use targets::TARGETS;
+use targets::json_rpc::Answer;
 
 /// How many mutations of a seed each target gets; `PROPTEST_CASES` can only raise it.
 const CASES: u32 = 2000;
@@ -43,6 +45,10 @@ const WORDS: &[&str] = &[
     "]",
     "\"id\":",
     "\"method\":\"tools/call\"",
+    "\"_meta\":{$meta}",
+    "\"progressToken\":1",
+    "helmdeck://packs/",
+    "\n",
     "\u{feff}",
     "content-type: ",
     "application/json",
@@ -161,14 +167,79 @@ fn the_seeds_of_rest_reach_what_they_name() {
     }
 }
 
+fn json_rpc(seed: &str) -> Answer {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/json_rpc").join(seed);
+    targets::json_rpc::answer(&std::fs::read(file).unwrap()).unwrap()
+}
+
 /// The same for the MCP door: it is there, and it knows a message from what is none.
 #[test]
 fn the_seeds_of_json_rpc_reach_the_door() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/json_rpc");
-    for (seed, status) in [("initialize", 200), ("not_utf8", 400), ("duplicate", 400)] {
-        let data = std::fs::read(folder.join(seed)).unwrap();
-        assert_eq!(targets::json_rpc_status(&data), Some(status), "{seed}");
+    for (seed, status) in
+        [("initialize", 200), ("not_utf8", 400), ("duplicate", 400), ("session_cancel", 202), ("session_tools", 200)]
+    {
+        let answer = json_rpc(seed);
+        assert_eq!(answer.status, status, "{seed}: {}", answer.text);
     }
+    let codes: Vec<Value> = json_rpc("lines_garbage").messages.iter().map(|it| it["error"]["code"].clone()).collect();
+    assert_eq!(codes, [-32700, -32600, -32600, -32600]);
+}
+
+/// A call gets to the handler of its pack both ways: the short one hands its output on as it was written, the long one has parsed it.
+#[test]
+fn the_seeds_of_json_rpc_reach_a_pack_the_short_way_and_the_long_one() {
+    const AS_WRITTEN: &str = r#""structuredContent":{"ran": 1.50, "input": "#;
+    for (seed, is_short) in [
+        ("newest_call", true),
+        ("session_call", true),
+        ("lines_call", true),
+        ("newest_progress", false),
+        ("session_progress", false),
+    ] {
+        let Answer { text, messages, .. } = json_rpc(seed);
+        let result = &messages.last().unwrap()["result"];
+        assert_eq!(
+            result["structuredContent"],
+            json!({"ran": 1.5, "input": {"repo": "a/b", "n": 1.5}}),
+            "{seed}: {text}"
+        );
+        assert_eq!(text.contains(AS_WRITTEN), is_short, "{seed}: {text}");
+    }
+    let Answer { text, messages, .. } = json_rpc("lines_session");
+    let mut ids: Vec<_> = messages.iter().filter(|it| it.get("result").is_some()).map(|it| it["id"].as_i64()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [0, 1, 2, 3].map(Some), "{text}");
+    assert_eq!(text.matches(AS_WRITTEN).count(), 1, "{text}");
+    // The cache is open to these, and does what they want of it.
+    let refreshed = json_rpc("newest_wish");
+    assert!(refreshed.messages[0]["result"]["_meta"]["helmdeck/cache"].is_object(), "{}", refreshed.text);
+    let cold = json_rpc("session_wish");
+    assert_eq!(cold.messages[0]["result"]["isError"], true, "{}", cold.text);
+}
+
+#[test]
+fn the_seeds_of_json_rpc_reach_lists_resources_and_subscriptions() {
+    let contents = |seed: &str| {
+        let answer = json_rpc(seed);
+        answer.messages.last().unwrap()["result"]["contents"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(contents("newest_read").contains("\"fuzz.write\""));
+    assert!(contents("session_read").contains("\"facts\""), "{}", contents("session_read"));
+    for (seed, list, least) in [
+        ("session_tools", "tools", 2),
+        ("newest_tools", "tools", 2),
+        ("session_resources", "resources", 4),
+        ("session_templates", "resourceTemplates", 2),
+        ("newest_discover", "supportedVersions", 5),
+    ] {
+        let answer = json_rpc(seed);
+        let found = answer.messages.last().unwrap()["result"][list].as_array().map(Vec::len);
+        assert!(found >= Some(least), "{seed}: {}", answer.text);
+    }
+    let missing = json_rpc("session_artifact");
+    assert!(missing.messages.last().unwrap()["error"]["data"]["code"] == "not_found", "{}", missing.text);
+    let listening = json_rpc("newest_listen");
+    assert_eq!(listening.messages[0]["method"], "notifications/subscriptions/acknowledged", "{}", listening.text);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! One file for both who run them: `fuzz/` with libFuzzer, and the tests here with the seeds and with mutations of them.
 
+#[path = "json_rpc.rs"]
+pub mod json_rpc;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -24,24 +27,32 @@ use url::{Host, Url};
 pub type Target = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: &[(&str, Target)] =
-    &[("rest", rest), ("json_rpc", json_rpc), ("manifest", manifest), ("url_guard", url_guard), ("template", template)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("rest", rest),
+    ("json_rpc", json_rpc::json_rpc),
+    ("manifest", manifest),
+    ("url_guard", url_guard),
+    ("template", template),
+];
 
 /// The real router over an engine with two small packs and a store in memory.
 struct World {
     runtime: Mutex<Runtime>,
+    engine: Engine,
     router: Router,
 }
 
 static WORLD: LazyLock<World> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let router = runtime.block_on(async {
+    let (engine, router) = runtime.block_on(async {
         let input = "[input]\ntype = \"object\"\nadditionalProperties = false\n[input.properties]\nrepo = { type = \"string\", maxLength = 20 }\nn = { type = \"number\", default = 1 }\nlist = { type = \"array\", items = { type = \"integer\" } }\n";
         let cached = format!("{input}[memory]\ncache = true\nttl = \"5m\"\ntags = [\"repo:{{repo}}\"]");
         let echo = |_, input: Json| async move { Ok(Reply::json(input)) };
+        // Spelled as nobody else would: it can be seen whether an answer was parsed on its way out.
+        let write = |_, input: Json| async move { Ok(Reply::json(Json::parse(format!("{{\"ran\": 1.50, \"input\": {}}}", input.as_str())).unwrap())) };
         let packs = vec![
             function(&manifest_of("fuzz.cached", "read_only = true", &cached), echo).0,
-            function(&manifest_of("fuzz.write", "read_only = false", input), echo).0,
+            function(&manifest_of("fuzz.write", "read_only = false", input), write).0,
         ];
         let clock = Arc::new(TestClock::default());
         let engine = Engine::builder(Config::default())
@@ -50,9 +61,9 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
             .clock(Arc::clone(&clock) as _)
             .build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
-        Server::new(engine, ServerConfig::default()).clock(clock).router()
+        (engine.clone(), Server::new(engine, ServerConfig::default()).clock(clock).router())
     });
-    World { runtime: Mutex::new(runtime), router }
+    World { runtime: Mutex::new(runtime), engine, router }
 });
 
 /// A request to the REST door, spelled like HTTP: `METHOD path`, lines of headers, an empty line, the body. What HTTP itself
@@ -86,23 +97,6 @@ pub fn rest_status(data: &[u8]) -> Option<u16> {
     send(request.body(Body::from(body.to_vec())).ok()?)
 }
 
-/// The body of a message to the MCP door.
-pub fn json_rpc(data: &[u8]) {
-    json_rpc_status(data);
-}
-
-/// Does what [`json_rpc`] does, and returns the status.
-pub fn json_rpc_status(data: &[u8]) -> Option<u16> {
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri("/mcp")
-        .header("host", "localhost")
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream")
-        .body(Body::from(data.to_vec()));
-    send(request.unwrap())
-}
-
 /// Sends a request to the router. Whatever it is, the answer is no 500, and it is what its media type says.
 fn send(request: Request<Body>) -> Option<u16> {
     let shown = format!("{} {}", request.method(), request.uri());
@@ -130,16 +124,20 @@ fn send(request: Request<Body>) -> Option<u16> {
     if media_type.ends_with("json") {
         let value: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{shown}: {error}"));
         if media_type == "application/problem+json" {
-            assert_eq!(value["status"], status, "{shown}");
-            let code = value["code"].as_str().unwrap_or_default();
-            assert!(Code::ALL.iter().any(|known| known.as_str() == code), "{shown}: {value}");
-            assert!(value["detail"].is_string() && value["title"].is_string(), "{shown}: {value}");
+            check_problem(status, &value, &shown);
             return Some(status);
         }
     }
     // JSON-RPC has errors of its own; all other doors speak of trouble in one form.
     assert!(status < 400 || shown.contains("/mcp"), "{shown}: {status} as {media_type}");
     Some(status)
+}
+
+fn check_problem(status: u16, value: &Value, shown: &str) {
+    assert_eq!(value["status"], status, "{shown}");
+    let code = value["code"].as_str().unwrap_or_default();
+    assert!(Code::ALL.iter().any(|known| known.as_str() == code), "{shown}: {value}");
+    assert!(value["detail"].is_string() && value["title"].is_string(), "{shown}: {value}");
 }
 
 fn media_type<T>(response: &Response<T>) -> String {
