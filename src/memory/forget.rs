@@ -67,7 +67,7 @@ pub struct Receipt {
     /// Whether the last two looks found nothing.
     pub verified: bool,
     /// What this does not reach.
-    pub not_covered: Vec<&'static str>,
+    pub not_covered: Vec<String>,
 }
 
 /// Returns the live rows that a person has, by dialogue and kind: what [`forget`] would remove.
@@ -127,6 +127,12 @@ pub async fn forget(
         }
         nothing = if found == 0 { nothing + 1 } else { 0 };
     }
+    let mut not_covered: Vec<String> = NOT_COVERED.map(str::to_owned).into();
+    if live_tokens > 0 {
+        not_covered.push(format!(
+            "{live_tokens} API tokens that are still good: `helmdeck token list` names them, `helmdeck token revoke <id>` ends one"
+        ));
+    }
     let removed: Vec<Removed> =
         removed.into_iter().map(|((session, kind), rows)| Removed { session, kind, rows }).collect();
     Ok(Receipt {
@@ -141,7 +147,7 @@ pub async fn forget(
         live_tokens,
         looks,
         verified: nothing >= 2,
-        not_covered: NOT_COVERED.to_vec(),
+        not_covered,
     })
 }
 
@@ -203,6 +209,8 @@ mod tests {
 
     use super::*;
     use crate::drivers::memory::Memory;
+    use crate::system::tokens::ApiToken;
+    use crate::system::vault::VaultUse;
     use crate::{Config, Put, Stored};
 
     fn store() -> Arc<dyn Store> {
@@ -251,6 +259,59 @@ mod tests {
         writing.await.unwrap();
         assert_eq!((receipt.rows, receipt.verified), (8, true), "{receipt:?}");
         assert_eq!(store.stats().await.unwrap().rows, 0);
+    }
+
+    #[tokio::test]
+    async fn uses_and_ended_tokens_of_a_person_go_and_live_tokens_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        let now = Timestamp(1_000_000);
+        for subject in ["alice", "bob"] {
+            let used = VaultUse {
+                name: "n".to_owned(),
+                tenant: "t".to_owned(),
+                subject: subject.to_owned(),
+                pack: "p".to_owned(),
+                day: 1,
+                granted: 1,
+                refused: 0,
+                last_at: now,
+            };
+            system.add_vault_uses(vec![used]).await.unwrap();
+        }
+        let mut ids = Vec::new();
+        for (subject, expires_at) in [("alice", None), ("alice", Some(now)), ("alice", None), ("bob", Some(now))] {
+            let token = ApiToken {
+                id: String::new(),
+                name: String::new(),
+                tenant: "t".to_owned(),
+                subject: subject.to_owned(),
+                scope: "packs:run".to_owned(),
+                created_at: Timestamp(5),
+                expires_at,
+                revoked_at: None,
+                used_at: None,
+            };
+            ids.push(system.create_token(token).await.unwrap().0.id);
+        }
+        system.revoke_token(&ids[2], now).await.unwrap();
+        let receipt = forget(None, Some(&system), "t", "alice", now).await.unwrap();
+        assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.verified), (1, 1, true));
+        let told = receipt.not_covered.last().unwrap();
+        assert!(
+            told.starts_with("1 API tokens that are still good") && told.contains("helmdeck token revoke"),
+            "{told}"
+        );
+        assert_eq!(system.vault_uses(None, 9).await.unwrap()[0].subject, "bob");
+        let mut left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();
+        let mut expected = vec![ids[0].clone(), ids[3].clone()];
+        (left.sort(), expected.sort());
+        assert_eq!(left, expected, "nothing is revoked silently");
+
+        system.revoke_token(&ids[0], now).await.unwrap();
+        let receipt = forget(None, Some(&system), "t", "alice", now).await.unwrap();
+        assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.not_covered.len()), (0, 0, NOT_COVERED.len()));
+        assert_eq!(system.tokens().await.unwrap().len(), 1, "what was revoked goes with the person");
     }
 
     #[tokio::test]

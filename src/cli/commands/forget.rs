@@ -19,9 +19,6 @@ use crate::wire::Setup;
 /// How often the log of the store is emptied, if somebody is in the way.
 const TRIES: u32 = 50;
 
-/// How the tokens of a person are ended, which forgetting does not do.
-const REVOKE: &str = "`helmdeck token list` names them, `helmdeck token revoke <id>` ends one";
-
 /// Forgets.
 ///
 /// # Errors
@@ -55,9 +52,6 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     let log_emptied = empty_log(setup).await?;
     let mut value = serde_json::to_value(&receipt).unwrap_or_default();
     value["log_emptied"] = log_emptied.into();
-    if receipt.live_tokens > 0 {
-        value["live_tokens_hint"] = REVOKE.into();
-    }
     if let Some(path) = &arguments.receipt {
         keep(path, &value)?;
     }
@@ -79,9 +73,7 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
         }
     }
     let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
-    format!(
-        "remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions, idempotency keys and uses of credentials"
-    )
+    format!("remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions and idempotency keys")
 }
 
 /// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a reader at
@@ -132,13 +124,6 @@ fn text(receipt: &Receipt, log_emptied: bool) -> String {
         "{} rows and {} idempotency keys removed; store: {driver}; looked {} times\n",
         receipt.rows, receipt.idempotency_keys, receipt.looks
     ));
-    text.push_str(&format!("{} rows of the use log of the vault removed\n", receipt.vault_uses));
-    if receipt.live_tokens > 0 {
-        text.push_str(&format!(
-            "{} API tokens of {}/{} are still good: {REVOKE}\n",
-            receipt.live_tokens, receipt.tenant, receipt.subject
-        ));
-    }
     text.push_str(match (receipt.verified, log_emptied) {
         (true, true) => "verified: the last two looks found nothing\n",
         (true, false) => "verified, but bytes may stand in the log of the store\n",
