@@ -61,7 +61,7 @@ impl Front {
 
     /// Answers one request.
     pub(crate) async fn handle(&self, mut request: Request<Body>) -> Response {
-        let (caller, _permit) = match self.admit(request.uri(), request.headers()).await {
+        let (caller, permit) = match self.admit(request.uri(), request.headers()).await {
             Ok(admitted) => admitted,
             Err(problem) => return problem.into_response(),
         };
@@ -71,10 +71,12 @@ impl Front {
                 request.extensions_mut().insert(validity);
             }
             // Boxed, so that the other doors do not pay for its size.
-            return Box::pin(self.0.mcp.handle(caller, request)).await;
+            return Box::pin(self.0.mcp.handle(caller, permit, request)).await;
         }
         request.extensions_mut().insert(caller);
-        match self.0.router.clone().call(request).await {
+        let answered = self.0.router.clone().call(request).await;
+        drop(permit);
+        match answered {
             Ok(response) => response,
             Err(never) => match never {},
         }
@@ -91,14 +93,18 @@ impl Front {
             async move {
                 let Some(inner) = inner.upgrade() else { return false };
                 let Some(access) = &inner.access else { return true };
-                access.caller(&Uri::from_static(MCP), &shown).await.is_ok_and(|caller| caller.identity == who)
+                match access.caller(&Uri::from_static(MCP), &shown).await {
+                    Ok(caller) => caller.identity == who,
+                    // What cannot be asked just now has refused nobody; the next check asks again.
+                    Err(problem) => !problem.status().is_client_error(),
+                }
             }
         })
     }
 
     /// Health and metrics are not limited: they are asked for just when the server is busy. Whoever shows a token there is, since
     /// to check it takes work.
-    async fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(Caller, Option<Permit<'_>>), Problem> {
+    async fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(Caller, Option<Permit>), Problem> {
         let inner = &self.0;
         inner.guard.check(uri, headers)?;
         let limited = is_limited(uri.path());

@@ -14,23 +14,23 @@ const MAX_CALLERS: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct InFlight {
     limit: usize,
-    count: AtomicUsize,
+    count: Arc<AtomicUsize>,
 }
 
 /// One request at work; dropping it makes room.
 #[derive(Debug)]
-pub(crate) struct Permit<'a>(&'a AtomicUsize);
+pub(crate) struct Permit(Arc<AtomicUsize>);
 
 impl InFlight {
-    pub(crate) const fn new(limit: usize) -> Self {
-        Self { limit, count: AtomicUsize::new(0) }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, count: Arc::default() }
     }
 
     /// Takes a place, or says `overloaded` if there is none.
-    pub(crate) fn enter(&self) -> Result<Permit<'_>, Error> {
+    pub(crate) fn enter(&self) -> Result<Permit, Error> {
         // The permit exists before the count is looked at, so a refusal gives its place back by being dropped.
         let before = self.count.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(&self.count);
+        let permit = Permit(Arc::clone(&self.count));
         if before < self.limit {
             return Ok(permit);
         }
@@ -38,7 +38,7 @@ impl InFlight {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -12,6 +12,7 @@ pub struct McpConfig {
     /// The most sessions at once, of all callers; 256 by default. More are answered `overloaded`.
     pub sessions_max: usize,
     /// The most sessions of one caller; 64 by default. One more closes the one that was idle longest.
+    /// All who come without a token are one caller, whose next one is answered `overloaded`.
     pub sessions_per_caller: usize,
     /// How long a session may be idle before it is closed; 30 min by default.
     #[serde(with = "text")]

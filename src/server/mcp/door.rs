@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use helmdeck_core::{Call, Caller, Code, Error, PackName};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::answer;
@@ -34,7 +35,8 @@ impl std::fmt::Debug for Door {
     }
 }
 
-/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens.
+/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens. Only a refusal ends
+/// it; as long as nobody can tell, it holds.
 ///
 /// The front puts one into the extensions of a request to `/mcp` if there is authentication; without one it holds for ever.
 #[derive(Clone, Default)]
@@ -73,11 +75,13 @@ pub(crate) struct Visit {
     pub(crate) arguments: Option<Bytes>,
     /// Cancelled when the client asks for it or goes away.
     pub(crate) cancel: Option<CancellationToken>,
+    /// The call's place among those under way at once, if the transport counts them.
+    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Visit {
     pub(crate) fn new(caller: Caller, validity: Validity) -> Self {
-        Self { caller, validity, arguments: None, cancel: None }
+        Self { caller, validity, arguments: None, cancel: None, slot: None }
     }
 
     /// Returns who sent a message.

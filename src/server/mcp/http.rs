@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, Full};
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::config::McpConfig;
@@ -26,10 +27,12 @@ use super::door::{Door, Validity, Visit, visiting};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
+use super::running::Unstarted;
 use super::sessions::{Session, Sessions};
 use super::stream::Stream;
 use super::table::Tables;
 use crate::config::ServerConfig;
+use crate::limits::Permit;
 use crate::problem::Problem;
 use crate::rest::body;
 
@@ -102,9 +105,17 @@ impl Mcp {
         self.0.stop.cancel();
     }
 
-    /// Answers one request. Who asks has been put into its extensions before.
-    pub(crate) async fn handle(&self, caller: Caller, request: Request<Body>) -> Response {
-        self.0.handle(caller, request).await.unwrap_or_else(IntoResponse::into_response)
+    /// Returns how many sessions rmcp has, how many we have, and how many are beginning.
+    #[cfg(test)]
+    pub(crate) async fn counts(&self) -> (usize, usize, usize) {
+        let theirs = self.0.sessions.manager.sessions.read().await.len();
+        let (ours, beginning) = self.0.sessions.counts();
+        (theirs, ours, beginning)
+    }
+
+    /// Answers one request. Its permit is given back when its answer has gone out, or at once if it only begins to listen.
+    pub(crate) async fn handle(&self, caller: Caller, permit: Option<Permit>, request: Request<Body>) -> Response {
+        self.0.handle(caller, permit, request).await.unwrap_or_else(IntoResponse::into_response)
     }
 }
 
@@ -112,15 +123,21 @@ impl Mcp {
 struct Asking {
     visit: Visit,
     session: Option<Arc<Session>>,
+    permit: Option<Permit>,
 }
 
 impl Inner {
-    async fn handle(&self, caller: Caller, request: Request<Body>) -> Result<Response, Problem> {
+    async fn handle(
+        self: &Arc<Self>,
+        caller: Caller,
+        permit: Option<Permit>,
+        request: Request<Body>,
+    ) -> Result<Response, Problem> {
         let (mut parts, body) = request.into_parts();
         let validity = parts.extensions.get::<Validity>().cloned().unwrap_or_default();
         let sessionless =
             text(&parts.headers, &REVISION).is_some_and(|it| it >= ProtocolVersion::NO_INITIALIZE.as_str());
-        let mut asking = Asking { visit: Visit::new(caller, validity), session: None };
+        let mut asking = Asking { visit: Visit::new(caller, validity), session: None, permit };
         if sessionless {
             parts.headers.remove(SESSION);
         } else if parts.headers.contains_key(SESSION) {
@@ -160,7 +177,7 @@ impl Inner {
         }
     }
 
-    async fn post(&self, parts: Parts, body: Body, asking: Asking) -> Result<Response, Problem> {
+    async fn post(self: &Arc<Self>, parts: Parts, body: Body, mut asking: Asking) -> Result<Response, Problem> {
         let bytes = body::read(&parts.headers, body, self.max_body_bytes, self.body_timeout).await?;
         match message::read(&bytes) {
             Err(refusal) => return Ok(refused(&refusal).map(Body::new)),
@@ -174,14 +191,10 @@ impl Inner {
                 return Ok(json(StatusCode::NOT_FOUND, refusal.to_json_for(&id)).map(Body::new));
             }
             Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
-                let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
-                let place = self.sessions.room(&caller).await?;
-                let response = self.pass(parts, &bytes, asking).await;
-                if let Some(id) = text(response.headers(), &SESSION) {
-                    self.sessions.bind(place, id, &caller, validity);
-                }
-                return Ok(response.map(Body::new));
+                return Arc::clone(self).begin(parts, bytes.clone(), asking).await;
             }
+            // A standing listener is no work; how many there are is bounded by the connections.
+            Ok(Message::Request { method, .. }) if method == "subscriptions/listen" => asking.permit = None,
             Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
                 if let (Some(session), Some(id)) = (&asking.session, message::cancelled(params)) {
                     session.running.cancel(&id);
@@ -189,7 +202,36 @@ impl Inner {
             }
             Ok(_) => {}
         }
-        Ok(self.pass(parts, &bytes, asking).await.map(Body::new))
+        let permit = asking.permit.take();
+        let response = self.pass(parts, &bytes, asking).await;
+        Ok(response.map(|body| Body::new(Stream::new(body, None, permit))))
+    }
+
+    /// Begins a session: in a task of its own, which a client that hangs up does not stop half way. Between rmcp's own record of a
+    /// session and ours there would be one that nothing ever ends.
+    async fn begin(self: Arc<Self>, parts: Parts, bytes: Bytes, asking: Asking) -> Result<Response, Problem> {
+        let (answer, answered) = oneshot::channel();
+        tokio::spawn(async move {
+            let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
+            let begun = match self.sessions.room(&caller).await {
+                Err(error) => Err(error.into()),
+                Ok(place) => {
+                    let response = self.pass(parts, &bytes, asking).await;
+                    if let Some(id) = text(response.headers(), &SESSION) {
+                        self.sessions.bind(place, id, &caller, validity);
+                    }
+                    Ok(response)
+                }
+            };
+            // Whoever hung up will never know its session's id.
+            if let Err(Ok(unheard)) = answer.send(begun)
+                && let Some(id) = text(unheard.headers(), &SESSION)
+            {
+                self.sessions.close(id).await;
+            }
+        });
+        let begun = answered.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the session could not begin")));
+        begun.map(|response| response.map(Body::new))
     }
 
     /// Answers a `tools/call`: the short way if everything about it is plainly in order.
@@ -205,8 +247,11 @@ impl Inner {
         let started = match &asking.session {
             None => None,
             Some(session) => match session.running.start(&id.value) {
-                Some(started) => Some(started),
-                None => return nothing(),
+                Ok(started) => Some(started),
+                Err(Unstarted::Cancelled) => return nothing(),
+                Err(Unstarted::Taken) => {
+                    return json(StatusCode::BAD_REQUEST, Refusal::id_in_use().to_json_for(id)).map(Body::new);
+                }
             },
         };
         let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
@@ -225,9 +270,10 @@ impl Inner {
         }
         asking.visit.cancel = Some(cancel.clone());
         let hung_up = cancel.drop_guard();
+        let permit = asking.permit.take();
         let response = self.pass(parts, bytes, asking).await;
         // The answer may be streamed: a client that drops the stream has hung up as well.
-        response.map(|body| Body::new(Stream::new(body, None, (hung_up, started))))
+        response.map(|body| Body::new(Stream::new(body, None, (hung_up, started, permit))))
     }
 
     /// Lets rmcp answer.

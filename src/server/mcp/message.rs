@@ -24,6 +24,11 @@ impl Refusal {
         Self { code: ErrorCode::INVALID_REQUEST, message: message.to_owned() }
     }
 
+    /// The refusal of a request whose id another one under way has.
+    pub(crate) fn id_in_use() -> Self {
+        Self::invalid_request("Invalid Request: a request under way has this id; use another")
+    }
+
     /// Returns the answer as JSON, for a message whose id is not known.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let error = serde_json::json!({"code": self.code.0, "message": self.message});

@@ -25,6 +25,15 @@ struct State {
     early: VecDeque<(RequestId, Instant)>,
 }
 
+/// Why a call may not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unstarted {
+    /// Its cancel came before it.
+    Cancelled,
+    /// Another call under way has its id.
+    Taken,
+}
+
 /// One call under way; dropping it takes it off the list.
 #[derive(Debug)]
 pub(crate) struct Started {
@@ -35,19 +44,23 @@ pub(crate) struct Started {
 }
 
 impl Running {
-    /// Notes a call down, `None` if its cancel came before it.
-    pub(crate) fn start(&self, id: &RequestId) -> Option<Started> {
+    /// Notes a call down, or says why it may not begin. Ids are used once (JSON-RPC 2.0, section 4; MCP, "Requests"): a cancel could
+    /// mean either of two calls.
+    pub(crate) fn start(&self, id: &RequestId) -> Result<Started, Unstarted> {
         let mut state = self.state();
         let now = Instant::now();
         state.early.retain(|(_, at)| now.duration_since(*at) < EARLY);
         if let Some(at) = state.early.iter().position(|(early, _)| early == id) {
             state.early.remove(at);
-            return None;
+            return Err(Unstarted::Cancelled);
+        }
+        if state.calls.contains_key(id) {
+            return Err(Unstarted::Taken);
         }
         let cancel = CancellationToken::new();
         state.calls.insert(id.clone(), cancel.clone());
         drop(state);
-        Some(Started { running: self.clone(), id: id.clone(), cancel })
+        Ok(Started { running: self.clone(), id: id.clone(), cancel })
     }
 
     /// Cancels a call, or remembers for a moment that it is to be.
@@ -103,11 +116,22 @@ mod tests {
         drop(call);
         assert!(running.is_idle());
         // The cancel of "1" was there first, once.
-        assert!(running.start(&two).is_none());
-        assert!(running.start(&two).is_some());
+        assert_eq!(running.start(&two).unwrap_err(), Unstarted::Cancelled);
+        assert!(running.start(&two).is_ok());
         running.cancel(&one);
         tokio::time::advance(EARLY).await;
-        assert!(running.start(&one).is_some());
+        assert!(running.start(&one).is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_id_in_use_is_refused_and_its_call_stays_cancellable() {
+        let (running, id) = (Running::default(), RequestId::Number(1));
+        let first = running.start(&id).unwrap();
+        assert_eq!(running.start(&id).unwrap_err(), Unstarted::Taken);
+        running.cancel(&id);
+        assert!(first.cancel.is_cancelled());
+        drop(first);
+        assert!(running.start(&id).is_ok());
     }
 
     #[tokio::test]

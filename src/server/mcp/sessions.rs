@@ -54,7 +54,7 @@ struct State {
 }
 
 /// A place for a session that is about to begin; dropping it gives the place back.
-pub(crate) struct Place<'a>(&'a Sessions);
+pub(crate) struct Place(Arc<Sessions>);
 
 /// An open stream of a session, which is not idle as long as there is one.
 #[derive(Debug)]
@@ -87,29 +87,30 @@ impl Sessions {
         Some(session)
     }
 
-    /// Makes room for one more session of this caller.
+    /// Makes room for one more session of this caller. Those without a token are one caller of many people, who must not close each
+    /// other's sessions.
     ///
     /// # Errors
-    /// `overloaded` if there are too many of all callers.
-    pub(crate) async fn room(&self, caller: &Caller) -> Result<Place<'_>> {
+    /// `overloaded` if there are too many of all callers, or of those without a token.
+    pub(crate) async fn room(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
         self.sweep().await;
         let oldest = {
             let mut open = self.open();
             let own: Vec<&Arc<Session>> =
                 open.by_id.values().filter(|session| same(&session.owner, &caller.identity)).collect();
-            let oldest = (own.len() >= self.config.sessions_per_caller)
-                .then(|| {
-                    own.into_iter().min_by_key(|session| session.state().used_at).map(|session| Arc::clone(&session.id))
-                })
-                .flatten();
-            if oldest.is_none() && open.by_id.len() + open.beginning >= self.config.sessions_max {
+            let full = own.len() >= self.config.sessions_per_caller;
+            let shared = caller.identity.is_anonymous();
+            let oldest = own.into_iter().filter(|_| full && !shared).min_by_key(|session| session.state().used_at);
+            let oldest = oldest.map(|session| Arc::clone(&session.id));
+            let too_many = oldest.is_none() && open.by_id.len() + open.beginning >= self.config.sessions_max;
+            if too_many || (full && shared) {
                 return Err(Error::new(Code::Overloaded, "too many MCP sessions; close one, or come back later")
                     .with_retry_after(SWEEP));
             }
             open.beginning += 1;
             oldest
         };
-        let place = Place(self);
+        let place = Place(Arc::clone(self));
         if let Some(oldest) = oldest {
             tracing::debug!("a caller has too many sessions; the one that was idle longest is closed");
             self.close(&oldest).await;
@@ -118,7 +119,7 @@ impl Sessions {
     }
 
     /// Binds a session that began to its caller.
-    pub(crate) fn bind(self: &Arc<Self>, place: Place<'_>, id: &str, caller: &Caller, validity: Validity) {
+    pub(crate) fn bind(self: &Arc<Self>, place: Place, id: &str, caller: &Caller, validity: Validity) {
         let id: Arc<str> = id.into();
         let identity = match caller.identity.session() {
             Some(_) => Arc::clone(&caller.identity),
@@ -166,6 +167,13 @@ impl Sessions {
         let mut open = self.open();
         open.sweeping &= !open.by_id.is_empty();
         open.sweeping
+    }
+
+    /// Returns how many sessions are open and how many are beginning.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let open = self.open();
+        (open.by_id.len(), open.beginning)
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, Open> {
@@ -222,7 +230,7 @@ impl Drop for Listening {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.open().beginning -= 1;
     }

@@ -12,7 +12,7 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ServerJsonRpcMessage, ServerR
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +22,7 @@ use super::door::{Door, Validity, Visit};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, Id, Message, Refusal, ToolCall};
-use super::running::Running;
+use super::running::{Running, Unstarted};
 use super::table::Tables;
 use crate::config::ServerConfig;
 
@@ -36,6 +36,7 @@ pub struct Stdio {
     door: Door,
     caller: Caller,
     max_line_bytes: usize,
+    max_calls: usize,
 }
 
 impl std::fmt::Debug for Stdio {
@@ -45,7 +46,8 @@ impl std::fmt::Debug for Stdio {
 }
 
 impl Stdio {
-    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest message and the deadline.
+    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest message, the deadline and
+    /// the most requests at once: at that many calls no more lines are read until one has been answered.
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let door = Door {
@@ -57,7 +59,8 @@ impl Stdio {
             drain: CancellationToken::new(),
         };
         let max_line_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
-        Self { door, caller, max_line_bytes }
+        let max_calls = server.max_requests.clamp(1, Semaphore::MAX_PERMITS);
+        Self { door, caller, max_line_bytes, max_calls }
     }
 
     /// Adds what packs have no words for.
@@ -102,6 +105,7 @@ impl Stdio {
             greeted: false,
             running: running.clone(),
             calls: calls.clone(),
+            slots: Arc::new(Semaphore::new(self.max_calls)),
         };
         // Also when nobody reads any more: what is under way is of no use to anybody then.
         let stop = Stop { stop, lost };
@@ -181,6 +185,8 @@ struct Lines<R> {
     greeted: bool,
     running: Running,
     calls: TaskTracker,
+    /// A place for each call under way.
+    slots: Arc<Semaphore>,
 }
 
 impl<R: AsyncRead + Send + Unpin> Lines<R> {
@@ -220,15 +226,14 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
     }
 
     /// Returns a message for rmcp, `None` if it has been dealt with.
-    fn sort(&mut self, bytes: &Bytes) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    fn sort(&mut self, bytes: &Bytes, slot: OwnedSemaphorePermit) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         let mut visit = self.visit.clone();
         match message::read(bytes)? {
             Message::Request { id, method, params } if method == "tools/call" => {
                 if let Some(call) = ToolCall::read(params) {
-                    if self.direct(&id, &call, bytes) {
-                        return Ok(None);
-                    }
+                    let Some(slot) = self.direct(&id, &call, bytes, slot)? else { return Ok(None) };
                     visit.arguments = direct::raw_arguments(&call, bytes);
+                    visit.slot = Some(Arc::new(slot));
                 }
             }
             Message::Notification { method, params } if method == "notifications/cancelled" => {
@@ -245,8 +250,14 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         Ok(Some(message))
     }
 
-    /// Answers a call of a pack if everything about it is plainly in order.
-    fn direct(&self, id: &Id<'_>, call: &ToolCall<'_>, bytes: &Bytes) -> bool {
+    /// Answers a call of a pack if everything about it is plainly in order; else gives its place back.
+    fn direct(
+        &self,
+        id: &Id<'_>,
+        call: &ToolCall<'_>,
+        bytes: &Bytes,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         let in_order = |meta: &message::CallMeta<'_>| match &meta.revision {
             None => self.greeted,
             Some(_) => meta.is_self_contained(),
@@ -254,12 +265,17 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         let meta = call.meta().filter(in_order);
         let Some(mut direct) = meta.and_then(|meta| direct::plain(&self.door, &self.visit, id, call, &meta, bytes))
         else {
-            return false;
+            return Ok(Some(slot));
         };
-        let Some(started) = self.running.start(&id.value) else { return true };
+        let started = match self.running.start(&id.value) {
+            Ok(started) => started,
+            Err(Unstarted::Cancelled) => return Ok(None),
+            Err(Unstarted::Taken) => return Err(Refusal::id_in_use()),
+        };
         direct.call.cancel = Some(started.cancel.clone());
         let (door, out) = (Arc::clone(&self.door), self.out.clone());
         self.calls.spawn(async move {
+            let _slot = slot;
             tokio::select! {
                 biased;
                 () = started.cancel.cancelled() => {}
@@ -267,7 +283,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
                 answer = direct.answer(&door) => { let _ = out.send(answer).await; }
             }
         });
-        true
+        Ok(None)
     }
 }
 
@@ -288,19 +304,18 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
+            // Who sends and does not read, or has too many calls under way, is not listened to meanwhile.
+            let place = self.out.clone().reserve_owned().await.ok()?;
+            let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
             let sorted = match self.line().await? {
-                Ok(bytes) => self.sort(&bytes),
+                Ok(bytes) => self.sort(&bytes, slot),
                 Err(refusal) => Err(refusal),
             };
             match sorted {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
                 Err(refusal) => {
-                    let out = self.out.clone();
-                    let answer = refusal.to_json();
-                    self.calls.spawn(async move {
-                        let _ = out.send(answer).await;
-                    });
+                    place.send(refusal.to_json());
                 }
             }
         }

@@ -41,3 +41,47 @@ async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
     assert_eq!(send(Method::POST, &other, &session, ping).await.status, 404);
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_session_outlives_a_time_in_which_nobody_can_tell_whether_its_token_holds() {
+    let door = Door::plain().await;
+    let (id, alice) = door.api_token("acme", "alice", "packs:run", None).await;
+    let send = async |token: &str, session: &str, body: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-session-id", session),
+        ];
+        let shown = headers.len() - usize::from(session.is_empty());
+        door.fixture.send(Method::POST, "/mcp", &headers[..shown], body).await
+    };
+    let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+    let bob = shared("bob", "packs:run");
+    let session = send(&alice, "", HELLO).await.header("mcp-session-id").to_owned();
+    // The database cannot be read; whoever begins a session makes all be looked at.
+    let database = |suffix: &str| door.folder.path().join(format!("helmdeck.db{suffix}"));
+    let aside = tempfile::tempdir().unwrap();
+    let moved = |suffix: &str| aside.path().join(format!("helmdeck.db{suffix}"));
+    let files = ["", "-wal", "-shm"].map(|suffix| (database(suffix), moved(suffix)));
+    for (from, to) in files.iter().filter(|(from, _)| from.exists()) {
+        std::fs::rename(from, to).unwrap();
+    }
+    std::fs::create_dir(database("")).unwrap();
+    door.fixture.clock.advance(Duration::from_secs(1));
+    let asked = door.post(RUN, &alice, "{}").await;
+    assert_eq!((asked.status.as_u16(), asked.problem().as_str()), (503, "overloaded"));
+    assert_eq!(send(&bob, "", HELLO).await.status, 200);
+    std::fs::remove_dir(database("")).unwrap();
+    for (from, to) in files.iter().filter(|(_, to)| to.exists()) {
+        std::fs::rename(to, from).unwrap();
+    }
+    let again = send(&alice, &session, ping).await;
+    assert_eq!(again.status, 200, "{}", again.body);
+    // A refusal ends it.
+    assert!(door.system.revoke_token(&id, START).await.unwrap());
+    door.fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(send(&bob, "", HELLO).await.status, 200);
+    assert_eq!(send(&shared("alice", "packs:run"), &session, ping).await.status, 404);
+}

@@ -77,3 +77,26 @@ async fn hanging_up_cancels() {
         nobody_waits(&fixture).await;
     }
 }
+
+#[tokio::test]
+async fn a_call_whose_id_another_has_is_refused_and_the_first_can_still_be_cancelled() {
+    let fixture = Fixture::plain().await;
+    let mcp = door(&fixture, McpConfig::default());
+    let local = Caller::local();
+    let session = begin_as(&mcp, &local).await.unwrap();
+    let asking = async { ask_as(&mcp, &local, &session, "tools/call", waiting(json!({}))).await };
+    let cancelling = async {
+        fixture.probe.someone_waits().await;
+        for meta in [json!({}), json!({"progressToken": 1})] {
+            let params = json!({"name": "test__plain", "arguments": {}, "_meta": meta});
+            let again = ask_as(&mcp, &local, &session, "tools/call", params).await;
+            let message = message(&again);
+            assert_eq!((again.status.as_u16(), &message["id"]), (400, &json!(7)), "{message}");
+            assert_eq!(message["error"]["code"], -32600, "{message}");
+        }
+        let answer = read(send_as(&mcp, &local, Method::POST, Some(&session), cancel(7)).await).await;
+        assert_eq!(answer.status, 202);
+    };
+    let (answer, ()) = timeout(SOON, futures_util::future::join(asking, cancelling)).await.unwrap();
+    assert_eq!((answer.body.as_str(), fixture.probe.runs()), ("", 1));
+}

@@ -110,7 +110,7 @@ async fn listeners_of_both_kinds_are_told() {
         .header("mcp-method", "subscriptions/listen")
         .body(Body::from(request("subscriptions/listen", &params)))
         .unwrap();
-    let subscription = mcp.handle(local, request).await;
+    let subscription = mcp.handle(local, None, request).await;
     assert_eq!(subscription.status(), 200);
     let seen = async |response: Response| {
         let mut body = response.into_body();

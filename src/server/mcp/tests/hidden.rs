@@ -61,7 +61,7 @@ async fn ask_as(door: &Mcp, caller: &Caller, method: &str, name: &str) -> (u16, 
     for (header, value) in HEADERS.into_iter().chain(headers) {
         built = built.header(header, value);
     }
-    let response = door.handle(caller.clone(), built.body(Body::from(request(method, &params))).unwrap()).await;
+    let response = door.handle(caller.clone(), None, built.body(Body::from(request(method, &params))).unwrap()).await;
     let (parts, body) = response.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();

@@ -1,5 +1,6 @@
 //! Protocol tests of the MCP door: what each revision says, byte for byte where it matters.
 
+mod bounds;
 mod calls;
 mod cancels;
 mod changes;
@@ -102,7 +103,7 @@ async fn send_as(mcp: &Mcp, caller: &Caller, method: Method, session: Option<&st
     for (name, value) in HEADERS.iter().copied().chain(session.map(|session| ("mcp-session-id", session))) {
         request = request.header(name, value);
     }
-    mcp.handle(caller.clone(), request.body(Body::from(body)).unwrap()).await
+    mcp.handle(caller.clone(), None, request.body(Body::from(body)).unwrap()).await
 }
 
 async fn read(response: Response) -> Answer {

@@ -109,7 +109,7 @@ async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another(
         request
             .extensions_mut()
             .insert(Validity::new(move || std::future::ready(valid.load(std::sync::atomic::Ordering::SeqCst))));
-        read(mcp.handle(local.clone(), request).await).await
+        read(mcp.handle(local.clone(), None, request).await).await
     };
     let token = |valid| Arc::new(AtomicBool::new(valid));
     let mut sessions = Vec::new();
@@ -125,4 +125,53 @@ async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another(
     with_token(None, "initialize", token(true)).await;
     assert_eq!(ask_as(&mcp, &local, &sessions[0].0, "ping", json!({})).await.status, 404);
     assert_eq!(ask_as(&mcp, &local, &sessions[1].0, "ping", json!({})).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_comes_without_a_token_closes_nobody_elses_session() {
+    let fixture = Fixture::plain().await;
+    let mcp = door(&fixture, McpConfig { sessions_per_caller: 2, ..McpConfig::default() });
+    let permissions = Arc::new(Permissions::of_scope("packs:run"));
+    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions };
+    let sessions = [begin_as(&mcp, &anonymous).await.unwrap(), begin_as(&mcp, &anonymous).await.unwrap()];
+    fixture.clock.advance(Duration::from_secs(1));
+    let refused = begin_as(&mcp, &anonymous).await.unwrap_err();
+    assert_eq!((refused.status.as_u16(), refused.json()["code"].as_str()), (503, Some("overloaded")));
+    for session in &sessions {
+        assert_eq!(ask_as(&mcp, &anonymous, session, "ping", json!({})).await.status, 200);
+    }
+    begin_as(&mcp, &caller("t", "u", "packs:run")).await.unwrap();
+    assert_eq!(send_as(&mcp, &anonymous, Method::DELETE, Some(&sessions[0]), String::new()).await.status(), 202);
+    begin_as(&mcp, &anonymous).await.unwrap();
+}
+
+#[tokio::test]
+async fn hanging_up_while_a_session_begins_leaves_none_that_nothing_ends() {
+    let fixture = Fixture::plain().await;
+    let mcp = door(&fixture, McpConfig::default());
+    let local = Caller::local();
+    let mut begun = 0;
+    for polls in 1..=40 {
+        let mut beginning = Box::pin(begin_as(&mcp, &local));
+        for _ in 0..polls {
+            if futures_util::FutureExt::now_or_never(beginning.as_mut()).is_some() {
+                begun += 1;
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(begun > 0 && begun < 40, "{begun}: some came through and some hung up before");
+    let settled = async {
+        loop {
+            let (theirs, ours, beginning) = mcp.counts().await;
+            if theirs == ours && ours >= begun && beginning == 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(5), settled).await.is_err() {
+        panic!("rmcp's sessions, ours, those beginning: {:?}", mcp.counts().await);
+    }
 }

@@ -21,7 +21,12 @@ struct Client {
 
 impl Client {
     fn start(fixture: &Fixture, config: &ServerConfig) -> Self {
-        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        Self::over(fixture, config, 1 << 20)
+    }
+
+    /// One whose pipes take this many bytes.
+    fn over(fixture: &Fixture, config: &ServerConfig, pipe: usize) -> Self {
+        let (ours, theirs) = tokio::io::duplex(pipe);
         let (read, write) = tokio::io::split(theirs);
         let stop = CancellationToken::new();
         let stdio = Stdio::new(fixture.engine.clone(), config, McpConfig::default(), Caller::local());
@@ -147,4 +152,59 @@ async fn what_is_under_way_is_answered_after_the_client_closed_its_end() {
     fixture.probe.gate.add_permits(1);
     assert_eq!(client.receive().await["result"]["isError"], false);
     client.served.await.unwrap().unwrap();
+}
+
+/// With the clock paused a timeout ends only when nothing else can happen.
+#[tokio::test]
+async fn who_does_not_read_is_not_listened_to() {
+    let fixture = Fixture::plain().await;
+    let call = request("tools/call", &json!({"name": "test__plain", "arguments": {}}));
+    for line in ["{", &call, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {
+        let mut client = Client::over(&fixture, &ServerConfig::default(), 4096);
+        client.begin().await;
+        tokio::time::pause();
+        let mut sent = 0;
+        // A call's id must not be one that is under way.
+        while tokio::time::timeout(SOON, client.send(&line.replace("\"id\":7", &format!("\"id\":{}", 100 + sent))))
+            .await
+            .is_ok()
+        {
+            sent += 1;
+            assert!(sent < 5000, "{line}: read on and on");
+        }
+        // What was accepted is answered once the client reads.
+        for _ in 0..sent {
+            client.receive().await;
+        }
+        tokio::time::resume();
+        client.served.abort();
+    }
+}
+
+#[tokio::test]
+async fn at_the_most_calls_no_more_lines_are_read() {
+    for meta in [json!({}), json!({"progressToken": 1})] {
+        let fixture = Fixture::plain().await;
+        let mut client = Client::start(&fixture, &ServerConfig { max_requests: 3, ..ServerConfig::default() });
+        client.begin().await;
+        tokio::time::pause();
+        for id in 1..=5 {
+            let params = json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": meta});
+            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+            client.send(&call.to_string()).await;
+        }
+        for _ in 0..3 {
+            tokio::time::timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+        }
+        // Much less than a pack's own time limit, which the paused clock would let pass at once.
+        let moment = std::time::Duration::from_millis(100);
+        let fourth = tokio::time::timeout(moment, fixture.probe.someone_waits()).await;
+        assert!(fourth.is_err(), "a fourth call runs: {meta}");
+        fixture.probe.gate.add_permits(5);
+        for _ in 0..5 {
+            assert_eq!(client.receive().await["result"]["isError"], false);
+        }
+        tokio::time::resume();
+        client.end().await;
+    }
 }
