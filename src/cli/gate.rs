@@ -82,11 +82,11 @@ fn ring(env: &Environment, names: &Names) -> Result<Option<KeyRing>> {
     Ok(Some(ring))
 }
 
-/// Returns the key files that others than their owner may read.
+/// Returns the files of keys and of the shared secret that others than their owner may read.
 pub(crate) fn exposed_key_files(env: &Environment) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::fs::PermissionsExt;
 
-    [MEMORY.file, VAULT.file].into_iter().filter_map(|name| {
+    [MEMORY.file, VAULT.file, crate::auth::SECRET_FILE].into_iter().filter_map(|name| {
         let path = env.absolute(&env.path(name)?).ok()?;
         let mode = std::fs::metadata(&path).ok()?.permissions().mode();
         (mode & 0o077 != 0).then_some(path)
@@ -185,6 +185,12 @@ mod tests {
         assert_eq!(exposed_key_files(&env).next().as_ref(), Some(&path));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(exposed_key_files(&env).count(), 0);
+
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        for name in [VAULT.file, crate::auth::SECRET_FILE] {
+            let env = Environment::of(&[(name, path.to_str().unwrap())]);
+            assert_eq!(exposed_key_files(&env).collect::<Vec<_>>(), [path.clone()], "{name}");
+        }
 
         std::fs::write(&path, " ".repeat(5000)).unwrap();
         assert!(key_ring(&env).unwrap_err().message().contains("too long"));

@@ -13,9 +13,11 @@ mod input;
 mod logging;
 mod output;
 mod progress;
+mod prompt;
 mod render;
 mod signals;
 mod suggest;
 mod wire;
+mod writable;
 
 pub use app::main;

@@ -40,7 +40,9 @@ pub(crate) struct Setup {
 /// Whether an engine gets a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryUse {
-    /// No.
+    /// No, and the vault stays shut too: nothing is called.
+    Nothing,
+    /// No; but what is called has the credentials that it has in `run`. Makes nothing.
     None,
     /// If gate 1 is open; a store that is not there yet is not made, an empty one that ends with the process stands in.
     ReadOnly,
@@ -106,7 +108,8 @@ impl Setup {
             let folder = data.join("artifacts");
             builder = builder.artifacts(folder);
         }
-        if let (Some(ring), true) = (&self.ring, memory != MemoryUse::None) {
+        let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
+        if let (Some(ring), true) = (&self.ring, wanted) {
             let url = match memory {
                 MemoryUse::ReadOnly if !self.store_exists().await? => "memory:".to_owned(),
                 _ => settings.memory_url()?,
@@ -118,6 +121,7 @@ impl Setup {
                 }
                 Err(error) if memory == MemoryUse::IfReachable && error.is_temporary() => {
                     tracing::warn!(%error, "going on without memory");
+                    builder = builder.memory_unavailable(&error.to_string());
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -127,8 +131,9 @@ impl Setup {
 
     /// Opens the vault, for commands that call packs.
     async fn vault(&self, memory: MemoryUse) -> Result<Option<Vault>> {
-        let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::None) else { return Ok(None) };
+        let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else { return Ok(None) };
         let vault = Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await?;
+        // A use log is written into the file that the credential came from, so this makes none.
         if memory != MemoryUse::ReadOnly {
             *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault.watch());
         }

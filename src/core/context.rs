@@ -182,7 +182,7 @@ impl Context {
     /// # Errors
     /// Why there is no memory for this call; `not_found` if gate 1 is shut.
     pub fn facts(&self) -> Result<Facts> {
-        self.memory.as_ref().map(Memory::facts).map_err(|why| (*why).into())
+        self.memory.as_ref().map(Memory::facts).map_err(|why| why.clone().into())
     }
 
     /// Runs another pack through its own pipeline with this caller, deadline and cancel.

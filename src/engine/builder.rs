@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
 use helmdeck_egress::Egress;
@@ -51,6 +52,7 @@ pub struct Builder {
     packs_dir: Option<PathBuf>,
     watch: bool,
     memory: Option<Memory>,
+    no_memory: NoMemory,
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
@@ -78,6 +80,7 @@ impl Engine {
             packs_dir: None,
             watch: false,
             memory: None,
+            no_memory: NoMemory::Off,
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
@@ -114,6 +117,14 @@ impl Builder {
     #[must_use]
     pub fn memory(mut self, memory: Memory) -> Self {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Says that gate 1 is open and the store could not be opened: what needs memory fails with this reason, the rest runs.
+    /// Of no effect with [`Builder::memory`].
+    #[must_use]
+    pub fn memory_unavailable(mut self, reason: &str) -> Self {
+        self.no_memory = NoMemory::Unavailable(reason.into());
         self
     }
 
@@ -214,6 +225,7 @@ impl Builder {
             artifacts,
             egress: self.egress,
             memory,
+            no_memory: self.no_memory,
             audit,
             metrics,
             events,

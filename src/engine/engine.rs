@@ -55,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
+    /// Why there is no memory, if there is none.
+    pub(crate) no_memory: NoMemory,
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Bus,
@@ -405,7 +407,7 @@ impl Inner {
         };
         // A run whose answer callers share must not know anything of the one who happened to ask first.
         let memory = match &self.memory {
-            None => Err(NoMemory::Off),
+            None => Err(self.no_memory.clone()),
             Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
             Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name)) as _),
         };

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use helmdeck_core::Manifest;
-use helmdeck_core::manifest::ManifestError;
+use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+
+use crate::scrub;
 
 /// The largest manifest or schema file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -39,7 +41,22 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
             && !Path::new(name).components().any(|part| part == std::path::Component::ParentDir);
         if inside { bounded(&path) } else { Err(format!("{name} must lie in the manifest's folder")) }
     })?;
+    if matches!(manifest.handler, HandlerSpec::Http(_))
+        && let Some(line) = token_line(&text)
+    {
+        let message =
+            "the line holds what looks like a token; declare it in `credentials` and write \"{credential:<name>}\" \
+                       instead of writing it down"
+                .to_owned();
+        return Err(ManifestError { file: shown, line: Some(line), message });
+    }
     Ok((manifest, folder))
+}
+
+/// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever reads the
+/// file reads them.
+fn token_line(text: &str) -> Option<usize> {
+    text.lines().position(|line| scrub::looks_like_token(line.as_bytes())).map(|index| index + 1)
 }
 
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {

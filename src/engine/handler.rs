@@ -64,7 +64,8 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let deadline = call.deadline.map_or(limit, |deadline| deadline.min(limit));
     let stale = call.stage.stale.clone();
     // Gate 1 is shut: nothing is stored, so nobody asks what was used.
-    let noting = (!matches!(memory, Err(NoMemory::Off))).then(|| Arc::new(Noting::new(Arc::clone(packs))));
+    let noting = (!matches!(memory, Err(NoMemory::Off | NoMemory::Unavailable(_))))
+        .then(|| Arc::new(Noting::new(Arc::clone(packs))));
     let context = Context {
         pack: manifest.name.clone(),
         version: manifest.version,
@@ -121,7 +122,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
 
 /// Binds the memory to the caller. With gate 1 shut this copies one small value.
 fn memory(runner: &Runner, call: &Call) -> Result<Memory, NoMemory> {
-    let views = runner.memory.as_ref().map_err(|why| *why)?;
+    let views = runner.memory.as_ref().map_err(Clone::clone)?;
     if call.stage.called_by.as_ref().is_some_and(|calling| calling.shared) {
         return Err(NoMemory::Shared);
     }

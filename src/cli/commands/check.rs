@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use helmdeck_core::SystemClock;
+use helmdeck_memory::open::Location;
 use helmdeck_vault::Book;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::gate;
 use crate::logging;
 use crate::output::{Output, columns};
 use crate::wire::{MemoryUse, Setup};
+use crate::writable;
 
 /// What was found: facts for people, warnings, and errors with their places.
 #[derive(Default)]
@@ -86,6 +88,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         warn(&mut report, &settings, &env);
         let setup = Setup { settings, env, ring: ring.flatten(), vault_ring, watch: Mutex::default(), output };
         auth(&mut report, &setup).await;
+        places(&mut report, &setup);
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
         packs(&mut report, &setup).await;
@@ -145,6 +148,26 @@ async fn auth(report: &mut Report, setup: &Setup) {
     }
 }
 
+/// Whoever set a key wants something to be kept.
+fn places(report: &mut Report, setup: &Setup) {
+    let settings = &setup.settings;
+    let kept = setup.ring.is_some() || setup.vault_ring.is_some() || settings.auth.api_tokens;
+    let (Ok(data), true) = (settings.data_dir(), kept) else { return };
+    let mut files = vec![data.join("helmdeck.db")];
+    if setup.ring.is_some()
+        && let Ok(Ok(Location::Sqlite(store))) = settings.memory_url().map(|url| Location::parse(&url))
+    {
+        files.push(store);
+    }
+    let mut reasons: Vec<String> = files.iter().filter_map(|file| writable::why_not(file)).collect();
+    reasons.dedup();
+    let state = if reasons.is_empty() { data.display().to_string() } else { "wrong".to_owned() };
+    report.fact("data", state);
+    report.errors.extend(
+        reasons.into_iter().map(|reason| format!("data: {reason}; set data_dir to a folder that can be written")),
+    );
+}
+
 async fn store(report: &mut Report, setup: &Setup) {
     let opened = match setup.store_exists().await {
         Ok(false) => return report.fact("store", "not there yet; it is made by the first write"),
@@ -188,7 +211,7 @@ async fn packs(report: &mut Report, setup: &Setup) {
         let message = format!("no folder {}", folder.display());
         report.fact("own packs", message);
     }
-    match setup.engine(MemoryUse::None, false).await {
+    match setup.engine(MemoryUse::Nothing, false).await {
         Ok(engine) => {
             let refused = engine.refused();
             report.fact("packs", format!("{} served, {} refused", engine.packs().len(), refused.len()));

@@ -1,7 +1,7 @@
 //! `helmdeck memory forget`: removes everything of one person and prints a receipt. It never needs the key.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -28,11 +28,6 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     if subject.is_empty() {
         return Err(Failure::usage("an empty subject stands for what a tenant shares; `memory purge` removes that"));
     }
-    if let Some(path) = &arguments.receipt
-        && path.symlink_metadata().is_ok()
-    {
-        return Err(Failure::usage(format!("{} is there already; name another file", path.display())));
-    }
     let store = setup.clear_store().await?;
     let answer = async {
         let held = match &store {
@@ -40,20 +35,22 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
             None => Vec::new(),
         };
         setup.output.confirm(&question(tenant, subject, &held), arguments.yes)?;
+        let file = arguments.receipt.as_deref().map(ReceiptFile::make).transpose()?;
         let system = setup.system()?;
         let now = SystemClock::default().now();
-        Ok::<_, Failure>(forget(store.as_deref(), Some(&system), tenant, subject, now).await?)
+        let receipt = forget(store.as_deref(), Some(&system), tenant, subject, now).await?;
+        Ok::<_, Failure>((receipt, file))
     };
     let answer = answer.await;
     if let Some(store) = store {
         store.close().await?;
     }
-    let receipt = answer?;
+    let (receipt, mut file) = answer?;
     let log_emptied = empty_log(setup).await?;
     let mut value = serde_json::to_value(&receipt).unwrap_or_default();
     value["log_emptied"] = log_emptied.into();
-    if let Some(path) = &arguments.receipt {
-        keep(path, &value)?;
+    if let Some(file) = &mut file {
+        file.keep(&value)?;
     }
     setup.output.either(&value, || text(&receipt, log_emptied))?;
     if receipt.verified && log_emptied {
@@ -94,19 +91,48 @@ async fn empty_log(setup: &Setup) -> Result<bool> {
     Ok(!std::fs::metadata(&log).is_ok_and(|file| file.len() > 0))
 }
 
-fn keep(path: &Path, value: &Value) -> Result<()> {
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| writeln!(file, "{value:#}").and_then(|()| file.sync_all()));
-    written.map_err(|error| {
-        Failure::new(
-            Exit::Failed,
-            format!("everything was removed, but the receipt was not written: {}: {error}", path.display()),
-        )
-    })
+/// The file of the receipt. It is made before anything is removed, and goes again if nothing was.
+struct ReceiptFile<'a> {
+    path: &'a Path,
+    file: File,
+    kept: bool,
+}
+
+impl<'a> ReceiptFile<'a> {
+    fn make(path: &'a Path) -> Result<Self> {
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Ok(file) => Ok(Self { path, file, kept: false }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Err(Failure::usage(format!("{} is there already; name another file", path.display())))
+            }
+            Err(error) => Err(Failure::usage(format!(
+                "the receipt cannot be written: {}: {error}; nothing was removed",
+                path.display()
+            ))),
+        }
+    }
+
+    fn keep(&mut self, value: &Value) -> Result<()> {
+        // Half a receipt says more than none.
+        self.kept = true;
+        let written = writeln!(self.file, "{value:#}").and_then(|()| self.file.sync_all());
+        written.map_err(|error| {
+            let path = self.path.display();
+            Failure::new(
+                Exit::Failed,
+                format!("everything was removed, but the receipt was not written: {path}: {error}"),
+            )
+        })
+    }
+}
+
+impl Drop for ReceiptFile<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            // It is empty. If it stays, the next run says that it is there.
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
 }
 
 fn text(receipt: &Receipt, log_emptied: bool) -> String {

@@ -86,6 +86,7 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
         .map(|error| error.to_string())
         .collect();
     engine.shutdown().await;
+    setup.close_vault().await;
     let failed = found.iter().any(|server| server.listed.is_none());
     let value = json!({"servers": found, "refused": refused});
     setup.output.either(&value, || {

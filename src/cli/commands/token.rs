@@ -1,7 +1,7 @@
 //! `helmdeck token`: makes API tokens, lists them without what they prove, and revokes them. The text of a token is printed once.
 
 use helmdeck_core::duration::format_duration;
-use helmdeck_core::{Clock, Identity, SystemClock, Timestamp};
+use helmdeck_core::{Clock, Identity, Secret, SystemClock, Timestamp};
 use helmdeck_memory::system::tokens::{ApiToken, Shown};
 use serde_json::{Value, json};
 
@@ -44,13 +44,28 @@ async fn create(setup: &Setup, arguments: &TokenCreateArgs) -> Result<()> {
         revoked_at: None,
         used_at: None,
     };
-    let (made, text) = setup.system()?.create_token(token).await?;
+    let system = setup.system()?;
+    let (made, text) = system.create_token(token).await?;
+    let Err(failure) = print(setup, &made, &text, now) else { return Ok(()) };
+    // Nobody may have read it, and it is printed this once.
+    let (revoked, why) = (system.revoke_token(&made.id, now).await, failure.message());
+    let why = if why.is_empty() { "the reader of the output went away" } else { why };
+    let ended = match revoked {
+        Ok(_) => "it is revoked".to_owned(),
+        Err(error) => format!("it could not be revoked: {error}"),
+    };
+    Err(Failure::new(Exit::Failed, format!("the token {} could not be printed ({why}); {ended}", made.id)))
+}
+
+fn print(setup: &Setup, made: &ApiToken, text: &Secret, now: Timestamp) -> Result<()> {
     let output = &setup.output;
     if !setup.settings.auth.api_tokens {
-        output.note("warning: api_tokens is off in [auth], so no server takes this token yet");
+        output.note(
+            "note: api_tokens = true under [auth] (or HELMDECK_AUTH__API_TOKENS=true) must be set for `helmdeck serve`",
+        );
     }
     if output.json {
-        let mut value = shown(&made, now);
+        let mut value = shown(made, now);
         value["token"] = text.expose().into();
         return output.value(&value);
     }

@@ -16,6 +16,7 @@ use crate::args::{GrantArgs, SetArgs, VaultCommand};
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::output::columns;
+use crate::prompt;
 use crate::wire::Setup;
 
 /// The longest secret that is read, in bytes; the vault's own limit is the same.
@@ -63,7 +64,7 @@ async fn set(setup: &Setup, arguments: &SetArgs) -> Result<()> {
     };
     helmdeck_vault::check_name(name)?;
     about.check()?;
-    let material = secret(setup, kind, arguments.passphrase_file.as_deref())?;
+    let material = secret(setup, kind, arguments.passphrase_file.as_deref()).await?;
     let saved = book.set(name, about, material).await?;
     if arguments.allow.is_empty() || arguments.pack.is_empty() {
         setup.output.note(&format!("nobody may use it yet; `helmdeck vault grant {name}` takes --allow and --pack"));
@@ -82,7 +83,7 @@ async fn set(setup: &Setup, arguments: &SetArgs) -> Result<()> {
 async fn rotate(setup: &Setup, name: &str, passphrase_file: Option<&Path>) -> Result<()> {
     let book = book(setup)?;
     let kind = book.about(name).await?.kind;
-    let saved = book.rotate(name, secret(setup, kind, passphrase_file)?).await?;
+    let saved = book.rotate(name, secret(setup, kind, passphrase_file).await?).await?;
     let purged = purge(setup, name).await?;
     setup.output.either(&json!({"name": name, "version": saved.version, "purged": purged}), || {
         format!("rotated credential {name}{}", purged_text(purged))
@@ -284,7 +285,7 @@ async fn rekey(setup: &Setup) -> Result<()> {
 }
 
 /// Reads a secret from stdin, or asks a person for it without showing it.
-fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Result<Material> {
+async fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Result<Material> {
     let stdin = std::io::stdin();
     let text = if !stdin.is_terminal() {
         read(stdin.lock(), "stdin")?
@@ -293,9 +294,7 @@ fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Result<M
             .with_hint("redirect the file: helmdeck vault set <name> ... < ~/.ssh/id_ed25519"));
     } else {
         let what = if kind == Kind::Login { "Password: " } else { "Secret: " };
-        let text = rpassword::prompt_password(what)
-            .map_err(|error| Failure::usage(format!("the secret cannot be asked for: {error}")))?;
-        Zeroizing::new(text)
+        prompt::secret(what).await?
     };
     let passphrase = match passphrase_file {
         Some(path) => {

@@ -50,10 +50,12 @@ use crate::error::{Code, Error, Result};
 use crate::{Identity, PackName, Timestamp};
 
 /// Why there is no memory for a call. Each has one error, the same at every door.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoMemory {
     /// Gate 1 is shut.
     Off,
+    /// Gate 1 is open, but the store could not be opened, so this engine goes on without it; with the reason.
+    Unavailable(Arc<str>),
     /// Nobody vouches for the caller, so nothing can be kept for it.
     Anonymous,
     /// The answer of the pack, or of the pack that called it, is shared by the callers of a tenant.
@@ -64,6 +66,9 @@ impl From<NoMemory> for Error {
     fn from(why: NoMemory) -> Self {
         match why {
             NoMemory::Off => Self::new(Code::NotFound, "memory is off: this engine has no memory key"),
+            NoMemory::Unavailable(reason) => {
+                Self::new(Code::Overloaded, format!("memory is on, but this engine goes on without it: {reason}"))
+            }
             NoMemory::Anonymous => Self::new(Code::Unauthenticated, "nothing is kept for an anonymous caller"),
             NoMemory::Shared => {
                 Self::new(Code::Forbidden, "a pack whose answers callers share cannot use the memory of one of them")
@@ -203,6 +208,9 @@ mod tests {
     fn each_reason_for_no_memory_has_one_error() {
         let code = |why: NoMemory| Error::from(why).code();
         assert_eq!(code(NoMemory::Off), Code::NotFound);
+        let error = Error::from(NoMemory::Unavailable("the store is not available: x".into()));
+        assert_eq!(error.code(), Code::Overloaded);
+        assert!(error.message().ends_with("without it: the store is not available: x"), "{error}");
         assert_eq!(code(NoMemory::Anonymous), Code::Unauthenticated);
         assert_eq!(code(NoMemory::Shared), Code::Forbidden);
     }
