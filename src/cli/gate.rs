@@ -189,7 +189,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         for name in [VAULT.file, crate::auth::SECRET_FILE] {
             let env = Environment::of(&[(name, path.to_str().unwrap())]);
-            assert_eq!(exposed_key_files(&env).collect::<Vec<_>>(), [path.clone()], "{name}");
+            assert_eq!(exposed_key_files(&env).collect::<Vec<_>>(), std::slice::from_ref(&path), "{name}");
         }
 
         std::fs::write(&path, " ".repeat(5000)).unwrap();
