@@ -264,7 +264,7 @@ fn a_new_http_pack_is_sound_and_its_examples_are_sent_only_when_asked() {
     let made = home.run(KEY, &["pack", "new", "team.look_up", "--kind", "http", "--dir", folder.to_str().unwrap()]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     let checked = home.run(KEY, &["pack", "check", folder.to_str().unwrap()]);
-    assert_eq!((checked.code, checked.stdout.trim()), (0, "1 packs checked, 0 problems"), "{}", checked.stderr);
+    assert_eq!((checked.code, checked.stdout.trim()), (0, "1 pack checked, 0 problems"), "{}", checked.stderr);
 
     let host = Host::start("127.0.0.1", |_| answer("200 OK", "content-type: application/json\r\n", "{\"n\": 1}"));
     let examples = "[[examples]]\ninput = { id = \"a\" }\noutput = { type = \"object\", required = [\"n\"] }\n";

@@ -8,6 +8,7 @@ mod archive;
 mod attacks;
 mod auth;
 mod cli;
+mod first_use;
 mod flights;
 mod forget;
 mod fuzz;

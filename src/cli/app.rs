@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Cli;
@@ -29,6 +30,7 @@ pub fn main() -> ExitCode {
     match commands::run(cli, Environment::of_process(), output) {
         Ok(()) => code(Exit::Ok),
         Err(failure) => {
+            let failure = if output.verbose > 0 { failure.said_verbosely() } else { failure };
             if !failure.is_silent() {
                 if output.json {
                     output.problem(&failure.problem());
@@ -47,6 +49,20 @@ fn code(exit: Exit) -> ExitCode {
 
 /// Prints what clap has to say: help and version to stdout, mistakes to stderr.
 fn usage(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::UnknownArgument && is_vault_set(Environment::arguments()) {
+        // What is too much may be the secret, so it is not repeated.
+        let failure = Failure::usage("the command line of `vault set` has something that does not belong there")
+            .with_hint(
+                "a secret comes from stdin or the prompt, never as an argument; see `helmdeck vault set --help`",
+            );
+        let output = Output::of_process(Environment::arguments().any(|argument| argument == "--json"), 0);
+        if output.json {
+            output.problem(&failure.problem())
+        } else {
+            output.note(&failure.text())
+        }
+        return code(Exit::Usage);
+    }
     if error.use_stderr() && Environment::arguments().any(|argument| argument == "--json") {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
@@ -57,6 +73,11 @@ fn usage(error: &clap::Error) -> ExitCode {
     // Fails only if nobody reads, and then there is nobody to tell.
     let _ = error.print();
     code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })
+}
+
+fn is_vault_set<T: PartialEq<str>>(arguments: impl Iterator<Item = T>) -> bool {
+    let mut words = arguments.skip_while(|word| *word != *"vault").skip(1);
+    words.any(|word| word == *"set" || word == *"rotate")
 }
 
 /// Runs a future on a runtime of one thread: what a single command needs, and the fastest to start.

@@ -2,30 +2,35 @@
 //! start), then those of the vault. Never shows a value.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Code, Error, Identity, PackName, Result, Secret};
-use helmdeck_vault::Vault;
 
 use crate::env::Environment;
 
 /// The environment's credentials and the vault's. A name that `[credentials]` has is never looked for in the vault.
-#[derive(Debug)]
 pub(crate) struct Credentials {
     environment: EnvironmentSecrets,
-    vault: Option<Vault>,
+    vault: Option<Arc<dyn Secrets>>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("environment", &self.environment).finish_non_exhaustive()
+    }
 }
 
 impl Credentials {
     /// Puts the two together.
-    pub(crate) const fn new(environment: EnvironmentSecrets, vault: Option<Vault>) -> Self {
+    pub(crate) const fn new(environment: EnvironmentSecrets, vault: Option<Arc<dyn Secrets>>) -> Self {
         Self { environment, vault }
     }
 
     /// Returns where a name belongs.
     fn of(&self, name: &str) -> &dyn Secrets {
         match &self.vault {
-            Some(vault) if !self.environment.credentials.contains_key(name) => vault,
+            Some(vault) if !self.environment.credentials.contains_key(name) => &**vault,
             _ => &self.environment,
         }
     }
@@ -46,7 +51,29 @@ impl Secrets for Credentials {
 
     fn generation(&self) -> u64 {
         // The environment was read once at the start; only the vault changes.
-        self.vault.as_ref().map_or(0, Secrets::generation)
+        self.vault.as_ref().map_or(0, |vault| vault.generation())
+    }
+}
+
+/// A vault that does not open. Packs that want nothing of it run as ever; the others are told why.
+#[derive(Debug)]
+pub(crate) struct ShutVault(pub(crate) String);
+
+impl Secrets for ShutVault {
+    fn grant(&self, name: &str, _: &Identity, _: &PackName) -> Result<Option<Grant>> {
+        Err(self.missing(name))
+    }
+
+    fn reveal(&self, grant: &Grant, _: &Identity, _: &PackName) -> Result<Secret> {
+        Err(self.missing(&grant.name))
+    }
+
+    fn missing(&self, name: &str) -> Error {
+        Error::new(Code::CredentialInvalid, format!("credential \"{name}\": the vault does not open: {}", self.0))
+    }
+
+    fn generation(&self) -> u64 {
+        0
     }
 }
 

@@ -80,6 +80,12 @@ impl Failure {
         self
     }
 
+    /// Leaves out the advice to say -v, for somebody who said it.
+    pub(crate) fn said_verbosely(mut self) -> Self {
+        self.hint = self.hint.filter(|hint| hint != SEE_CAUSE);
+        self
+    }
+
     /// Returns the exit code.
     pub(crate) const fn exit(&self) -> Exit {
         self.exit
@@ -124,6 +130,9 @@ impl From<Error> for Failure {
     }
 }
 
+/// What to do to see the cause of an error.
+const SEE_CAUSE: &str = "run it again with -v to see the cause";
+
 fn hint(error: &Error) -> Option<String> {
     let hint = match error.code() {
         Code::InvalidInput => "`helmdeck pack show <pack>` prints what the pack takes",
@@ -139,7 +148,8 @@ fn hint(error: &Error) -> Option<String> {
         }
         Code::Timeout => "give it more time with --timeout, or raise `timeout` in the manifest",
         Code::CacheMiss => "run it without --cache only-if-cached to fill the cache",
-        Code::HandlerFailed | Code::Internal => "run it again with -v to see the cause",
+        // Only what has a cause can show one.
+        Code::HandlerFailed | Code::Internal if std::error::Error::source(error).is_some() => SEE_CAUSE,
         _ => return None,
     };
     // A handler's own `not_found` (a repository, an issue) is not about packs.
@@ -212,6 +222,14 @@ mod tests {
         let wrong = StoreError::WrongKey { store: "a".into(), given: "b".into() };
         assert_eq!(Failure::from(wrong).exit() as u8, 78);
         assert_eq!(Failure::from(StoreError::Corrupt("x".into())).exit() as u8, 8);
+    }
+
+    #[test]
+    fn minus_v_is_advised_to_who_did_not_say_it_if_there_is_a_cause() {
+        let with_cause = || Failure::from(Error::new(Code::HandlerFailed, "x").with_source("y"));
+        assert!(with_cause().text().contains("-v"));
+        assert!(!with_cause().said_verbosely().text().contains("-v"));
+        assert!(!Failure::from(Error::new(Code::HandlerFailed, "x")).text().contains("-v"));
     }
 
     #[test]

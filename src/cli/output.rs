@@ -142,6 +142,11 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Returns a number of things for people: `1 pack`, `2 packs`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Returns a size for people: `17 B`, `4.0 KiB`.
 #[allow(clippy::cast_precision_loss, reason = "one decimal of a size for people")]
 pub(crate) fn size(bytes: u64) -> String {
@@ -180,6 +185,7 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
+        assert_eq!((count(0, "pack"), count(1, "pack")), ("0 packs".into(), "1 pack".into()));
         assert_eq!((size(17), size(4096), size(1 << 30)), ("17 B".into(), "4.0 KiB".into(), "1.0 GiB".into()));
     }
 }

@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory};
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store};
-use helmdeck_vault::{Vault, Watch};
+use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
-use crate::credentials::{Credentials, EnvironmentSecrets};
+use crate::credentials::{Credentials, EnvironmentSecrets, ShutVault};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
@@ -130,14 +131,25 @@ impl Setup {
     }
 
     /// Opens the vault, for commands that call packs.
-    async fn vault(&self, memory: MemoryUse) -> Result<Option<Vault>> {
+    async fn vault(&self, memory: MemoryUse) -> Result<Option<Arc<dyn Secrets>>> {
         let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else { return Ok(None) };
-        let vault = Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await?;
+        let vault = match Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await {
+            Ok(vault) => vault,
+            // A server must not start like that. A single call may want no credential, and a list does not.
+            Err(error)
+                if memory == MemoryUse::None
+                    || matches!((memory, &error), (MemoryUse::IfReachable, VaultError::Store(_))) =>
+            {
+                tracing::warn!(%error, "going on without the vault");
+                return Ok(Some(Arc::new(ShutVault(error.to_string()))));
+            }
+            Err(error) => return Err(error.into()),
+        };
         // A use log is written into the file that the credential came from, so this makes none.
         if memory != MemoryUse::ReadOnly {
             *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault.watch());
         }
-        Ok(Some(vault))
+        Ok(Some(Arc::new(vault)))
     }
 
     /// Writes what the vault's use log still has to write. Comes after the engine's own end.

@@ -169,6 +169,11 @@ fn places(report: &mut Report, setup: &Setup) {
 }
 
 async fn store(report: &mut Report, setup: &Setup) {
+    // Without a key it is not used, so nobody connects to it; a file of its own is looked at, for what may be left in it.
+    let elsewhere = !setup.settings.memory.url.is_empty();
+    if elsewhere && setup.ring.is_none() {
+        return report.fact("store", "not looked at: no memory key is set");
+    }
     let opened = match setup.store_exists().await {
         Ok(false) => return report.fact("store", "not there yet; it is made by the first write"),
         Ok(true) if setup.ring.is_some() => setup.sealed_store().await,

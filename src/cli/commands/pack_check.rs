@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failure, Result};
 use crate::input;
+use crate::output::count;
 use crate::wire::{MemoryUse, Setup};
 
 /// What is checked: all packs, or those of one folder or file.
@@ -49,7 +50,7 @@ pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result
     let value = json!({"checked": checked, "problems": problems});
     setup.output.either(&value, || {
         let mut text: String = findings.iter().map(|f| format!("{}: {}\n", f.place, f.message)).collect();
-        text.push_str(&format!("{} packs checked, {} problems\n", checked.len(), findings.len()));
+        text.push_str(&format!("{} checked, {}\n", count(checked.len(), "pack"), count(findings.len(), "problem")));
         text
     })?;
     if findings.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Failed)) }
