@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
+use helmdeck_memory::system::tokens::ApiToken;
+use helmdeck_memory::system::vault::VaultUse;
 use helmdeck_memory::{Kind, Namespace, Put, Store, System};
 use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
@@ -60,6 +62,35 @@ async fn nothing_of_a_person_is_left_in_any_file_and_others_keep_everything() {
         let scope = System::scope("local", subject, "rest");
         system.begin(&scope, key, b"digest", now, Duration::from_secs(3600)).await.unwrap();
     }
+    let mut tokens = Vec::new();
+    for (subject, expires_at) in [(SUBJECT, None), (SUBJECT, Some(now)), (SUBJECT, None), ("bob", None)] {
+        system
+            .add_vault_uses(vec![VaultUse {
+                name: "github-token".to_owned(),
+                tenant: "local".to_owned(),
+                subject: subject.to_owned(),
+                pack: "github.list_issues".to_owned(),
+                day: 1,
+                granted: 1,
+                refused: 0,
+                last_at: now,
+            }])
+            .await
+            .unwrap();
+        let token = ApiToken {
+            id: String::new(),
+            name: String::new(),
+            tenant: "local".to_owned(),
+            subject: subject.to_owned(),
+            scope: "packs:run".to_owned(),
+            created_at: now,
+            expires_at,
+            revoked_at: None,
+            used_at: None,
+        };
+        tokens.push(system.create_token(token).await.unwrap().0.id);
+    }
+    system.revoke_token(&tokens[2], now).await.unwrap();
     assert!(!found(&home, &MARKS).is_empty());
 
     let asked = home.run("", &["memory", "forget", "--subject", SUBJECT]);
@@ -75,6 +106,16 @@ async fn nothing_of_a_person_is_left_in_any_file_and_others_keep_everything() {
     std::fs::remove_file(&receipt).unwrap();
     assert_eq!((&printed["verified"], &printed["log_emptied"]), (&json!(true), &json!(true)));
     assert_eq!((&printed["idempotency_keys"], &printed["driver"]), (&json!(2), &json!("sqlite")));
+    assert_eq!((&printed["vault_uses"], &printed["live_tokens"]), (&json!(1), &json!(1)));
+    assert!(printed["not_covered"].to_string().contains("helmdeck token revoke <id>"), "{printed}");
+    let uses = system.vault_uses(None, 10).await.unwrap();
+    assert_eq!(uses.iter().map(|used| used.subject.as_str()).collect::<Vec<_>>(), ["bob"]);
+    let left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();
+    assert!(left.len() == 2 && left.contains(&tokens[0]) && left.contains(&tokens[3]), "nothing is revoked silently");
+    // Who is told of the token and revokes it can forget again, and then nothing is left to tell.
+    assert_eq!(home.run(KEY, &["token", "revoke", &tokens[0]]).code, 0);
+    let again = home.run(KEY, &["memory", "forget", "--subject", SUBJECT, "--yes"]);
+    assert!(again.code == 0 && !again.stdout.contains("still good"), "{}{}", again.stdout, again.stderr);
     let notes = printed["removed"].as_array().unwrap().iter().find(|part| part["kind"] == "note").unwrap();
     assert_eq!(notes, &json!({"session": null, "kind": "note", "rows": 30}));
 

@@ -18,20 +18,20 @@ const CANARY: &str = "canary-K9x2-shop";
 
 /// A request that came in: `GET /path`, headers by name in lower case, body.
 #[derive(Debug, Clone)]
-struct Asked {
-    line: String,
-    headers: HashMap<String, String>,
-    body: String,
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: String,
 }
 
 /// A host whose answers a function makes, one connection per request.
-struct Host {
-    address: String,
+pub(crate) struct Host {
+    pub(crate) address: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Host {
-    fn start(ip: &str, answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(ip: &str, answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
@@ -78,7 +78,7 @@ fn read(stream: TcpStream) -> Option<(Asked, TcpStream)> {
     Some((asked, reader.into_inner()))
 }
 
-fn answer(status: &str, headers: &str, body: &str) -> String {
+pub(crate) fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
 }
 

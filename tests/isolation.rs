@@ -208,14 +208,32 @@ fn nobody_purges_what_another_was_answered() {
         one.call(first, "test.echo", &input);
         let repo = "repo:the same";
         for what in [json!({"all": true}), json!({"pack": "test.echo"}), json!({"tag": repo})] {
-            // Purges what is the caller's own, or is refused; both leave the other's alone.
-            other.rest("POST /api/v1/memory/purge", &what);
+            let (code, answer) = other.rest("POST /api/v1/memory/purge", &what);
+            assert_eq!((code, &answer["code"]), (403, &json!("forbidden")), "{what}: {answer}");
         }
         let namespace = json!({"namespace": {"tenant": one.name.0, "subject": one.name.1}});
         let (code, answer) = other.rest("POST /api/v1/memory/purge", &namespace);
         assert_eq!(code, 403, "{answer}");
         other.call(second, "memory.forget", &json!({"all": true, "what": ["facts", "notes", "audit", "cache"]}));
         assert_eq!(one.look(first, "test.echo", &input), "hit", "{:?} purged what {:?} had", other.name, one.name);
+    }
+}
+
+#[test]
+fn a_pinned_session_of_another_opens_nothing() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    for pack in ["test.echo", "test.shared"] {
+        for (one, first, other, second) in pairs(&all) {
+            let what = format!("{pack}: {:?} by {first:?}, then {:?} by {second:?}", one.name, other.name);
+            let mut input = fresh();
+            input["_session_id"] = "pinned".into();
+            assert_eq!(one.call(first, pack, &input).0, "miss", "{what}");
+            assert_eq!(one.look(second, pack, &input), "hit", "{what}");
+            assert_eq!(other.look(second, pack, &input), "cache_miss", "{what}");
+            assert_eq!(other.call(second, pack, &input).0, "miss", "{what}");
+        }
     }
 }
 
@@ -329,6 +347,19 @@ fn the_anonymous_are_never_cached_unless_all_share_the_answer() {
         let answer = server.ask(&format!("POST /api/v1/packs/{pack}"), &input.to_string());
         assert_eq!(answer.code, 200, "{}", answer.body);
         (answer.status(), answer.json()["output"]["runs"].as_u64().unwrap())
+    };
+    let input = fresh();
+    let (first, second) = (call("test.echo", &input), call("test.echo", &input));
+    assert!(second.1 > first.1 && second.0 != "hit", "{first:?} {second:?}");
+    let (first, second) = (call("test.shared", &input), call("test.shared", &input));
+    assert!(second.1 == first.1 && second.0 == "hit", "{first:?} {second:?}");
+    // Over MCP as well.
+    let client = McpClient::anonymous(&server);
+    let call = |pack: &str, input: &Value| {
+        let result = client.call(pack, input, "default");
+        assert_eq!(result["isError"], false, "{result}");
+        let status = result["_meta"]["helmdeck/cache"]["status"].as_str().unwrap_or_default().to_owned();
+        (status, result["structuredContent"]["runs"].as_u64().unwrap())
     };
     let input = fresh();
     let (first, second) = (call("test.echo", &input), call("test.echo", &input));

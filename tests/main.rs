@@ -31,6 +31,7 @@ mod support;
 mod tampering;
 mod two_processes;
 mod vault;
+mod vault_routes;
 mod views;
 
 #[path = "support/deck.rs"]

@@ -192,6 +192,27 @@ fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_wo
     wait_for("the server to end with helmdeck", || !lives(&second));
 }
 
+#[test]
+fn fifty_callers_of_a_slow_tool_are_one_call_of_its_server() {
+    let rig = Rig::with("every", EVERYTHING, &["stdio"]);
+    let tool = "trigger-long-running-operation";
+    rig.put("team.slow", "every", tool, "read_only = true", CACHED);
+    let server = Server::start_with(&rig.home, KEY, &[("HELMDECK_CACHE__READ_BUDGET", "30s")]);
+    // Started and listed already: what takes long is the tool.
+    assert_eq!(post(&server, &format!("mcp.every.{tool}"), &json!({"duration": 0.1, "steps": 1})).code, 200);
+    let input = json!({"duration": 8, "steps": 1});
+    let (server, input) = (&server, &input);
+    let begun = std::time::Instant::now();
+    let statuses: Vec<String> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| server.call("team.slow", input).0)).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    });
+    let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
+    assert!(begun.elapsed() >= Duration::from_secs(8), "the tool took its time");
+    assert_eq!(rig.asked(tool), 2, "one before, and one for all: {statuses:?}");
+    assert_eq!((count("miss"), count("coalesced")), (1, 49), "all wait for the same call: {statuses:?}");
+}
+
 /// A server over HTTP, killed when it is dropped.
 struct Web(Child);
 

@@ -19,7 +19,7 @@ use crate::support::program::{Home, Run, SERVE, Server};
 use crate::support::{KEY, OTHER_KEY, STUCK, wait_for};
 
 /// A vault key.
-const VAULT_KEY: &str = "aa112233445566778899aabbccddeeff00112233445566778899aabbccddee00";
+pub(crate) const VAULT_KEY: &str = "aa112233445566778899aabbccddeeff00112233445566778899aabbccddee00";
 /// Another one.
 const OTHER_VAULT_KEY: &str = "bb112233445566778899aabbccddeeff00112233445566778899aabbccddee00";
 
@@ -28,7 +28,7 @@ fn vault(home: &Home, key: &str, stdin: &str, arguments: &[&str]) -> Run {
     feed(home.command(KEY, arguments).env("HELMDECK_VAULT_KEY", key), stdin)
 }
 
-fn feed(command: &mut Command, stdin: &str) -> Run {
+pub(crate) fn feed(command: &mut Command, stdin: &str) -> Run {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A program that refuses its arguments reads nothing.
@@ -38,7 +38,7 @@ fn feed(command: &mut Command, stdin: &str) -> Run {
 
 /// Sets an API key that the local caller may use with every pack.
 #[track_caller]
-fn set(home: &Home, name: &str, secret: &str) {
+pub(crate) fn set(home: &Home, name: &str, secret: &str) {
     let arguments =
         ["vault", "set", name, "--type", "api_key", "--host", "127.0.0.1", "--allow", "local/local", "--pack", "*"];
     let run = vault(home, VAULT_KEY, secret, &arguments);
@@ -272,15 +272,15 @@ async fn a_killed_rotation_leaves_the_old_secret_or_the_new() {
 }
 
 /// What is looked for: parts of the three secrets that no spelling of them is without, and what base64 and hex make of those.
-struct Canaries(Vec<String>);
+pub(crate) struct Canaries(Vec<String>);
 
 impl Canaries {
-    const API_KEY: &str = "canary7Kq2ApiKey";
+    pub(crate) const API_KEY: &str = "canary7Kq2ApiKey";
     const PASSWORD: &str = "pass canary9Zw4 word/+";
     const PASSPHRASE: &str = "canary3Fx8Phrase";
     const SSH: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary5Tm1b3BlbnNzaC1rZXk\ncanary6Uj0AAAABG5vbmUAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
 
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut needles: Vec<String> =
             ["canary7Kq2", "canary9Zw4", "canary3Fx8", "canary5Tm1", "canary6Uj0"].map(str::to_owned).into();
         for plain in needles.clone() {
@@ -294,7 +294,7 @@ impl Canaries {
     }
 
     #[track_caller]
-    fn absent(&self, what: &str, bytes: &[u8]) {
+    pub(crate) fn absent(&self, what: &str, bytes: &[u8]) {
         for needle in &self.0 {
             if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle.as_bytes()) {
                 let near = &bytes[at.saturating_sub(200)..bytes.len().min(at + 100)];
@@ -305,7 +305,7 @@ impl Canaries {
 }
 
 /// Writes base64 (RFC 4648) without padding.
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
     let digit = |bits: &[u8]| bits.iter().chain(&[0; 6]).take(6).fold(0, |digit, bit| digit << 1 | usize::from(*bit));
@@ -313,7 +313,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// Returns the process and all below it, as (id, `cmdline`, `environ`).
-fn processes(root: u32) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
+pub(crate) fn processes(root: u32) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
     let mut all = vec![root];
     let mut at = 0;
     while at < all.len() {
@@ -329,7 +329,7 @@ fn processes(root: u32) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
 }
 
 /// Returns all files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }

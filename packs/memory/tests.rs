@@ -44,7 +44,7 @@ async fn without_a_memory_every_pack_says_why_in_the_same_words() {
             (NoMemory::Anonymous, Code::Unauthenticated),
             (NoMemory::Shared, Code::Forbidden),
         ] {
-            let error = builtin.handler.run(context(&builtin, why), input.clone()).await.unwrap_err();
+            let error = builtin.handler.run(context(&builtin, why.clone()), input.clone()).await.unwrap_err();
             assert_eq!((error.code(), error.message()), (code, Error::from(why).message()), "{}", builtin.file);
         }
     }

@@ -305,7 +305,8 @@ mod tests {
         assert_eq!(system.vault_uses(None, 9).await.unwrap()[0].subject, "bob");
         let mut left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();
         let mut expected = vec![ids[0].clone(), ids[3].clone()];
-        (left.sort(), expected.sort());
+        left.sort();
+        expected.sort();
         assert_eq!(left, expected, "nothing is revoked silently");
 
         system.revoke_token(&ids[0], now).await.unwrap();

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::program::Server;
 
 const REVISION: &str = "2025-11-25";
+const ACCEPT: &str = "Accept: application/json, text/event-stream";
 
 /// A session of one client.
 pub(crate) struct McpClient<'a> {
@@ -23,7 +24,17 @@ impl<'a> McpClient<'a> {
     /// Opens a session.
     #[track_caller]
     pub(crate) fn open(server: &'a Server, token: &str) -> Self {
-        let headers = format!("{}\r\nAccept: application/json, text/event-stream", bearer(token));
+        Self::with_headers(server, format!("{}\r\n{ACCEPT}", bearer(token)))
+    }
+
+    /// Opens a session of somebody without a token.
+    #[track_caller]
+    pub(crate) fn anonymous(server: &'a Server) -> Self {
+        Self::with_headers(server, ACCEPT.to_owned())
+    }
+
+    #[track_caller]
+    fn with_headers(server: &'a Server, headers: String) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
         let answer = server.exchange(&format!("POST /mcp\n{headers}"), &hello.to_string()).unwrap();

@@ -2,9 +2,11 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
+use std::time::Duration;
 
-use helmdeck_core::SystemClock;
+use helmdeck_core::{Clock, SystemClock};
 use helmdeck_memory::JanitorConfig;
+use helmdeck_memory::system::System;
 use helmdeck_server::{Auth, Server};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +23,8 @@ use crate::wire::{MemoryUse, Setup};
 
 /// The most threads unless the operator says how many.
 const THREADS: usize = 4;
+/// How often the system database is swept.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Serves until SIGINT or SIGTERM.
 ///
@@ -58,6 +62,7 @@ async fn serve(setup: Setup) -> Result<()> {
     let stop = CancellationToken::new();
     let mut server = Server::new(engine.clone(), setup.settings.server.clone()).mcp(setup.settings.mcp.clone());
     if let Ok(system) = setup.system() {
+        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
     let server = server.auth(auth).serve(listener, stop.clone());
@@ -91,6 +96,17 @@ async fn keys(setup: &Setup, auth: &Auth) -> Result<()> {
             Ok(())
         }
         Err(reason) => Err(Failure::config(format!("auth.jwks: {place}: {reason}"))),
+    }
+}
+
+/// Removes what has ended from the system database, at once and then every hour. A database that is not there is not made.
+async fn sweep(system: System) {
+    let clock = SystemClock::default();
+    loop {
+        if let Err(error) = system.sweep(clock.now()).await {
+            tracing::warn!(%error, "the system database cannot be swept; the next try is in an hour");
+        }
+        tokio::time::sleep(SWEEP_INTERVAL).await;
     }
 }
 
