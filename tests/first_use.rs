@@ -168,7 +168,7 @@ fn whatever_ends_a_hidden_prompt_the_terminal_echoes_again() {
     let home = Home::new();
     let set = format!("{} vault set token --type api_key --host a.test", env!("CARGO_BIN_EXE_helmdeck"));
     let interrupted = on_a_terminal(&home, &format!("trap : INT; {set}; echo code $?; stty -a"), "\u{3}");
-    let terminated = on_a_terminal(&home, &format!("timeout --foreground 2 {set}; echo code $?; stty -a"), "");
+    let terminated = on_a_terminal(&home, &format!("timeout --foreground 6 {set}; echo code $?; stty -a"), "");
     for (shown, code) in [(&interrupted, "code 1"), (&terminated, "code 124")] {
         assert!(shown.contains(code) && shown.contains("interrupted; nothing was changed"), "{shown}");
         assert!(shown.contains(" echo ") && shown.contains(" icanon"), "{shown}");
