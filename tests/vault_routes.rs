@@ -19,7 +19,7 @@ hex=$(printf %s "$TOKEN" | od -An -tx1 | tr -d ' \n')
 said="$TOKEN $hex"
 echo "given $said" >&2
 while IFS= read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
   case $line in
   *'"method":"initialize"'*)

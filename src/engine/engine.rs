@@ -257,7 +257,9 @@ impl Engine {
 impl Inner {
     /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
     pub(crate) fn load(this: &Arc<Self>, previous: &Snapshot) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a pack.
+        let listings = this.servers.iter().flat_map(Servers::listings).collect();
+        let mut snapshot = Snapshot { listings, ..Snapshot::default() };
         for builtin in &this.builtins {
             let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
             let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);

@@ -36,9 +36,16 @@ impl Engine {
         let pending = self.0.registry.snapshot().pending.get(pack).cloned();
         let named = || Some(pack.strip_prefix("mcp.")?.split('.').next()?.to_owned());
         let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
-        match server.filter(|server| server.listing().is_none()) {
-            Some(server) => Servers::ask(&server).await,
-            None => Err(unknown),
+        let Some(server) = server else { return Err(unknown) };
+        match server.listing() {
+            None => Servers::ask(&server).await,
+            Some(listing) if self.0.registry.snapshot().follows(server.name(), &listing) => Err(unknown),
+            // It has just answered somebody else, and the registry is about to follow.
+            Some(_) => {
+                let engine = self.clone();
+                let loaded = tokio::task::spawn_blocking(move || engine.reload()).await;
+                loaded.map_err(|error| Error::new(Code::Internal, "the packs could not be loaded").with_source(error))
+            }
         }
     }
 

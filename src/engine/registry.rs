@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::cache::pack::PackCache;
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::validate_input::ValidateInputLayer;
+use crate::mcp::Listing;
 use crate::pipeline::PackService;
 
 /// Where a pack comes from.
@@ -46,8 +47,17 @@ pub(crate) struct Snapshot {
     pub(crate) refused: Vec<ManifestError>,
     /// Packs over a tool of a server that was not asked yet, with the server's name.
     pub(crate) pending: BTreeMap<PackName, String>,
+    /// What each MCP server had listed when this was made.
+    pub(crate) listings: BTreeMap<String, Arc<Listing>>,
     /// How many snapshots there were before this one.
-    revision: u64,
+    pub(crate) revision: u64,
+}
+
+impl Snapshot {
+    /// Says whether this was made of what a server has listed by now.
+    pub(crate) fn follows(&self, server: &str, listing: &Arc<Listing>) -> bool {
+        self.listings.get(server).is_some_and(|known| Arc::ptr_eq(known, listing))
+    }
 }
 
 /// The registry.

@@ -30,6 +30,7 @@ async fn serve(setup: Setup) -> Result<()> {
     let settings = &setup.settings;
     let stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
     let stop = CancellationToken::new();
+    tracing::info!("serving MCP over standard input and output");
     let mut served = std::pin::pin!(stdio.serve(stop.clone()));
     let answer = tokio::select! {
         answer = &mut served => answer,

@@ -28,6 +28,7 @@ use serde::Serialize;
 
 pub use config::{McpReach, McpServer, McpValue};
 pub(crate) use handler::McpHandler;
+pub(crate) use listing::Listing;
 pub(crate) use metrics::McpMetrics;
 pub(crate) use server::{Changed, Server, Surroundings};
 
@@ -160,6 +161,11 @@ impl Servers {
             }
         }
         packs
+    }
+
+    /// Returns what each server has listed, by its name.
+    pub(crate) fn listings(&self) -> impl Iterator<Item = (String, Arc<Listing>)> {
+        self.all().filter_map(|server| Some((server.name().to_owned(), server.listing()?)))
     }
 
     /// Says where each server stands.
