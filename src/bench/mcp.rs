@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{INPUT, KEY, cached_pack, call, runtime, sealed_engine};
 use crate::measure::{Table, median, percentile};
-use crate::rest::{PAIRS, cached, rate, rest_request};
+use crate::rest::{ID, PAIRS, cached, rate, rest_request};
 
 const ROUND_TRIPS: usize = 20_000;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
@@ -54,7 +54,7 @@ fn post(address: &str, headers: &str, body: &str) -> String {
 
 fn in_session(address: &str, session: &str) -> String {
     let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"bench__issues","arguments":{INPUT}}}}}"#
+        r#"{{"jsonrpc":"2.0",{ID},"method":"tools/call","params":{{"name":"bench__issues","arguments":{INPUT}}}}}"#
     );
     post(address, &format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n"), &body)
 }
@@ -63,7 +63,7 @@ fn newest(address: &str) -> String {
     let meta =
         r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"bench__issues","arguments":{INPUT},"_meta":{meta}}}}}"#
+        r#"{{"jsonrpc":"2.0",{ID},"method":"tools/call","params":{{"name":"bench__issues","arguments":{INPUT},"_meta":{meta}}}}}"#
     );
     let headers = "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: bench__issues\r\n";
     post(address, headers, &body)

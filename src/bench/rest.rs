@@ -86,6 +86,9 @@ pub(crate) fn rest_request(address: &str) -> String {
     )
 }
 
+/// What the load puts another number of the same length in place of on each connection: a session has one call of an id at a time.
+pub(crate) const ID: &str = r#""id":10"#;
+
 /// Sends requests over kept connections for a while, from one thread, and prints the rate.
 ///
 /// All connections are written to before any is read, as many clients would.
@@ -96,11 +99,13 @@ pub(crate) fn load(arguments: &[String]) {
         connection.set_nodelay(true).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     }
+    let requests: Vec<String> =
+        (10..).take(CONNECTIONS).map(|id| head.replacen(ID, &format!(r#""id":{id}"#), 1)).collect();
     let mut buffer = vec![0; 64 << 10];
     let (started, mut answered) = (Instant::now(), 0_u64);
     while started.elapsed() < Duration::from_secs(SECONDS) {
-        for connection in &mut connections {
-            connection.write_all(head.as_bytes()).unwrap();
+        for (connection, request) in connections.iter_mut().zip(&requests) {
+            connection.write_all(request.as_bytes()).unwrap();
         }
         for connection in &mut connections {
             read_answer(connection, &mut buffer);
