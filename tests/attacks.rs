@@ -193,7 +193,6 @@ fn a_slow_loris_head_is_cut_off_and_others_are_answered_meanwhile() {
         stream.set_nonblocking(true).unwrap();
     }
     let mut open = slow.len();
-    let mut answered = 0;
     while open > 0 {
         assert!(began.elapsed() < STUCK, "{open} connections are still open");
         open = 0;
@@ -209,10 +208,8 @@ fn a_slow_loris_head_is_cut_off_and_others_are_answered_meanwhile() {
         }
         let (status, _) = target.send("GET /api/v1/packs", "", b"");
         assert_eq!(status, 200);
-        answered += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(answered > 0);
     target.stands();
 }
 
@@ -287,7 +284,7 @@ fn two_lengths_or_two_ways_to_say_them_smuggle_no_second_request() {
         "Transfer-Encoding: xchunked\r\n",
     ] {
         let head = format!(
-            "POST /api/v1/packs/test.nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{lengths}\r\n{{}}{smuggled}",
+            "POST /api/v1/packs/test.echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{lengths}\r\n{{}}{smuggled}",
             target.token
         );
         let answer = target.server.raw(head.as_bytes());

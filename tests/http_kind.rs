@@ -206,16 +206,7 @@ fn nothing_inner_is_reached_and_no_credential_leaves_its_host() {
         .unwrap();
     let headers = "headers = { X-Api-Key = \"{credential:shop}\" }";
     install(&home, "shop.go", true, &format!("url = \"http://{}/{{id}}\"\n{headers}", host.address), "");
-    let direct = [
-        "127.0.0.2",
-        "2130706434",
-        "0x7f.2",
-        "[::ffff:127.0.0.2]",
-        "[::]",
-        "0.0.0.0",
-        "127.0.0.2.",
-        "localhost.localdomain",
-    ];
+    let direct = ["127.0.0.2", "2130706434", "0x7f.2", "[::ffff:127.0.0.2]", "[::]", "0.0.0.0", "127.0.0.2."];
     for (index, name) in direct.iter().enumerate() {
         install(
             &home,
@@ -239,7 +230,7 @@ fn nothing_inner_is_reached_and_no_credential_leaves_its_host() {
     }
     assert_eq!(host.count(), 13);
     assert!(host.asked().iter().all(|asked| asked.headers["x-api-key"] == CANARY), "its own host gets the credential");
-    for (index, name) in direct.iter().enumerate().take(direct.len() - 1) {
+    for (index, name) in direct.iter().enumerate() {
         let refused = server.ask(&format!("POST /api/v1/packs/shop.direct{index}"), "{}");
         assert_eq!((refused.code, refused.status().as_str()), (403, "forbidden"), "{name}: {}", refused.body);
     }

@@ -283,7 +283,7 @@ fn nobody_cancels_or_takes_over_what_another_has_begun() {
             assert_eq!(other.mcp.post(&cancel).0, 202, "it names a request of its own session, which there is not");
             assert_eq!(stolen.post(&cancel).0, 404, "the session is not theirs");
             let list = json!({"jsonrpc": "2.0", "id": 8, "method": "tools/list", "params": {}});
-            assert_eq!(stolen.post(&list), (404, stolen.post(&list).1));
+            assert_eq!(stolen.post(&list).0, 404, "the session is not theirs");
             let end = server.exchange(
                 &format!("DELETE /mcp\n{}\r\nMcp-Session-Id: {}", bearer(&other.token), alice.mcp.session()),
                 "",
