@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{Artifacts, CallSecrets, ProgressSink, Stale};
 use crate::secrets::Grant;
+use crate::session::Session;
 use crate::{Identity, PackName, RunId, Version};
 
 /// What the caller wants of the cache. Without both gates open it changes nothing.
@@ -136,6 +137,8 @@ pub struct Stage {
     pub secrets: Option<Arc<dyn CallSecrets>>,
     /// Set by `cache`: the stale answer that the handler may confirm.
     pub stale: Option<Stale>,
+    /// Set by `session`: where the handler runs commands.
+    pub session: Option<Arc<dyn Session>>,
     /// Set by `artifacts`: where the handler writes.
     pub artifacts: Option<Arc<dyn Artifacts>>,
     /// Set by `artifacts`: the id of this run.

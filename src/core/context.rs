@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Code, Error, Result};
 use crate::memory::{Facts, Memory, NoMemory, Notes};
 use crate::secrets::{Grant, Secret};
+use crate::session::Session;
 use crate::{Identity, Json, Outcome, PackName, RunId, Timestamp, Version};
 
 /// Takes progress of a running call.
@@ -108,6 +109,8 @@ pub struct Context {
     pub secrets: Option<Arc<dyn CallSecrets>>,
     /// Where files go.
     pub artifacts: Option<Arc<dyn Artifacts>>,
+    /// The session that the manifest asks for, or that the caller pinned.
+    pub session: Option<Arc<dyn Session>>,
     /// The other packs.
     pub packs: Option<Arc<dyn Packs>>,
     /// What is kept for the caller, or why nothing can be.
@@ -131,6 +134,7 @@ impl Context {
             progress: None,
             secrets: None,
             artifacts: None,
+            session: None,
             packs: None,
             memory: Err(NoMemory::Off),
         }
@@ -168,6 +172,15 @@ impl Context {
             Some(artifacts) => artifacts.put(name, media_type, bytes.into()).await,
             None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
         }
+    }
+
+    /// Returns the session of this call, for packs whose manifest asks for one.
+    ///
+    /// # Errors
+    /// `session_unavailable` if there is none.
+    pub fn session(&self) -> Result<&Arc<dyn Session>> {
+        let none = || Error::new(Code::SessionUnavailable, "this call has no session");
+        self.session.as_ref().ok_or_else(none)
     }
 
     /// Returns the notes of this caller, `None` if there is no memory for this call: gate 1 is shut, nobody vouches for the

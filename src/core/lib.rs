@@ -16,6 +16,7 @@ pub mod memory;
 pub mod outcome;
 pub mod schema;
 pub mod secrets;
+pub mod session;
 pub mod template;
 
 pub use call::{Call, Directive};

@@ -75,6 +75,13 @@ impl Secret {
         self.passphrase.as_deref().map(ExposeSecret::expose_secret)
     }
 
+    /// Says whether it is bound to hosts, this one among them. A secret that may be sent anywhere is bound to none: where the
+    /// host comes from a call's input, it stays here.
+    #[must_use]
+    pub fn is_bound_to(&self, host: &str) -> bool {
+        self.hosts.is_some() && self.expose_for(host).is_ok()
+    }
+
     /// Returns the secret itself, for looking for it. To send it, ask with [`Secret::expose_for`].
     #[must_use]
     pub fn expose(&self) -> &str {

@@ -78,6 +78,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         progress,
         secrets: secrets.clone(),
         artifacts: call.stage.artifacts,
+        session: call.stage.session,
         packs: Some(noting.clone().map_or_else(|| Arc::clone(packs), |noting| noting as _)),
         memory,
     };

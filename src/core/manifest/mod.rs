@@ -123,6 +123,8 @@ impl HandlerSpec {
 pub struct SessionSpec {
     /// How long it lives; 20 minutes unless said otherwise.
     pub timeout: Duration,
+    /// Whether only a call that pins a session has one; others run without.
+    pub optional: bool,
     /// Whether it outlives the call.
     pub preserve: bool,
     /// Whether commands in it reach the network.

@@ -267,6 +267,7 @@ fn mcp_of(
 fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
     Ok(SessionSpec {
         timeout: source.duration(raw.timeout.as_ref(), DEFAULT_SESSION_TIMEOUT)?,
+        optional: raw.optional,
         preserve: raw.preserve,
         network: raw.network,
         memory_bytes: raw.memory.as_ref().map(|memory| source.read(memory, |text| parse_size(text))).transpose()?,

@@ -57,6 +57,8 @@ pub(super) struct McpTool {
 pub(super) struct Session {
     pub(super) timeout: Option<Spanned<String>>,
     #[serde(default)]
+    pub(super) optional: bool,
+    #[serde(default)]
     pub(super) preserve: bool,
     #[serde(default)]
     pub(super) network: bool,
