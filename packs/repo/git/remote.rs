@@ -18,8 +18,8 @@ use crate::repo::url::{RepoUrl, Transport};
 /// Who a token is of, where the credential names nobody; what GitHub and others take for any token.
 const TOKEN_USER: &str = "x-access-token";
 
-/// The variable that hands the proxy's password to `helmdeck __connect`. It opens the proxy, and nothing else.
-const PROXY_PASSWORD: &str = "HELMDECK_PROXY_PASSWORD";
+/// The variable that hands `helmdeck __connect` what opens the proxy, and nothing else.
+const PROXY_AUTHORIZATION: &str = "HELMDECK_PROXY_AUTHORIZATION";
 
 /// What a push to a repository of this machine runs: git's own receiver, with nothing that the repository could have it run.
 const OWN_RECEIVER: &str = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false \
@@ -111,7 +111,7 @@ impl Git {
                     };
                     variables.push(("GIT_SSH_COMMAND", self.ssh(&opened, agent.as_ref())?));
                     variables.push(("GIT_SSH_VARIANT", "ssh".to_owned()));
-                    variables.push((PROXY_PASSWORD, opened.password().to_owned()));
+                    variables.push((PROXY_AUTHORIZATION, opened.authorization()));
                 }
                 _ => {
                     variables.push(("http_proxy", opened.url()));

@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -20,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
 use super::dial::Dial;
-use super::{ProxyConfig, Target, Trouble, USER, settled, target_of, tunnel};
+use super::{ProxyConfig, Target, Trouble, authorization, settled, target_of, tunnel};
 use crate::Egress;
 use crate::error::{Refused, never_connected, refusal};
 
@@ -68,7 +66,7 @@ impl Gateway {
         end: CancellationToken,
     ) -> Self {
         let (rules, lookup, timeout) = egress.parts();
-        let credential = password.map(|password| format!("Basic {}", STANDARD.encode(format!("{USER}:{password}"))));
+        let credential = password.map(authorization);
         Self(Arc::new(Inner {
             target,
             config,

@@ -13,6 +13,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::{Host, Url};
@@ -107,13 +109,14 @@ impl Proxy {
         self.address
     }
 
-    /// Returns its password, for an environment variable; never for an argument, which everybody on this machine can read.
+    /// Returns the value of the header `Proxy-Authorization` that its requests need. It goes into an environment variable;
+    /// never into an argument, which everybody on this machine can read.
     #[must_use]
-    pub fn password(&self) -> &str {
-        &self.password
+    pub fn authorization(&self) -> String {
+        authorization(&self.password)
     }
 
-    /// Returns its address with its password, as programs take it (`http_proxy`).
+    /// Returns its address with its password, as programs take it from a variable (`http_proxy`).
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{USER}:{}@{}", self.password, self.address)
@@ -153,6 +156,11 @@ impl Egress {
     pub fn gateway(&self, target: Target, config: ProxyConfig, end: CancellationToken) -> Gateway {
         Gateway::new(self, target, config, None, end)
     }
+}
+
+/// Writes a password as HTTP's basic authentication does (RFC 7617).
+fn authorization(password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{USER}:{password}")))
 }
 
 fn password() -> io::Result<String> {
