@@ -29,6 +29,7 @@ mod secrets;
 mod store_trouble;
 mod support;
 mod tampering;
+mod terminal;
 mod two_processes;
 mod vault;
 mod vault_routes;
