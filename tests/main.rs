@@ -28,6 +28,7 @@ mod rotation;
 mod secrets;
 mod store_trouble;
 mod support;
+mod swe_mini;
 mod tampering;
 mod terminal;
 mod two_processes;
