@@ -115,6 +115,3 @@ fn scratch() -> Result<TempDir> {
         Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error)
     })
 }
-
-#[cfg(test)]
-mod tests;
