@@ -26,6 +26,7 @@ mod mcp_servers;
 mod replicas;
 mod rotation;
 mod secrets;
+mod sessions;
 mod store_trouble;
 mod support;
 mod tampering;

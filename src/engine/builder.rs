@@ -23,6 +23,7 @@ use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
+use crate::sessions::{SessionPlace, Sessions};
 use crate::views::EngineViews;
 
 /// How many events are kept for listeners who come late.
@@ -56,6 +57,7 @@ pub struct Builder {
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
+    sessions: Option<SessionPlace>,
     egress: Egress,
     clock: Arc<dyn Clock>,
     mcp: Vec<McpServer>,
@@ -84,6 +86,7 @@ impl Engine {
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
+            sessions: None,
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
             mcp: Vec::new(),
@@ -153,6 +156,13 @@ impl Builder {
         self
     }
 
+    /// Says where sessions are. Without this, packs that need one are refused. The first session makes the folder.
+    #[must_use]
+    pub fn sessions(mut self, place: SessionPlace) -> Self {
+        self.sessions = Some(place);
+        self
+    }
+
     /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing but public
     /// addresses is.
     #[must_use]
@@ -207,6 +217,9 @@ impl Builder {
         let artifacts = self.artifacts.map(|folder| {
             Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
         });
+        let sessions = self.sessions.map(|place| {
+            Sessions::local(place, self.config.sessions.clone(), Arc::clone(&self.clock), &metrics)
+        });
         let servers = (!self.mcp.is_empty()).then(|| {
             let around = Surroundings {
                 secrets: Arc::clone(&self.secrets),
@@ -223,6 +236,7 @@ impl Builder {
             clock: self.clock,
             secrets: self.secrets,
             artifacts,
+            sessions,
             egress: self.egress,
             memory,
             no_memory: self.no_memory,

@@ -1,11 +1,13 @@
 //! What several tests share: the program in a home of its own (`program`), an engine over a real file (`rig`), other
-//! people's MCP clients and servers (`mcp`), MCP by hand (`raw_mcp`), and what their conformance suite wants to find (`conformance`).
+//! people's MCP clients and servers (`mcp`), MCP by hand (`raw_mcp`), what their conformance suite wants to find (`conformance`),
+//! and an engine that runs commands in sessions (`sessions`).
 
 pub(crate) mod conformance;
 pub(crate) mod mcp;
 pub(crate) mod program;
 pub(crate) mod raw_mcp;
 pub(crate) mod rig;
+pub(crate) mod sessions;
 
 use std::time::{Duration, Instant};
 
