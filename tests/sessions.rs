@@ -21,8 +21,23 @@ async fn a_command_has_its_folder_its_environment_and_nobody_elses() {
     for line in came.stdout.lines() {
         let name = line.split('=').next().unwrap_or_default();
         let known = [
-            "PATH", "HOME", "PWD", "TMPDIR", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "PAGER",
-            "PYTHONDONTWRITEBYTECODE", "GIT_CONFIG_NOSYSTEM", "GIT_TERMINAL_PROMPT", "OLDPWD", "SHLVL", "_",
+            "PATH",
+            "HOME",
+            "PWD",
+            "TMPDIR",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "LANG",
+            "TZ",
+            "TERM",
+            "PAGER",
+            "PYTHONDONTWRITEBYTECODE",
+            "GIT_CONFIG_NOSYSTEM",
+            "GIT_TERMINAL_PROMPT",
+            "OLDPWD",
+            "SHLVL",
+            "_",
         ];
         assert!(known.contains(&name), "{line}");
     }
@@ -111,7 +126,8 @@ async fn a_flood_of_output_costs_little_memory() {
     assert!(came.stdout.len() <= 1 << 20 && came.stdout.ends_with("xend\n"), "{}", came.stdout.len());
     let mut status = String::new();
     std::fs::File::open("/proc/self/status").unwrap().read_to_string(&mut status).unwrap();
-    let peak: u64 = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok()).unwrap();
+    let peak: u64 =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok()).unwrap();
     assert!(peak < 512 << 10, "{peak} KiB");
 }
 
@@ -134,7 +150,9 @@ async fn a_fork_bomb_is_stopped_at_its_limit() {
     let count: u32 = came.stdout.trim().parse().unwrap();
     assert!((10..64).contains(&count), "{count}");
     wait_for("the bomb to be gone", || !is_running("marker-of-the-bomb"));
-    let came = bench.once(json!({"sh": ":(){ :|:& };: ; sleep 1000 # marker-of-the-bomb", "timeout_ms": 3000})).await;
+    let came = bench
+        .once(json!({"argv": ["bash", "-c", ":(){ :|:& };: ; sleep 1000 # marker-of-the-bomb"], "timeout_ms": 3000}))
+        .await;
     assert_eq!(came.ended, "TimedOut", "{came:?}");
     assert!(!is_running("marker-of-the-bomb"));
 }
@@ -154,7 +172,9 @@ async fn a_hog_of_memory_is_killed_wherever_it_puts_it() {
         assert_eq!(came.ended, "OutOfMemory", "{hog}: {came:?}");
         assert!(!is_running("marker-of-the-hog"));
     }
-    let came = bench.sh("head -c 2G /dev/zero > /tmp/x; head -c 2G /dev/zero > /dev/shm/x; du -cm /tmp /dev/shm | tail -1").await;
+    let came = bench
+        .sh("head -c 2G /dev/zero > /tmp/x; head -c 2G /dev/zero > /dev/shm/x; du -cm /tmp /dev/shm | tail -1")
+        .await;
     let megabytes: u32 = came.stdout.split_whitespace().next().unwrap().parse().unwrap();
     assert!((500..=520).contains(&megabytes), "{came:?}");
 }
@@ -189,7 +209,9 @@ async fn nothing_outlives_its_command() {
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "done\n"));
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!is_running("987654"));
-    let came = bench.once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 700})).await;
+    let came = bench
+        .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 700}))
+        .await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("TimedOut", "first\n"));
     assert!(!is_running("876543"));
 }

@@ -217,9 +217,9 @@ impl Builder {
         let artifacts = self.artifacts.map(|folder| {
             Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
         });
-        let sessions = self.sessions.map(|place| {
-            Sessions::local(place, self.config.sessions.clone(), Arc::clone(&self.clock), &metrics)
-        });
+        let sessions = self
+            .sessions
+            .map(|place| Sessions::local(place, self.config.sessions.clone(), Arc::clone(&self.clock), &metrics));
         let servers = (!self.mcp.is_empty()).then(|| {
             let around = Surroundings {
                 secrets: Arc::clone(&self.secrets),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::session::{Ended, Exec, Executed};
+use helmdeck_core::session::{Ended, Exec};
 use helmdeck_core::{Builtin, Call, Code, Error, Identity, Json, Outcome, PackName, Reply, Result};
 use helmdeck_engine::{Config, Engine, SessionPlace};
 use helmdeck_testkit::{function, manifest};
@@ -158,12 +158,8 @@ pub(crate) fn folders(data: &Path) -> Vec<PathBuf> {
 /// Says whether a process has this text in its command line.
 pub(crate) fn is_running(marker: &str) -> bool {
     let entries = std::fs::read_dir("/proc").unwrap();
-    entries.flatten().filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
-        line.windows(marker.len()).any(|part| part == marker.as_bytes())
-    })
-}
-
-/// Returns what an output holds in all.
-pub(crate) fn stdout(executed: Executed) -> String {
-    String::from_utf8(executed.stdout.all().unwrap()).unwrap()
+    entries
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| line.windows(marker.len()).any(|part| part == marker.as_bytes()))
 }

@@ -100,9 +100,11 @@ pub(super) fn resolve(
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
-    let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |engine: &helmdeck_engine::Config| {
-        engine.sessions.validate()
-    });
+    let engine = reading.read(
+        |key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())),
+        &[],
+        |engine: &helmdeck_engine::Config| engine.sessions.validate(),
+    );
     let credentials = reading.credentials();
     let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading

@@ -139,7 +139,8 @@ impl Flat {
 
 /// Opens a folder and makes it ours to change, whatever its mode forbids.
 fn open_for_removal(parent: BorrowedFd<'_>, name: &CString) -> io::Result<OwnedFd> {
-    let place = openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let place =
+        openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     // The descriptor names the folder itself, so no link can be put in its place.
     let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
     std::fs::set_permissions(itself, std::fs::Permissions::from_mode(0o700))?;

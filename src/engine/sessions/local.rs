@@ -140,7 +140,10 @@ impl LocalRuntime {
         let now = self.parts.clock.now();
         let all: Vec<_> = self.live().values().cloned().collect();
         for live in all {
-            let read = { let live = Arc::clone(&live); blocking(move || live.folder.read()).await };
+            let read = {
+                let live = Arc::clone(&live);
+                blocking(move || live.folder.read()).await
+            };
             match read {
                 Ok(Some(record)) => {
                     let expired = record.expires_at <= now;
@@ -167,7 +170,10 @@ impl LocalRuntime {
             return Ok((live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live));
         }
         let Some(folder) = self.place.of(id) else { return Ok(None) };
-        let read = { let folder = folder.clone(); blocking(move || folder.read()).await? };
+        let read = {
+            let folder = folder.clone();
+            blocking(move || folder.read()).await?
+        };
         let Some(record) = read.filter(|record| record.expires_at > now) else { return Ok(None) };
         self.watch();
         let live = Live::new(record, folder, None);
@@ -323,8 +329,8 @@ impl SessionRuntime for LocalRuntime {
     async fn list(&self) -> Result<Vec<Record>> {
         let (place, now) = (self.place.clone(), self.parts.clock.now());
         let records = blocking(move || place.records()).await?;
-        let mut records = records
-            .map_err(|error| Error::new(Code::Internal, "the sessions cannot be read").with_source(error))?;
+        let mut records =
+            records.map_err(|error| Error::new(Code::Internal, "the sessions cannot be read").with_source(error))?;
         records.retain(|record| record.expires_at > now);
         records.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         Ok(records)

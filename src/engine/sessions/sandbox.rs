@@ -5,6 +5,7 @@
 //! user can reach them, in a mount namespace of its own; then root is given up, and that user makes the real one. So nothing that a
 //! session runs is root anywhere, and the limit on processes binds, which it does not for root.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -108,6 +109,13 @@ impl Bwrap {
 /// Puts a command line together.
 struct Words(Vec<OsString>);
 
+/// Returns the folders that a file system needs for `paths` to stand in it, outermost first. What bubblewrap makes by itself for a
+/// file, nobody else can enter.
+fn parents<'a>(paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
+    let all = paths.flat_map(|path| path.ancestors().skip(1));
+    all.filter(|folder| folder.parent().is_some() && !folder.starts_with("/usr")).collect()
+}
+
 impl Words {
     fn add<const N: usize>(&mut self, words: [&str; N]) {
         self.0.extend(words.map(OsString::from));
@@ -126,6 +134,11 @@ impl Words {
                 Err(_) if Path::new(path).is_dir() => self.add(["--ro-bind", path, path]),
                 Err(_) => {}
             }
+        }
+        let ours = OWN_ETC.iter().map(|(name, _)| Path::new("/etc").join(name)).collect::<Vec<_>>();
+        let places = ETC.iter().map(Path::new).chain(config.read_only_paths.iter().map(PathBuf::as_path));
+        for folder in parents(places.chain(ours.iter().map(PathBuf::as_path)).chain([Path::new(PROGRAM)])) {
+            self.0.extend([OsString::from("--dir"), folder.into()]);
         }
         for path in ETC {
             self.add(["--ro-bind-try", path, path]);
@@ -147,9 +160,7 @@ impl Sandbox {
     pub(crate) fn inside(&self, folders: &Folders) -> (String, String) {
         match self.bwrap {
             Some(_) => (FOLDER.to_owned(), SUPPLIES.to_owned()),
-            None => {
-                (folders.folder.to_string_lossy().into_owned(), folders.supplies.to_string_lossy().into_owned())
-            }
+            None => (folders.folder.to_string_lossy().into_owned(), folders.supplies.to_string_lossy().into_owned()),
         }
     }
 
@@ -204,7 +215,10 @@ impl Sandbox {
         let mut all = vec![
             ("PATH".to_owned(), path),
             ("HOME".to_owned(), folder.clone()),
-            ("PWD".to_owned(), Path::new(&folder).join(&command.cwd).to_string_lossy().trim_end_matches('/').to_owned()),
+            (
+                "PWD".to_owned(),
+                Path::new(&folder).join(&command.cwd).to_string_lossy().trim_end_matches('/').to_owned(),
+            ),
             ("TMPDIR".to_owned(), tmp),
             ("USER".to_owned(), "agent".to_owned()),
             ("LOGNAME".to_owned(), "agent".to_owned()),

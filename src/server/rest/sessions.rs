@@ -8,8 +8,8 @@ use helmdeck_core::{Caller, Code, Identity, Permission};
 use http::StatusCode;
 use serde_json::json;
 
-use super::path::PathValues;
 use super::in_time;
+use super::path::PathValues;
 use crate::access::By;
 use crate::app::App;
 use crate::problem::Problem;
