@@ -112,6 +112,7 @@ impl Setup {
                 // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }
+            builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
         if let (Some(ring), true) = (&self.ring, wanted) {

@@ -19,6 +19,7 @@ use crate::cache::hub::{self, Hub};
 use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::folder;
+use crate::jobs::Jobs;
 use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
@@ -58,6 +59,7 @@ pub struct Builder {
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
     sessions: Option<SessionPlace>,
+    jobs: Option<(System, Option<Arc<KeyRing>>)>,
     egress: Egress,
     clock: Arc<dyn Clock>,
     mcp: Vec<McpServer>,
@@ -87,6 +89,7 @@ impl Engine {
             secrets: Arc::new(NoSecrets),
             artifacts: None,
             sessions: None,
+            jobs: None,
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
             mcp: Vec::new(),
@@ -163,6 +166,14 @@ impl Builder {
         self
     }
 
+    /// Says where jobs are written down, so that they outlive the process; their results too, sealed, if there are keys to seal
+    /// with. Without this, jobs end with the process.
+    #[must_use]
+    pub fn jobs(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
+        self.jobs = Some((system, keyring));
+        self
+    }
+
     /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing but public
     /// addresses is.
     #[must_use]
@@ -230,7 +241,10 @@ impl Builder {
             };
             Servers::new(self.mcp, around, &McpMetrics::register(&metrics))
         });
+        let jobs =
+            Jobs::new(self.jobs, self.config.jobs.clone(), Arc::clone(&self.clock), &metrics, stop.child_token());
         let engine = Engine(Arc::new(Inner {
+            jobs: Arc::new(jobs),
             registry: Registry::default(),
             config: self.config,
             clock: self.clock,
