@@ -111,10 +111,12 @@ run = { type = "integer" }
 text = {}
 "##;
 
+/// A pack called `long` is one that runs as a job unless its caller waits.
 fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static str {
+    let long = name.ends_with(".long");
     let text = format!(
         "name = \"{name}\"\nversion = \"{version}\"\ndescription = \"Says <it> again\"\nread_only = {read_only}\n\
-         [handler]\nbuiltin = \"{name}\"\n{SCHEMAS}\n{rest}"
+         async = {long}\n[handler]\nbuiltin = \"{name}\"\n{SCHEMAS}\n{rest}"
     );
     Box::leak(text.into_boxed_str())
 }
@@ -168,6 +170,7 @@ impl Fixture {
                 true,
                 "[memory]\ncache = true\nttl = \"5m\"\ntags = [\"test:all\"]\n[[examples]]\ninput = { text = \"it's\" }",
             ),
+            pack("test.long", "v1", true, ""),
             pack("test.plain", "v1", true, ""),
             pack("test.plain", "v2", true, ""),
             pack("test.write", "v1", false, ""),
