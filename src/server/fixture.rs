@@ -155,7 +155,22 @@ impl Fixture {
         Self::assemble(config, true, None, Some(auth)).await
     }
 
+    /// Makes one with a memory key that has the pack `test.long` too.
+    pub(crate) async fn with_long(config: ServerConfig) -> Self {
+        Self::of_packs(config, true, None, None, &["test.long"]).await
+    }
+
     async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
+        Self::of_packs(config, memory, ledger, auth, &[]).await
+    }
+
+    async fn of_packs(
+        config: ServerConfig,
+        memory: bool,
+        ledger: Option<&Path>,
+        auth: Option<Auth>,
+        more: &[&'static str],
+    ) -> Self {
         let clock = Arc::new(TestClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
         let pack = |name, version, read_only, rest| Builtin {
@@ -163,18 +178,18 @@ impl Fixture {
             manifest: manifest(name, version, read_only, rest),
             handler: Arc::new(Echo(Arc::clone(&probe))),
         };
-        let packs = vec![
+        let mut packs = vec![
             pack(
                 "test.cached",
                 "v1",
                 true,
                 "[memory]\ncache = true\nttl = \"5m\"\ntags = [\"test:all\"]\n[[examples]]\ninput = { text = \"it's\" }",
             ),
-            pack("test.long", "v1", true, ""),
             pack("test.plain", "v1", true, ""),
             pack("test.plain", "v2", true, ""),
             pack("test.write", "v1", false, ""),
         ];
+        packs.extend(more.iter().map(|name| pack(name, "v1", true, "")));
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(Config::default()).builtins(packs);
         let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);

@@ -83,6 +83,11 @@ impl Programs {
     pub(crate) fn typescript(&self, plan: &Value) -> Value {
         carry_out(Command::new(&self.node).arg(scripts().join("client.mjs")).arg(&self.packages), plan)
     }
+
+    /// Lets the official package for tasks call one tool; see `mcp/tasks.mjs` for the plan and the answer.
+    pub(crate) fn tasks(&self, plan: &Value) -> Value {
+        carry_out(Command::new(&self.node).arg(scripts().join("tasks.mjs")).arg(&self.packages), plan)
+    }
 }
 
 /// Hands a plan to a client and reads its answer.

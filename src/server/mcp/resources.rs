@@ -123,11 +123,17 @@ fn memory<'a>(door: &'a Door, caller: &Caller) -> Result<&'a MemoryControl> {
     door.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
 
-/// Returns the newest jobs of a caller, of packs that the caller may run.
-async fn jobs(door: &Door, caller: &Caller) -> Result<JobPage> {
+/// All callers whom nobody vouches for would be one.
+fn need_owner(caller: &Caller) -> Result<()> {
     if caller.identity.is_anonymous() {
         return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
     }
+    Ok(())
+}
+
+/// Returns the newest jobs of a caller, of packs that the caller may run.
+async fn jobs(door: &Door, caller: &Caller) -> Result<JobPage> {
+    need_owner(caller)?;
     let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
     let mut page = door.engine.jobs(Some(&caller.identity), &query).await?;
     page.jobs.retain(|job| caller.need_run(&job.pack).is_ok());
@@ -144,9 +150,7 @@ fn result(job: &Job) -> Resource {
 /// Returns a job and what came of it: `{"job": …}`, with `outcome` or `problem` if it has ended.
 async fn job(door: &Door, caller: &Caller, id: &str) -> Result<String> {
     let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
-    if caller.identity.is_anonymous() {
-        return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
-    }
+    need_owner(caller)?;
     let (engine, owner) = (&door.engine, Some(&*caller.identity));
     let id = JobId::parse(id).map_err(|_| unknown())?;
     let found = engine.job(owner, &id).await;

@@ -172,7 +172,7 @@ async fn a_caller_sees_and_runs_what_its_token_allows() {
 #[tokio::test]
 async fn lists_come_in_pages() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig { page_size: 3, ..McpConfig::default() });
+    let mcp = door(&fixture, McpConfig { page_size: 2, ..McpConfig::default() });
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();
     let first = message(&ask_as(&mcp, &local, &session, "tools/list", json!({})).await);
