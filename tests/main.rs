@@ -23,6 +23,7 @@ mod mcp_conformance;
 mod mcp_docs;
 mod mcp_process;
 mod mcp_servers;
+mod mcp_tasks;
 mod replicas;
 mod rotation;
 mod secrets;
