@@ -16,6 +16,8 @@ mod languages;
 mod map;
 mod mirror;
 mod names;
+#[cfg(feature = "repo-map")]
+mod place;
 mod publish;
 mod push;
 #[cfg(feature = "repo-map")]
