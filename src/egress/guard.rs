@@ -79,6 +79,14 @@ impl Egress {
         Self::with_rules(config, rules, Arc::clone(&self.0.lookup))
     }
 
+    /// Returns a guard with the same rules that lets the other side be silent for as long as `read_timeout`, before an answer
+    /// and in the middle of one. For servers that think before they speak.
+    #[must_use]
+    pub fn with_read_timeout(&self, read_timeout: Duration) -> Self {
+        let config = Config { read_timeout, ..self.0.config.clone() };
+        Self::with_rules(config, (*self.0.rules).clone(), Arc::clone(&self.0.lookup))
+    }
+
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {
         let rules = Rules { allow: config.allow.clone(), named, only_named: false };
         Self::with_rules(config, rules, lookup)
