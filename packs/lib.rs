@@ -10,6 +10,7 @@ pub mod github;
 mod memory;
 #[cfg(feature = "repo-map")]
 mod repo;
+pub mod swe;
 
 /// What the packs are given when they are made.
 #[derive(Clone)]
