@@ -25,17 +25,20 @@ use helmdeck_core::{Builtin, Clock};
 use helmdeck_llm::Client;
 
 pub use config::Config;
-use repository::Repository;
+use repository::GitRepository;
 use solve::Solve;
+
+use crate::repo::Git;
 
 /// Returns the packs of this family. Connects to nothing yet. `github_host` is where the repositories of the `github.*` packs are.
 pub(crate) fn packs(
     config: &Config,
     client: &Client,
-    repository: Arc<dyn Repository>,
+    git: Git,
     github_host: Option<String>,
     clock: &Arc<dyn Clock>,
 ) -> Vec<Builtin> {
+    let repository = Arc::new(GitRepository(git));
     let solve =
         Solve { config: config.clone(), client: client.clone(), repository, github_host, clock: Arc::clone(clock) };
     vec![Builtin { file: "packs/swe/solve.toml", manifest: include_str!("solve.toml"), handler: Arc::new(solve) }]

@@ -21,7 +21,7 @@ pub(super) struct Change<'a> {
     pub(super) input: &'a Input,
     pub(super) wanted: Wanted<'a>,
     pub(super) checkout: &'a Checkout,
-    pub(super) patch: &'a str,
+    pub(super) patch: &'a [u8],
     pub(super) summary: &'a str,
     pub(super) tests: Option<String>,
     pub(super) trajectory: Option<&'a str>,

@@ -1,7 +1,19 @@
 //! What `swe.solve` needs of a repository: a work tree to work in, the change made there, and a branch for it.
 
 use async_trait::async_trait;
-use helmdeck_core::{Context, Result};
+use bytes::Bytes;
+use helmdeck_core::{Context, Result, Secret};
+
+use crate::repo::{self, Git, Proposal, RepoUrl, Wish};
+
+/// The folder of the work tree, below the session's.
+const FOLDER: &str = "repo";
+
+/// The largest patch, in bytes.
+const MAX_PATCH_BYTES: usize = 8 << 20;
+
+/// The credential of a repository where a call names none.
+const DEFAULT_CREDENTIAL: &str = "github-token";
 
 /// Where a repository is, without any secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +64,7 @@ pub(super) trait Repository: Send + Sync {
     ///
     /// # Errors
     /// `too_large`, and those of the session.
-    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<String>;
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes>;
 
     /// Pushes a patch on the commit of the checkout as a new branch, in one step, and returns its commit.
     ///
@@ -63,8 +75,66 @@ pub(super) trait Repository: Send + Sync {
         context: &Context,
         wanted: Wanted<'_>,
         checkout: &Checkout,
-        patch: &str,
+        patch: &[u8],
         branch: &str,
         message: &str,
     ) -> Result<String>;
+}
+
+/// Repositories by trusted git; what commands of the session wrote is only looked at inside the session.
+pub(super) struct GitRepository(pub(super) Git);
+
+impl GitRepository {
+    async fn open(&self, context: &Context, wanted: Wanted<'_>) -> Result<repo::Remote> {
+        let url = RepoUrl::parse(wanted.url)?;
+        let secret = credential(context, wanted.credential.unwrap_or(DEFAULT_CREDENTIAL))?;
+        self.0.open(&url, secret, wanted.credential.is_some()).await
+    }
+}
+
+/// Returns a secret by its name; `None` if there is no such credential.
+pub(super) fn credential(context: &Context, name: &str) -> Result<Option<Secret>> {
+    let Some(secrets) = &context.secrets else { return Ok(None) };
+    if secrets.grants().iter().any(|grant| grant.name == name) { secrets.get(name) } else { Ok(None) }
+}
+
+#[async_trait]
+impl Repository for GitRepository {
+    fn address(&self, url: &str) -> Result<Address> {
+        let url = RepoUrl::parse(url)?;
+        Ok(Address { key: url.key(), host: url.host().map(ToString::to_string) })
+    }
+
+    async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout> {
+        let remote = self.open(context, wanted).await?;
+        let wish = Wish { reference: wanted.reference.map(str::to_owned), depth: None };
+        let made = repo::check_out(&self.0, &remote, &**context.session()?, FOLDER, &wish).await?;
+        Ok(Checkout {
+            folder: made.path,
+            commit: made.commit,
+            branch: made.branch,
+            default_branch: made.default_branch,
+        })
+    }
+
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes> {
+        let session = &**context.session()?;
+        let made = repo::Checkout::of(session, &checkout.folder)?;
+        Ok(repo::changes(session, &made, MAX_PATCH_BYTES).await?.patch.into())
+    }
+
+    async fn push(
+        &self,
+        context: &Context,
+        wanted: Wanted<'_>,
+        checkout: &Checkout,
+        patch: &[u8],
+        branch: &str,
+        message: &str,
+    ) -> Result<String> {
+        let session = &**context.session()?;
+        let made = repo::Checkout::of(session, &checkout.folder)?;
+        let remote = self.open(context, wanted).await?;
+        repo::apply_and_push(&self.0, &remote, session, &made, Proposal { patch, branch, message }).await
+    }
 }

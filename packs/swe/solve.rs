@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use helmdeck_core::session::{Exec, Session};
-use helmdeck_core::{Clock, Context, Error, Handler, Json, Reply, Result, Secret};
+use helmdeck_core::{Clock, Code, Context, Error, Handler, Json, Reply, Result};
 use helmdeck_llm::{Client, Endpoint};
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ use super::mini;
 use super::prompt;
 use super::publish::{self, Change, Published};
 use super::recall::{Lesson, Recall, files};
-use super::repository::{Address, Checkout, Repository, Wanted};
+use super::repository::{Address, Checkout, Repository, Wanted, credential};
 use super::result::{self, Output, Tests, UsageOut};
 use super::trajectory::{About, Trajectory, What};
 
@@ -59,7 +60,7 @@ impl Handler for Solve {
         let session = Arc::clone(context.session()?);
         let address = self.repository.address(&input.repo_url)?;
         let github = publish::on_github(input.mode, &address, self.github_host.as_deref())?;
-        let key = model_key(&context)?;
+        let key = credential(&context, MODEL_CREDENTIAL)?;
         let endpoint = self.client.endpoint(input.endpoint.as_deref(), input.model.as_deref(), key)?;
 
         context.report(Some(2.0), &format!("fetching {}", address.key));
@@ -75,15 +76,6 @@ impl Handler for Solve {
     }
 }
 
-/// Returns the model's key; `None` if there is no such credential.
-fn model_key(context: &Context) -> Result<Option<Secret>> {
-    let Some(secrets) = &context.secrets else { return Ok(None) };
-    if secrets.grants().iter().any(|grant| grant.name == MODEL_CREDENTIAL) {
-        return secrets.get(MODEL_CREDENTIAL);
-    }
-    Ok(None)
-}
-
 /// One run, with its repository in the session.
 struct Run<'a> {
     solve: &'a Solve,
@@ -96,10 +88,19 @@ struct Run<'a> {
     started: Instant,
 }
 
+/// What was changed.
+struct Patch {
+    bytes: Bytes,
+    /// The same as text.
+    text: String,
+    /// The artifact with the bytes if the text is not all of them.
+    exact: Option<Result<String>>,
+}
+
 /// What the work came to.
 struct Done {
     ending: Ending,
-    patch: String,
+    patch: Patch,
     tests: Option<Tests>,
     success: bool,
     summary: String,
@@ -202,7 +203,7 @@ impl Run<'_> {
             return Err(with_trajectory(error, &kept));
         }
         self.context.report(Some(78.0), "taking the patch");
-        let patch = match self.solve.repository.patch(self.context, &self.checkout).await {
+        let patch = match self.patch().await {
             Ok(patch) => patch,
             Err(error) => {
                 trajectory.add(What::Failed(error.clone()));
@@ -211,10 +212,25 @@ impl Run<'_> {
             }
         };
         let tests = self.tests().await;
-        let success = result::succeeded(&ending, &patch, tests.as_ref());
-        let summary = result::summary(&ending, &patch, tests.as_ref());
-        let kept = self.keep(trajectory, about, &ending, &patch, tests.as_ref()).await;
+        let success = result::succeeded(&ending, &patch.text, tests.as_ref());
+        let summary = result::summary(&ending, &patch.text, tests.as_ref());
+        let kept = self.keep(trajectory, about, &ending, &patch.text, tests.as_ref()).await;
         Ok(Done { ending, patch, tests, success, summary, trajectory: kept })
+    }
+
+    /// Takes the patch, within what is left of the time: what commands left there may be made to take for ever.
+    async fn patch(&self) -> Result<Patch> {
+        let taking = self.solve.repository.patch(self.context, &self.checkout);
+        let late = || Error::new(Code::Timeout, "the patch could not be taken in time");
+        let bytes = tokio::time::timeout(self.time_left() / 2, taking).await.map_err(|_| late())??;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let exact = if text.as_bytes() == &*bytes {
+            None
+        } else {
+            let stored = self.context.put_artifact("patch.diff", "text/x-diff", bytes.clone()).await;
+            Some(stored.map(|artifact| artifact.key))
+        };
+        Ok(Patch { bytes, text, exact })
     }
 
     /// Runs the tests after the patch was taken, so that what they write is no part of it.
@@ -275,7 +291,7 @@ impl Run<'_> {
                 credential: self.input.credential.as_deref(),
             },
             checkout: &self.checkout,
-            patch: &done.patch,
+            patch: &done.patch.bytes,
             summary: &done.summary,
             tests: done.tests.as_ref().map(Tests::shown),
             trajectory: done.trajectory.as_deref().ok(),
@@ -305,7 +321,7 @@ impl Run<'_> {
             branch: published.and_then(|published| published.branch.clone()),
             pr_url: published.and_then(|published| published.pr_url.clone()),
             tests,
-            files: files(&done.patch),
+            files: files(&done.patch.text),
         }
     }
 
@@ -318,6 +334,13 @@ impl Run<'_> {
             success = false;
             summary.push_str(&format!("\nThe branch was pushed, but the pull request could not be opened: {error}."));
         }
+        if let Some(exact) = &patch.exact {
+            summary.push_str("\nThe patch has bytes that are no UTF-8; ");
+            match exact {
+                Ok(key) => summary.push_str(&format!("the exact one is the artifact {key}.")),
+                Err(error) => summary.push_str(&format!("the exact one could not be kept: {error}.")),
+            }
+        }
         if let Err(error) = &kept {
             summary.push_str(&format!("\nThe trajectory could not be kept: {error}."));
         }
@@ -325,7 +348,7 @@ impl Run<'_> {
             success,
             summary,
             ended: ending.name(),
-            patch,
+            patch: patch.text,
             base_commit: self.checkout.commit.clone(),
             commit: published.commit,
             branch: published.branch,

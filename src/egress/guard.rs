@@ -79,12 +79,19 @@ impl Egress {
         Self::with_rules(config, rules, Arc::clone(&self.0.lookup))
     }
 
+    /// Returns what a proxy is made of: the rules, how names are resolved, and how long connecting may take.
+    pub(crate) fn parts(&self) -> (Arc<Rules>, Lookup, Duration) {
+        (Arc::clone(&self.0.rules), Arc::clone(&self.0.lookup), self.0.config.connect_timeout)
+    }
+
     /// Returns a guard with the same rules that lets the other side be silent for as long as `read_timeout`, before an answer
     /// and in the middle of one. For servers that think before they speak.
     #[must_use]
-    pub fn with_read_timeout(&self, read_timeout: Duration) -> Self {
-        let config = Config { read_timeout, ..self.0.config.clone() };
-        Self::with_rules(config, (*self.0.rules).clone(), Arc::clone(&self.0.lookup))
+    pub fn patient(&self, read_timeout: Duration) -> Self {
+        let inner = &self.0;
+        let config = Config { read_timeout, ..inner.config.clone() };
+        let (rules, lookup) = (Arc::clone(&inner.rules), Arc::clone(&inner.lookup));
+        Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
     }
 
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {

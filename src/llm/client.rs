@@ -51,7 +51,7 @@ impl Client {
             let only = egress.reaching_only(&base, config.idle_timeout);
             (base, only)
         });
-        Ok(Self { given: egress.with_read_timeout(config.idle_timeout), operators, config })
+        Ok(Self { given: egress.patient(config.idle_timeout), operators, config })
     }
 
     /// Asks a model and returns its whole answer.

@@ -185,12 +185,12 @@ impl Repository for LocalGit {
         Ok(Checkout { folder: "repo".into(), commit, branch: None, default_branch: Some("main".into()) })
     }
 
-    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<String> {
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes> {
         let script = format!("git add -A && git diff --cached --binary --full-index {}", checkout.commit);
         let mut exec = Exec::new(["sh", "-c", &script]);
         exec.cwd.clone_from(&checkout.folder);
         let executed = context.session()?.exec(exec).await?;
-        Ok(String::from_utf8(executed.stdout.all().unwrap()).unwrap())
+        Ok(executed.stdout.all().unwrap().into())
     }
 
     async fn push(
@@ -198,14 +198,14 @@ impl Repository for LocalGit {
         _: &Context,
         _: Wanted<'_>,
         _: &Checkout,
-        patch: &str,
+        patch: &[u8],
         branch: &str,
         message: &str,
     ) -> Result<String> {
         if let Some(error) = self.refuses.lock().unwrap().clone() {
             return Err(error);
         }
-        self.pushed.lock().unwrap().push((patch.to_owned(), branch.to_owned(), message.to_owned()));
+        self.pushed.lock().unwrap().push((String::from_utf8(patch.to_vec()).unwrap(), branch.to_owned(), message.to_owned()));
         Ok("c0ffee".to_owned())
     }
 }
