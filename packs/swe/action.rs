@@ -94,7 +94,7 @@ fn check(command: String) -> Result<String, String> {
 }
 
 /// Returns the text of every fenced block that says it is for a shell. A fence ends at a line of at least as many backticks
-/// (CommonMark 0.31 section 4.5).
+/// (`CommonMark` 0.31 section 4.5).
 fn blocks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = text.lines();

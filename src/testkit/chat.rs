@@ -183,7 +183,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script
         }
         ChatReply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\":[\"").await.ok()?;
-            while stream.write_all(&[b'x'; 65_536]).await.is_ok() {}
+            while stream.write_all(&vec![b'x'; 65_536]).await.is_ok() {}
         }
         ChatReply::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
     }
@@ -193,7 +193,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script
 async fn receive(stream: &mut TcpStream) -> Option<ChatRequest> {
     let mut bytes = Vec::new();
     loop {
-        let mut chunk = [0; 65_536];
+        let mut chunk = vec![0; 65_536];
         let read = stream.read(&mut chunk).await.ok().filter(|read| *read > 0)?;
         bytes.extend_from_slice(&chunk[..read]);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");

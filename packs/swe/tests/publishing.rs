@@ -3,7 +3,7 @@
 use helmdeck_core::{Code, Error};
 use serde_json::json;
 
-use super::world::World;
+use super::world::{World, git};
 use super::{fix, run, submit};
 use crate::swe::repository::Address;
 
@@ -92,4 +92,49 @@ async fn a_pull_request_elsewhere_than_on_github_is_refused_before_any_work() {
     let error = world.solve(json!({"mode": "pull_request"})).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidInput);
     assert!(world.server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_real_repository_gets_the_branch_with_exactly_the_patch() {
+    // What commands plant in the work tree must neither run nor change what is pushed.
+    let plant = "printf '#!/bin/sh\\ntouch ../canary\\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push; \
+                 git config core.hooksPath .git/hooks; git config core.fsmonitor 'touch ../canary; false'";
+    let mut world = World::new(vec![fix(), run(plant), submit()]).await;
+    world.real_git = true;
+    let output = world.solve(json!({"mode": "branch", "test_command": "sh test.sh"})).await.unwrap();
+    assert_eq!((&output["success"], &output["tests"]["exit"]), (&json!(true), &json!(0)), "{output}");
+    world.apply(output["patch"].as_str().unwrap());
+    let (branch, commit) = (output["branch"].as_str().unwrap(), output["commit"].as_str().unwrap());
+    let upstream = world.upstream.path();
+    assert_eq!(git(upstream, &["rev-parse", branch]), commit);
+    assert_eq!(git(upstream, &["rev-parse", &format!("{branch}^")]), world.upstream_commit());
+    assert_eq!(git(upstream, &["diff", "--stat", "--format=", "main", branch]), "greet.sh | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)");
+    assert_eq!(git(upstream, &["log", "-1", "--format=%B", branch]), "The greeting is \"helo\".\n\nThe greeting said helo.");
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_an_address_is_said_before_any_work() {
+    let mut world = World::new(vec![submit()]).await;
+    world.real_git = true;
+    for (input, code) in [
+        (json!({"repo_url": "/no/such/repository"}), Code::NotFound),
+        (json!({"ref": "no-such-branch"}), Code::NotFound),
+        (json!({"repo_url": "https://user:pw-canary@example.com/a/b"}), Code::InvalidInput),
+        (json!({"repo_url": "ext::sh -c id"}), Code::InvalidInput),
+    ] {
+        let error = world.solve(input).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(!error.to_string().contains("pw-canary"));
+    }
+    assert!(world.server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_patch_that_is_no_text_is_kept_byte_for_byte_beside_it() {
+    let world = World::new(vec![run("printf 'caf\\351\\n' > latin1.txt; sed -i s/helo/hello/ greet.sh"), submit()]).await;
+    let output = world.solve(json!({})).await.unwrap();
+    let summary = output["summary"].as_str().unwrap();
+    assert!(summary.contains("the exact one is the artifact swe.solve/run/patch.diff"), "{summary}");
+    let exact = world.artifacts.files.lock().unwrap()["swe.solve/run/patch.diff"].clone();
+    assert!(exact.windows(5).any(|window| window == b"caf\xe9\n"));
 }

@@ -27,7 +27,8 @@ use helmdeck_testkit::{ChatReply, ChatServer, FolderSession};
 use serde_json::{Value, json};
 
 use crate::swe::Config;
-use crate::swe::repository::{Address, Checkout, Repository, Wanted};
+use crate::repo::{self, Git};
+use crate::swe::repository::{Address, Checkout, GitRepository, Repository, Wanted};
 use crate::swe::solve::Solve;
 
 pub(super) const KEY: &str = "sk-canary-0123456789";
@@ -46,6 +47,8 @@ pub(super) struct World {
     pub(super) llm: helmdeck_llm::Config,
     pub(super) allow: Vec<helmdeck_egress::Allowed>,
     pub(super) deadline: Option<Duration>,
+    /// Whether repositories are fetched and pushed as in a real run.
+    pub(super) real_git: bool,
 }
 
 pub(super) fn git(folder: &Path, arguments: &[&str]) -> String {
@@ -93,6 +96,7 @@ impl World {
             llm,
             allow: Vec::new(),
             deadline: None,
+            real_git: false,
         }
     }
 
@@ -152,7 +156,12 @@ impl World {
         let solve = Solve {
             config: self.config.clone(),
             client: Client::new(&egress, self.llm.clone()).unwrap(),
-            repository: Arc::clone(&self.repository) as Arc<dyn Repository>,
+            repository: if self.real_git {
+                let config = repo::Config { paths: repo::Paths::All, ..repo::Config::default() };
+                Arc::new(GitRepository(Git::new(config, egress.clone())))
+            } else {
+                Arc::clone(&self.repository) as Arc<dyn Repository>
+            },
             github_host: Some("github.com".into()),
             clock: Arc::new(SystemClock::default()),
         };
@@ -205,7 +214,11 @@ impl Repository for LocalGit {
         if let Some(error) = self.refuses.lock().unwrap().clone() {
             return Err(error);
         }
-        self.pushed.lock().unwrap().push((String::from_utf8(patch.to_vec()).unwrap(), branch.to_owned(), message.to_owned()));
+        self.pushed.lock().unwrap().push((
+            String::from_utf8(patch.to_vec()).unwrap(),
+            branch.to_owned(),
+            message.to_owned(),
+        ));
         Ok("c0ffee".to_owned())
     }
 }
