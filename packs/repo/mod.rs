@@ -50,3 +50,6 @@ pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
         pack("packs/repo/push.toml", include_str!("push.toml"), Arc::new(push::Push(git.clone()))),
     ]
 }
+
+#[cfg(test)]
+mod tests;

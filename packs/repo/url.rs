@@ -67,7 +67,7 @@ impl RepoUrl {
         if text.chars().any(|char| char.is_control() || char.is_whitespace() || char == '\\') {
             return Err(refused("repo_url must not have blanks, line ends, control characters or backslashes"));
         }
-        if text.split('/').any(|part| matches!(decode(part).as_deref(), Some("." | ".."))) {
+        if text.split(['/', ':']).any(|part| matches!(decode(part).as_deref(), Some("." | ".."))) {
             return Err(refused("repo_url must not have \".\" or \"..\" in its path"));
         }
         match text.split_once("://") {

@@ -108,8 +108,14 @@ async fn a_real_repository_gets_the_branch_with_exactly_the_patch() {
     let upstream = world.upstream.path();
     assert_eq!(git(upstream, &["rev-parse", branch]), commit);
     assert_eq!(git(upstream, &["rev-parse", &format!("{branch}^")]), world.upstream_commit());
-    assert_eq!(git(upstream, &["diff", "--stat", "--format=", "main", branch]), "greet.sh | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)");
-    assert_eq!(git(upstream, &["log", "-1", "--format=%B", branch]), "The greeting is \"helo\".\n\nThe greeting said helo.");
+    assert_eq!(
+        git(upstream, &["diff", "--stat", "--format=", "main", branch]),
+        "greet.sh | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)"
+    );
+    assert_eq!(
+        git(upstream, &["log", "-1", "--format=%B", branch]),
+        "The greeting is \"helo\".\n\nThe greeting said helo."
+    );
 }
 
 #[tokio::test]
@@ -131,7 +137,8 @@ async fn what_is_not_there_or_not_an_address_is_said_before_any_work() {
 
 #[tokio::test]
 async fn a_patch_that_is_no_text_is_kept_byte_for_byte_beside_it() {
-    let world = World::new(vec![run("printf 'caf\\351\\n' > latin1.txt; sed -i s/helo/hello/ greet.sh"), submit()]).await;
+    let world =
+        World::new(vec![run("printf 'caf\\351\\n' > latin1.txt; sed -i s/helo/hello/ greet.sh"), submit()]).await;
     let output = world.solve(json!({})).await.unwrap();
     let summary = output["summary"].as_str().unwrap();
     assert!(summary.contains("the exact one is the artifact swe.solve/run/patch.diff"), "{summary}");

@@ -26,8 +26,8 @@ use helmdeck_llm::Client;
 use helmdeck_testkit::{ChatReply, ChatServer, FolderSession};
 use serde_json::{Value, json};
 
-use crate::swe::Config;
 use crate::repo::{self, Git};
+use crate::swe::Config;
 use crate::swe::repository::{Address, Checkout, GitRepository, Repository, Wanted};
 use crate::swe::solve::Solve;
 
