@@ -19,7 +19,7 @@ use crate::exit::{Failure, Result};
 use crate::logging;
 
 /// The tables that make up the engine's settings.
-const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "jobs"];
+const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs"];
 
 /// Everything that is set, understood.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
-    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]` and `[jobs]`.
+    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
     pub(crate) egress: Egress,
@@ -109,7 +109,11 @@ pub(super) fn resolve(
     let repo = reading.part("repo", Repo::check);
     let llm = reading.part("llm", helmdeck_llm::Config::validate);
     let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
-    let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |_| Ok(()));
+    let engine = reading.read(
+        |key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())),
+        &[],
+        |engine: &helmdeck_engine::Config| engine.sessions.validate(),
+    );
     let credentials = reading.credentials();
     let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading
