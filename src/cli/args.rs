@@ -2,6 +2,7 @@
 
 mod key;
 mod mcp;
+mod session;
 mod token;
 mod vault;
 
@@ -16,6 +17,7 @@ use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use session::{SessionCommand, SessionExecArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
@@ -76,6 +78,9 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Look after sessions: list them, run a command in one, end one
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),
