@@ -7,6 +7,7 @@ mod cache;
 mod command;
 mod config;
 mod engine;
+mod files;
 mod folder;
 mod handler;
 mod http;
@@ -21,6 +22,7 @@ mod registry;
 mod scrub;
 mod views;
 
+pub use artifacts::{ArtifactPage, ListedArtifact, S3Credentials, S3Location};
 pub use audit::{AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
 pub use cache::explain::{Explanation, Nearest};
