@@ -6,6 +6,7 @@ mod auth;
 mod commands;
 mod config;
 mod credentials;
+mod diff;
 mod env;
 mod exit;
 mod gate;
@@ -15,8 +16,10 @@ mod output;
 mod progress;
 mod prompt;
 mod render;
+mod s3;
 mod signals;
 mod suggest;
+mod terminal;
 mod wire;
 mod writable;
 

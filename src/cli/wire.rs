@@ -105,10 +105,7 @@ impl Setup {
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());
         }
-        if let Ok(data) = settings.data_dir() {
-            let folder = data.join("artifacts");
-            builder = builder.artifacts(folder);
-        }
+        builder = self.artifacts(builder)?;
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
         if let (Some(ring), true) = (&self.ring, wanted) {
             let url = match memory {

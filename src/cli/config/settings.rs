@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use helmdeck_engine::McpServer;
+use helmdeck_engine::{McpServer, S3Location};
 use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
@@ -100,7 +100,8 @@ pub(super) fn resolve(
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
-    let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |_| Ok(()));
+    let engine =
+        reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
     let credentials = reading.credentials();
     let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading
@@ -250,6 +251,11 @@ impl Reading<'_> {
             },
         }
     }
+}
+
+fn engine_parts(engine: &helmdeck_engine::Config) -> std::result::Result<(), String> {
+    let url = &engine.artifacts.url;
+    if url.is_empty() { Ok(()) } else { S3Location::parse(url).map(drop) }
 }
 
 fn set_by_hand(setting: &Setting) -> bool {
