@@ -109,6 +109,16 @@ struct About {
     created_at: Timestamp,
 }
 
+/// What a look for a file finds.
+enum Known {
+    /// There is none.
+    Nothing,
+    /// There is something, and it makes no sense.
+    Unreadable,
+    /// There is one.
+    About(Box<About>),
+}
+
 impl About {
     fn new(artifact: ArtifactRef, owner: &Identity, created_at: Timestamp) -> Self {
         Self { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned(), created_at }
@@ -199,9 +209,9 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Returns what is known of a file, `None` if there is none.
-    async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Option<About>> {
-        let Some(place) = names::about(key) else { return Ok(None) };
+    /// Returns what is known of a file.
+    async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Known> {
+        let Some(place) = names::about(key) else { return Ok(Known::Nothing) };
         let object = match store.get(&place).await {
             Ok(object) => object,
             Err(object_store::Error::NotFound { .. }) => {
@@ -209,33 +219,42 @@ impl ArtifactStore {
                 if self.place.is_bucket() {
                     self.first_name(store).await?;
                 }
-                return Ok(None);
+                return Ok(Known::Nothing);
             }
             Err(error) => return Err(self.failed("read", error)),
         };
         if object.meta.size > MAX_ABOUT_BYTES {
-            return Err(self.failed("read", "what is known of the file is too long"));
+            return Ok(Known::Unreadable);
         }
         let bytes = object.bytes().await.map_err(|error| self.failed("read", error))?;
         self.succeeded();
-        // It does not say that the place is in trouble, so it is no `failed`.
-        let about: About = serde_json::from_slice(&bytes).map_err(|error| {
-            self.metrics.failed("read");
-            Error::new(Code::ArtifactFailed, "the artifact is damaged: what is known of it cannot be read")
-                .with_source(error)
-        })?;
-        Ok((about.artifact.key == key).then_some(about))
+        Ok(match serde_json::from_slice::<About>(&bytes) {
+            Ok(about) if about.artifact.key == key => Known::About(Box::new(about)),
+            _ => Known::Unreadable,
+        })
     }
 
     /// Returns what is known of a file that has not ended, of this owner, or without one of anybody.
     async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
         let store = self.existing()?.ok_or_else(no_artifact)?;
-        let about = self.about(store, key).await?.ok_or_else(no_artifact)?;
+        let about = match self.about(store, key).await? {
+            Known::About(about) => *about,
+            Known::Nothing => return Err(no_artifact()),
+            // Nobody knows whose it is.
+            Known::Unreadable if owner.is_some() => return Err(no_artifact()),
+            Known::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
+        };
         let owned = owner.is_none_or(|owner| about.tenant == owner.tenant() && about.user == owner.user());
         if !owned || self.clock.now() >= about.artifact.expires_at {
             return Err(no_artifact());
         }
         Ok(about)
+    }
+
+    /// Makes an error of a file that is not what it was. The place itself is well.
+    fn damaged(&self, how: &str) -> Error {
+        self.metrics.failed("read");
+        Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}"))
     }
 
     /// Says whether all of these files are still there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use helmdeck_core::context::ByteStream;
-use helmdeck_core::{ArtifactRef, Code, Error, Identity, Result};
+use helmdeck_core::{ArtifactRef, Identity, Result};
 use object_store::{GetResult, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 
@@ -37,7 +37,7 @@ impl ArtifactStore {
             Err(error) => return Err(self.failed("read", error)),
         };
         if found.meta.size != about.artifact.size {
-            return Err(self.damaged());
+            return Err(self.damaged("its size has changed"));
         }
         let stream = self.checked(&about.artifact, found);
         if about.artifact.size > CHECKED_FIRST_BYTES {
@@ -62,11 +62,6 @@ impl ArtifactStore {
             None => Ok(None),
         }))
     }
-
-    fn damaged(&self) -> Error {
-        self.metrics.failed("read");
-        Error::new(Code::ArtifactFailed, "the artifact is damaged: its digest has changed")
-    }
 }
 
 struct Reading<S> {
@@ -89,7 +84,9 @@ impl<S: stream::Stream<Item = object_store::Result<Bytes>> + Unpin> Reading<S> {
                     }
                 }
                 Some(Err(error)) => return Err(self.files.failed("read", error)),
-                None if hex(&self.digest.finalize_reset()) != self.sha256 => return Err(self.files.damaged()),
+                None if hex(&self.digest.finalize_reset()) != self.sha256 => {
+                    return Err(self.files.damaged("its digest has changed"));
+                }
                 None => {
                     self.files.succeeded();
                     return Ok(self.held.take().map(|last| (last, None)));

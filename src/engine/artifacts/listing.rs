@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use super::names::{self, Entry, OWNERS};
-use super::{ArtifactStore, no_artifact};
+use super::{ArtifactStore, Known, no_artifact};
 
 /// How many requests a list makes at a time.
 const AT_ONCE: usize = 8;
@@ -109,14 +109,8 @@ impl ArtifactStore {
         let read: Vec<_> = read.buffered(AT_ONCE).collect().await;
         let mut artifacts = Vec::with_capacity(read.len());
         for (about, entry) in read {
-            let about = match about {
-                // It is not whole yet, or not there any more.
-                Ok(None) => continue,
-                Ok(Some(about)) => about,
-                // One that is damaged does not hide the others; a place that does not answer is told.
-                Err(error) if self.trouble().is_some() => return Err(error),
-                Err(_) => continue,
-            };
+            // It is not whole yet, not there any more, or damaged, which does not hide the others.
+            let Known::About(about) = about? else { continue };
             // The entry of a file that was replaced has another end.
             if about.artifact.expires_at == entry.ends && names::owner(&about.tenant, &about.user) == entry.owner {
                 let (created_at, artifact) = (about.created_at, about.artifact);

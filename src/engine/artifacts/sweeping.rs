@@ -9,8 +9,8 @@ use helmdeck_core::Result;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use super::ArtifactStore;
 use super::names::{Entry, OWNERS};
+use super::{ArtifactStore, Known};
 
 /// How long a file without anything known of it may still be in the middle of being written.
 const GRACE: Duration = Duration::from_secs(86_400);
@@ -85,21 +85,19 @@ impl ArtifactStore {
     /// Deletes what belongs to an entry whose time is over.
     async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &Entry) -> Result<Fate> {
         let now = self.clock.now();
-        match self.about(store, &entry.key).await {
+        match self.about(store, &entry.key).await? {
             // The file was replaced by one that lives on; only the entry of the earlier one is left.
-            Ok(Some(about)) if now < about.artifact.expires_at => {
+            Known::About(about) if now < about.artifact.expires_at => {
                 if let Some(path) = entry.path() {
                     store.delete(&path).await.map_err(|error| self.failed("delete", error))?;
                 }
                 Ok(Fate::Kept)
             }
             // It may still be written: a file may take longer than it is to be kept.
-            Ok(None) if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
-            Ok(None) => self.remove(store, entry).await.map(|()| Fate::Half),
-            Ok(Some(_)) => self.remove(store, entry).await.map(|()| Fate::Swept),
-            Err(error) if self.trouble().is_some() => Err(error),
-            // What is known of it cannot be read. It has ended all the same.
-            Err(_) => self.remove(store, entry).await.map(|()| Fate::Swept),
+            Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
+            Known::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
+            // What cannot be read has ended all the same.
+            Known::About(_) | Known::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
         }
     }
 }

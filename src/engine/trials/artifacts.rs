@@ -144,7 +144,8 @@ async fn a_damaged_file_never_looks_whole() {
         }
         let written = rig.write(json!({})).await.unwrap();
         rig.put_raw(&format!("about/{}", written.key), b"{");
-        assert_eq!(rig.read(&me, &written.key).await.unwrap_err().code(), Code::ArtifactFailed);
+        assert_eq!(rig.read(&me, &written.key).await.unwrap_err().code(), Code::NotFound, "nobody knows whose it is");
+        assert_eq!(rig.engine.open_artifact(None, &written.key).await.err().unwrap().code(), Code::ArtifactFailed);
         let listed = rig.engine.artifacts(Some(&me), None, 10, None).await.unwrap();
         assert_eq!(listed.artifacts.len(), 2, "one bad object hides no other");
         assert!(rig.engine.ready().iter().all(|(_, state)| state.is_ok()), "the place itself is well");
