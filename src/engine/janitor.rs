@@ -180,7 +180,7 @@ impl Sweep for Files {
 }
 
 impl Engine {
-    /// Starts the sweeps of what has ended: of files, and of the store's rows (a run begins at once and then `memory.interval`
+    /// Starts the sweeps of what has ended: of files, of jobs whose process is gone, and of the store's rows (a run begins at once and then `memory.interval`
     /// after the last). They end with [`Engine::shutdown`]. For servers; one-shot commands need none. Call it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         let mut sweeps: Vec<Box<dyn Sweep>> = Vec::new();
@@ -188,6 +188,7 @@ impl Engine {
             let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
             sweeps.push(Box::new(Files { store, metrics, interval }));
         }
+        self.end_lost_jobs_always();
         if let Some(control) = &self.0.memory {
             let shown = Shown::default();
             self.0.metrics.register(|registry| shown.register(registry));

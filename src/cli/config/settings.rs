@@ -12,14 +12,14 @@ use toml::{Table, Value};
 use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Egress, GitHub, Log, Memory, Runtime};
+use super::parts::{Egress, GitHub, Log, Memory, Repo, Runtime};
 use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 use crate::logging;
 
 /// The tables that make up the engine's settings.
-const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands"];
+const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "jobs"];
 
 /// Everything that is set, understood.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
-    /// `[cache]`, `[audit]`, `[artifacts]` and `[commands]`.
+    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]` and `[jobs]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
     pub(crate) egress: Egress,
@@ -49,6 +49,8 @@ pub(crate) struct Settings {
         expect(dead_code, reason = "checked in every build, so that one configuration serves all")
     )]
     pub(crate) github: GitHub,
+    /// `[repo]`.
+    pub(crate) repo: Repo,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
     /// `[[mcp.servers]]`.
@@ -100,6 +102,7 @@ pub(super) fn resolve(
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
+    let repo = reading.part("repo", Repo::check);
     let engine =
         reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
     let credentials = reading.credentials();
@@ -107,7 +110,7 @@ pub(super) fn resolve(
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, engine, egress, github) {
+    match (log, runtime, server, auth, mcp, memory, engine, egress, github, repo) {
         (
             Some(log),
             Some(runtime),
@@ -118,6 +121,7 @@ pub(super) fn resolve(
             Some(engine),
             Some(egress),
             Some(github),
+            Some(repo),
         ) if reading.problems.is_empty() => Ok(Settings {
             data_dir,
             packs_dir,
@@ -130,6 +134,7 @@ pub(super) fn resolve(
             engine,
             egress,
             github,
+            repo,
             credentials,
             mcp_servers: Vec::new(),
         }),

@@ -17,6 +17,7 @@ mod gates;
 mod habits;
 mod handles;
 mod http;
+mod jobs;
 mod key;
 mod mcp;
 mod mcp_secrets;
