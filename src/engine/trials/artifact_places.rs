@@ -104,7 +104,16 @@ async fn a_server_that_stops_in_the_middle_of_an_upload_fails_it_and_is_found_wh
     let again = Arc::clone(&s3);
     tokio::task::spawn_blocking(move || again.start_again()).await.unwrap();
     until(|| !is_told(&engine), "a sweep that succeeds").await;
-    assert_eq!(engine.artifact(&me, &key).await.unwrap().1, noise(20 << 20));
+    // It lists names before all of it is up.
+    let reading = async {
+        loop {
+            match engine.artifact(&me, &key).await {
+                Ok((_, bytes)) => break bytes,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(120), reading).await.unwrap(), noise(20 << 20));
     assert_eq!(engine.artifacts(Some(&me), None, 10, None).await.unwrap().artifacts.len(), 1);
     engine.call(call("t.put", "{}")).await.unwrap();
     engine.shutdown().await;
