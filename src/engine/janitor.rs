@@ -184,6 +184,10 @@ impl Engine {
     /// after the last). They end with [`Engine::shutdown`]. For servers; one-shot commands need none. Call it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         let mut sweeps: Vec<Box<dyn Sweep>> = Vec::new();
+        if let Some(sessions) = self.0.sessions.clone() {
+            // What earlier processes left. From then on, whoever makes a session looks.
+            tokio::spawn(async move { sessions.sweep().await });
+        }
         if let Some(store) = self.0.artifacts.clone() {
             let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
             sweeps.push(Box::new(Files { store, metrics, interval }));

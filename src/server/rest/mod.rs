@@ -11,6 +11,7 @@ pub(crate) mod memory;
 pub(crate) mod operations;
 pub(crate) mod packs;
 mod path;
+pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use helmdeck_core::Code;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
@@ -40,6 +41,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/packs/{name}/{version}", get(packs::show).post(packs::run))
         .route("/api/v1/artifacts", get(artifacts::list))
         .route("/api/v1/artifacts/{*key}", get(artifacts::download).delete(artifacts::delete))
+        .route("/api/v1/sessions", get(sessions::list))
+        .route("/api/v1/sessions/{id}", delete(sessions::end))
         .route("/api/v1/memory/namespaces", get(memory::namespaces))
         .route("/api/v1/memory/entries", get(memory::entries))
         .route("/api/v1/memory/purge", post(memory::purge))
