@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::KEY;
 use crate::support::git::{GitServer, git};
 use crate::support::program::{Home, Run, SERVE, Server};
+use crate::support::{KEY, wait_for};
 use crate::vault::{VAULT_KEY, feed};
 
 /// The password of the git server, which must be nowhere but there.
@@ -216,8 +216,15 @@ fn ssh_goes_out_through_the_guard() {
     let yard = Yard::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ssh://git@127.0.0.1:{}/o/r.git", listener.local_addr().unwrap().port());
+    listener.set_nonblocking(true).unwrap();
     let heard = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
+        let mut came = None;
+        wait_for("ssh to come", || {
+            came = listener.accept().ok();
+            came.is_some()
+        });
+        let (mut stream, _) = came.unwrap();
+        stream.set_nonblocking(false).unwrap();
         stream.write_all(b"SSH-2.0-stand-in\r\n").unwrap();
         let mut line = [0; 8];
         stream.read_exact(&mut line).unwrap();

@@ -162,9 +162,9 @@ impl Git {
         let connect = self.config.connect.as_ref().ok_or_else(|| {
             Error::new(Code::Forbidden, "ssh cannot be used here; use the https address of the repository")
         })?;
-        // ssh reads %h and %p in this line; a shell reads the rest.
+        // ssh reads %h and %p in this line, and puts `exec` in front; a shell reads the rest.
         let program = quoted(connect).replace('%', "%%");
-        let through = format!("ProxyCommand=exec {program} __connect {} %h %p", proxy.address());
+        let through = format!("ProxyCommand={program} __connect {} %h %p", proxy.address());
         let identity = agent.map_or_else(|| "none".to_owned(), |agent| agent.socket().display().to_string());
         let known =
             self.config.known_hosts.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
