@@ -131,7 +131,7 @@ fn a_repository_is_fetched_mapped_changed_and_pushed_in_one_session() {
     assert_eq!(mapped["output"]["root"], "/workspace/repo");
 
     // A hook and a filter that would touch what is outside of the work tree, and a change.
-    let script = "git status --porcelain && mkdir -p .git/hooks && \
+    let script = "git status --porcelain && mkdir -p .git/hooks .git/info && \
         printf '#!/bin/sh\\ntouch /workspace/ran\\n' > .git/hooks/pre-push && chmod +x .git/hooks/pre-push && \
         git config filter.x.clean 'touch /workspace/ran; cat' && git config core.fsmonitor 'touch /workspace/ran' && \
         printf '*.py filter=x\\n' > .git/info/attributes && \
