@@ -27,6 +27,7 @@ mod mcp_tasks;
 mod replicas;
 mod rotation;
 mod secrets;
+mod session_life;
 mod sessions;
 mod store_trouble;
 mod support;
