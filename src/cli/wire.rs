@@ -96,6 +96,8 @@ impl Setup {
             #[cfg(feature = "github")]
             github: settings.github.packs(),
             repo: self.repositories(),
+            llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
+            swe: settings.swe.clone(),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -252,5 +254,6 @@ pub(crate) const fn families() -> &'static [&'static str] {
         "memory",
         #[cfg(feature = "repo-map")]
         "repo-map",
+        "swe",
     ]
 }
