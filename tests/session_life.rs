@@ -1,7 +1,9 @@
 //! Whose a session is, how long it lives, and that nothing is left of it: of calls that fail, of processes that are killed.
 
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,7 +159,9 @@ async fn a_session_ends_at_its_time_with_what_runs_in_it() {
     while !folders(data.path()).is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(engine.metrics().contains("helmdeck_sessions_ended_total{reason=\"expired\"} 1"), "{}", engine.metrics());
+    while !engine.metrics().contains("helmdeck_sessions_ended_total{reason=\"expired\"} 1") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert!(engine.metrics().contains("helmdeck_sessions 0") && engine.metrics().contains("sessions_made_total 1"));
     engine.shutdown().await;
 }
@@ -175,37 +179,6 @@ async fn a_shutdown_kills_what_runs() {
     assert_eq!(running.await.unwrap().unwrap_err().code(), Code::SessionUnavailable);
     let late = bench.call_as(&Identity::local(), "once", json!({"sh": "true"})).await.unwrap_err();
     assert_eq!(late.code(), Code::SessionUnavailable);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_sandbox_commands_are_refused_unless_the_operator_allows_it() {
-    let data = tempfile::tempdir().unwrap();
-    // A program that is not helmdeck makes no sandbox.
-    let engine = |allow: bool| {
-        let mut config = Config::default();
-        config.sessions.allow_unsandboxed = allow;
-        config.sessions.read_only_paths = vec!["/not/there".into()];
-        Engine::builder(config).builtins(vec![runs("once", "")]).sessions(place(data.path())).build()
-    };
-    let call = |script: &str| {
-        let input = json!({"sh": script, "timeout_ms": 3000}).to_string();
-        Call::new(PackName::new("test.once").unwrap(), input, Arc::new(Identity::local()))
-    };
-    let refused = engine(false).call(call("true")).await.unwrap_err();
-    assert_eq!(refused.code(), Code::SessionUnavailable);
-    assert!(refused.message().contains("sessions.allow_unsandboxed"), "{refused}");
-    assert!(folders(data.path()).is_empty());
-    let open = engine(true);
-    let outcome =
-        open.call(call("pwd; id -u; env | grep -c ^HELMDECK; (setsid sleep 432109 &) ; echo x > file")).await.unwrap();
-    let value: Value = serde_json::from_slice(outcome.output.bytes()).unwrap();
-    let lines: Vec<&str> = value["stdout"].as_str().unwrap().lines().collect();
-    assert_eq!(lines[0], value["folder"]);
-    assert_ne!(lines[1], "0");
-    assert_eq!(lines[2], "0");
-    assert!(!is_running("432109"), "what a command leaves behind is killed");
-    open.shutdown().await;
-    assert!(folders(data.path()).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,9 +223,10 @@ fn kept(home: &Home) -> String {
 
 /// Starts a command in a session by the program, and waits until it runs.
 fn start(home: &Home, id: &str, marker: &str) -> Child {
-    let arguments = ["session", "exec", id, "--timeout", "10m", "--", "sh", "-c", &format!("sleep {marker}; true")];
+    let arguments =
+        ["session", "exec", id, "--timeout", "10m", "--", "sh", "-c", &format!("sleep $(({marker} - 1 + 1)); true")];
     let child = home.command(KEY, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("the command to run", || is_running(marker));
+    wait_for("the command to run", || is_running(&format!("sleep\0{marker}")));
     child
 }
 
@@ -279,7 +253,7 @@ fn a_session_of_one_call_outlives_it_and_is_used_listed_and_ended_from_the_shell
     let mut child = start(&home, &id, "321098");
     assert_eq!(home.run(KEY, &["session", "end", &id]).code, 0);
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(!is_running("321098"));
+    assert!(!is_running("sleep\0321098"));
     assert_eq!(home.run(KEY, &["session", "end", &id]).code, 3);
     assert_eq!(home.run(KEY, &["session", "exec", &id, "--", "true"]).code, 3);
     assert!(folders(&home.data()).is_empty());
@@ -293,7 +267,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     let mut child = start(&home, &id, "210987");
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for("the command to be killed", || !is_running("210987"));
+    wait_for("the command to be killed", || !is_running("sleep\0210987"));
     // The session was to be kept, and is.
     assert_eq!(home.run(KEY, &["session", "exec", &id, "--", "true"]).code, 0);
 
@@ -301,7 +275,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     let listed = |server: &Server| server.ask("GET /api/v1/sessions", "").json()["sessions"].clone();
     assert_eq!(listed(&server).as_array().unwrap().len(), 1, "{}", listed(&server));
     let address = server.url("/api/v1/packs/test.wait");
-    let mut call = std::process::Command::new("python3")
+    let mut call = Command::new("python3")
         .args(["-c", "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], b'{}', {'Content-Type': 'application/json'}))"])
         .arg(address)
         .stderr(Stdio::null())
@@ -362,4 +336,92 @@ fn over_rest_a_caller_sees_and_ends_its_own_and_an_administrator_anybodys() {
     assert_eq!(ask("DELETE", &format!("sessions/{}", made[0]), &callers[0], "").code, 204);
     assert_eq!(ask("DELETE", &format!("sessions/{}", made[3]), &admin, "").code, 204);
     assert_eq!(ids(&admin), [made[1].clone(), made[2].clone()]);
+}
+
+/// The user `nobody` of this machine.
+const NOBODY: u32 = 65_534;
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// A home of a user who is not root, and the program where that user can run it.
+struct Plain {
+    home: Home,
+    program: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Plain {
+    fn new() -> Self {
+        let (home, folder) = (Home::new(), tempfile::tempdir().unwrap());
+        install(&home);
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = folder.path().join("helmdeck");
+        std::fs::copy(env!("CARGO_BIN_EXE_helmdeck"), &program).unwrap();
+        if is_root() {
+            let owner = format!("{NOBODY}:{NOBODY}");
+            let given = Command::new("chown").args(["-R", &owner, &home.environment(KEY)["HOME"]]).status().unwrap();
+            assert!(given.success());
+        }
+        Self { home, program, _folder: folder }
+    }
+
+    fn run(&self, arguments: &[&str], more: &[(&str, &str)]) -> Run {
+        let mut command = Command::new(&self.program);
+        let environment = self.home.environment(KEY);
+        command.args(arguments).env_clear().envs(environment).envs(more.iter().copied()).current_dir("/");
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Run::of(command.stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn sh(&self, id: &str, script: &str, more: &[(&str, &str)]) -> Run {
+        self.run(&["session", "exec", id, "--", "bash", "-c", script], more)
+    }
+}
+
+#[test]
+fn a_plain_user_has_the_same_sandbox_and_may_go_without() {
+    let plain = Plain::new();
+    let run = plain.run(&["run", "test.box", "--json"], &[]);
+    let outcome: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr));
+    let id = outcome["session_id"].as_str().unwrap();
+    let script = format!(
+        "id -u; pwd; ls -A; cat /etc/shadow {} 2>/dev/null; for n in $(seq 200); do sleep 109876 & done 2>/dev/null; jobs -p | wc -l",
+        plain.home.data().display()
+    );
+    let run = plain.sh(id, &script, &[("HELMDECK_SESSIONS__PROCESSES", "64")]);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!(lines[..2], ["1000", "/workspace"], "{}", run.stderr);
+    let started: u32 = lines.last().unwrap().parse().unwrap_or(0);
+    assert!(started < 64, "{}", run.stdout);
+    assert!(!is_running("109876"));
+
+    // A path that is not there: no sandbox can be made.
+    let none = ("HELMDECK_SESSIONS__READ_ONLY_PATHS", "/not/there");
+    let allow = ("HELMDECK_SESSIONS__ALLOW_UNSANDBOXED", "true");
+    let run = plain.sh(id, "true", &[none]);
+    assert!(run.code == 1 && run.stderr.contains("sessions.allow_unsandboxed"), "{}", run.stderr);
+    let run = plain.sh(
+        id,
+        "pwd; ulimit -u; env | grep -c ^HELMDECK; setsid sleep 432109 >/dev/null 2>&1 & echo",
+        &[none, allow],
+    );
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(lines[0].ends_with("/folder") && lines[0].contains(id), "{} {}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("WITHOUT a sandbox"), "{}", run.stderr);
+    assert_eq!(lines[1..3], ["256", "0"]);
+    assert!(!is_running("432109"), "what a command leaves behind is killed");
+
+    // Root never goes without.
+    if is_root() {
+        let home = Home::new();
+        install(&home);
+        let id = kept(&home);
+        let mut command = home.command(KEY, &["session", "exec", &id, "--", "true"]);
+        let run = Run::of(command.envs([none, allow]).output().unwrap());
+        assert!(run.code == 1 && run.stderr.contains("never run as root"), "{}", run.stderr);
+    }
 }
