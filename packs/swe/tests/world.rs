@@ -289,10 +289,9 @@ impl ProgressSink for Lines {
     }
 }
 
-/// The packs that a run calls: the map, and GitHub.
+/// The packs that a run calls: GitHub's.
 #[derive(Default)]
 pub(super) struct OtherPacks {
-    pub(super) map: Mutex<Option<String>>,
     pub(super) pull_request: Mutex<Option<Result<String>>>,
     pub(super) calls: Mutex<Vec<(String, Value)>>,
 }
@@ -302,10 +301,7 @@ impl Packs for OtherPacks {
     async fn call(&self, _: &Context, pack: &PackName, _: Option<Version>, input: Json) -> Result<Outcome> {
         self.calls.lock().unwrap().push((pack.to_string(), input.to_value()));
         let none = || Error::new(Code::NotFound, "there is no such pack");
-        let output = match pack.as_str() {
-            "repo.map" => json!({"map": self.map.lock().unwrap().clone().ok_or_else(none)?}),
-            _ => json!({"html_url": self.pull_request.lock().unwrap().clone().ok_or_else(none)??}),
-        };
+        let output = json!({"html_url": self.pull_request.lock().unwrap().clone().ok_or_else(none)??});
         Ok(Outcome {
             pack: pack.clone(),
             version: Version::new(1).unwrap(),
