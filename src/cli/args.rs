@@ -1,5 +1,6 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod artifact;
 mod key;
 mod mcp;
 mod session;
@@ -15,6 +16,7 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
+pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use session::{SessionCommand, SessionExecArgs};
@@ -66,6 +68,9 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
+    /// List, fetch and delete files that packs wrote
+    #[command(subcommand)]
+    Artifact(ArtifactCommand),
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Token(TokenCommand),

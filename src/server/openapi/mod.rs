@@ -28,7 +28,7 @@ const SHAPES: &str = include_str!("shapes.json");
     info(title = "helmdeck", description = "Packs: typed JSON tools behind one pipeline."),
     paths(
         packs::list, packs::show, packs::run,
-        artifacts::download,
+        artifacts::list, artifacts::download, artifacts::delete,
         sessions::list, sessions::end,
         memory::namespaces, memory::entries, memory::purge,
         facts::store, facts::recall, facts::forget, facts::list, defaults::show,
