@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::clock::SystemClock;
-use helmdeck_core::context::{ArtifactRef, Artifacts, CallSecrets, Packs, ProgressSink};
+use helmdeck_core::context::{ArtifactRef, Artifacts, ByteStream, CallSecrets, Packs, ProgressSink};
 use helmdeck_core::memory::{
     About, FactList, Forget, Forgotten, ListFacts, Memory, NewFact, NewNote, NoMemory, Note, NoteContext, NoteList,
     Owner, RecallFacts, Recalled, Views,
@@ -276,6 +276,10 @@ impl Artifacts for Shelf {
             sha256: String::new(),
             expires_at: Timestamp::MAX,
         })
+    }
+
+    async fn put_stream(&self, _: &str, _: &str, _: ByteStream) -> Result<ArtifactRef> {
+        Err(Error::new(Code::Internal, "swe.solve stores whole files only"))
     }
 }
 
