@@ -1,5 +1,6 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod job;
 mod key;
 mod mcp;
 mod token;
@@ -14,6 +15,7 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
+pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
@@ -64,6 +66,9 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
+    /// List jobs, wait for one, get its result, cancel it
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Token(TokenCommand),

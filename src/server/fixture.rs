@@ -141,19 +141,30 @@ impl Fixture {
 
     /// Makes one whose idempotency keys are kept in a system database.
     pub(crate) async fn with_ledger(path: &Path, memory: bool) -> Self {
-        Self::assemble(ServerConfig::default(), memory, Some(path), None).await
+        Self::assemble(ServerConfig::default(), memory, Some(path), None, false).await
     }
 
     pub(crate) async fn build(config: ServerConfig, memory: bool) -> Self {
-        Self::assemble(config, memory, None, None).await
+        Self::assemble(config, memory, None, None, false).await
     }
 
     /// Makes one, with a memory key, that asks who calls.
     pub(crate) async fn with_auth(config: ServerConfig, auth: Auth) -> Self {
-        Self::assemble(config, true, None, Some(auth)).await
+        Self::assemble(config, true, None, Some(auth), false).await
     }
 
-    async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
+    /// Makes one, without a memory key, that has `test.long` too, which runs as a job.
+    pub(crate) async fn with_long(auth: Option<Auth>) -> Self {
+        Self::assemble(ServerConfig::default(), false, None, auth, true).await
+    }
+
+    async fn assemble(
+        config: ServerConfig,
+        memory: bool,
+        ledger: Option<&Path>,
+        auth: Option<Auth>,
+        long: bool,
+    ) -> Self {
         let clock = Arc::new(TestClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
         let pack = |name, version, read_only, rest| Builtin {
@@ -172,6 +183,12 @@ impl Fixture {
             pack("test.plain", "v2", true, ""),
             pack("test.write", "v1", false, ""),
         ];
+        let mut packs = packs;
+        if long {
+            let long = pack("test.long", "v1", true, "");
+            let asynchronous = long.manifest.replace("read_only = true", "read_only = true\nasync = true");
+            packs.push(Builtin { manifest: Box::leak(asynchronous.into_boxed_str()), ..long });
+        }
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(Config::default()).builtins(packs);
         let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);

@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod forget;
 mod import;
+mod job;
 mod key;
 mod mcp;
 mod mcp_servers;
@@ -49,6 +50,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     match cli.command {
         Command::Version => output.text(&version()),
         Command::Completions { shell } => completions::run(shell, &output),
+        Command::Job(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(job::run(&setup, &command))
+        }
         Command::Token(command) => {
             let setup = setup(env, WARN)?;
             block_on(token::run(&setup, &command))

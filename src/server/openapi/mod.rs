@@ -17,7 +17,7 @@ use utoipa::OpenApi;
 
 use crate::access::By;
 use crate::app::App;
-use crate::rest::{artifacts, defaults, facts, memory, operations, packs};
+use crate::rest::{artifacts, defaults, events, facts, jobs, memory, operations, packs};
 
 /// The shapes of what the routes take and give, by name.
 const SHAPES: &str = include_str!("shapes.json");
@@ -28,6 +28,7 @@ const SHAPES: &str = include_str!("shapes.json");
     info(title = "helmdeck", description = "Packs: typed JSON tools behind one pipeline."),
     paths(
         packs::list, packs::show, packs::run,
+        jobs::start, jobs::list, jobs::show, jobs::result, jobs::cancel, events::follow,
         artifacts::download,
         memory::namespaces, memory::entries, memory::purge,
         facts::store, facts::recall, facts::forget, facts::list, defaults::show,
@@ -35,6 +36,7 @@ const SHAPES: &str = include_str!("shapes.json");
     ),
     tags(
         (name = "packs", description = "List, show and run packs"),
+        (name = "jobs", description = "Calls that go on by themselves"),
         (name = "artifacts", description = "Files that packs wrote"),
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
         (name = "operations", description = "Health and counters"),
