@@ -85,7 +85,9 @@ fn failure(argv: &[&str], ended: Ended) -> Error {
             Code::SessionUnavailable,
             format!("there is no program \"{}\" in the session", argv.first().unwrap_or(&"")),
         ),
-        Ended::OutOfDisk => Error::new(Code::ResourceExhausted, "the repository does not fit into the session's folder"),
+        Ended::OutOfDisk => {
+            Error::new(Code::ResourceExhausted, "the repository does not fit into the session's folder")
+        }
         Ended::OutOfMemory => {
             Error::new(Code::ResourceExhausted, format!("\"{command}\" takes more memory than the session may"))
         }

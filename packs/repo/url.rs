@@ -108,7 +108,8 @@ impl RepoUrl {
     }
 
     fn parse_scp(text: &str) -> Result<Self> {
-        let odd = || refused("repo_url is neither an address (https://host/path) nor user@host:path nor an absolute path");
+        let odd =
+            || refused("repo_url is neither an address (https://host/path) nor user@host:path nor an absolute path");
         let (front, path) = match text.find(']') {
             Some(end) if text[end + 1..].starts_with(':') => (&text[..=end], &text[end + 2..]),
             Some(_) => return Err(odd()),

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
 use helmdeck_core::duration::format_duration;
-use helmdeck_core::{Clock, Code, SystemClock, Timestamp};
+use helmdeck_core::{Clock, Code, Outcome, SystemClock, Timestamp};
 use helmdeck_engine::{Job, JobBook, JobId, JobQuery, JobState};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::run;
 use crate::args::{JobCommand, JobListArgs};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
 use crate::progress::Progress;
-use crate::render;
 use crate::signals::Stop;
-use crate::wire::Setup;
+use crate::wire::{MemoryUse, Setup};
 
 /// How often a job that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// # Errors
 /// Exit 3 for a job or a result that is not there; exit 1 if the job failed, was cancelled or has not ended, or if the system
 /// database cannot be reached.
-pub(crate) async fn run(setup: &Setup, command: &JobCommand) -> Result<()> {
+pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
     let book = JobBook::new(
         setup.system()?,
         setup.ring.clone().map(Arc::new),
@@ -42,12 +42,8 @@ pub(crate) async fn run(setup: &Setup, command: &JobCommand) -> Result<()> {
         JobCommand::Wait { id, timeout } => wait(setup, &book, id, *timeout).await,
         JobCommand::Result { id } => {
             let outcome = book.outcome(None, id).await.map_err(failure)?;
-            if setup.output.json {
-                return setup.output.result(&outcome.to_json());
-            }
-            setup.output.text(&render::outcome(&outcome))?;
-            setup.output.note(&render::status(&outcome));
-            Ok(())
+            let schema = if setup.output.json { Value::Null } else { schema(setup, &outcome).await };
+            run::print(&setup.output, &outcome, &schema)
         }
         JobCommand::Cancel { id } => {
             let job = book.cancel(None, id).await.map_err(failure)?;
@@ -90,7 +86,7 @@ async fn list(setup: &Setup, book: &JobBook, arguments: &JobListArgs) -> Result<
 }
 
 async fn wait(setup: &Setup, book: &JobBook, id: &JobId, timeout: Option<Duration>) -> Result<()> {
-    let progress = Progress::new(setup.output);
+    let progress = Progress::of_call(setup.output, true);
     let mut stop = Stop::catch()?;
     let ended = async {
         let mut seen = None;
@@ -120,6 +116,12 @@ async fn wait(setup: &Setup, book: &JobBook, id: &JobId, timeout: Option<Duratio
         (Some(error), _) => Err(error.to_error().into()),
         (None, state) => Err(Failure::new(Exit::Failed, format!("job {id} is {}", state.as_str()))),
     }
+}
+
+/// Returns the output schema of the pack that answered; nothing if it is no longer there.
+async fn schema(setup: &Setup, outcome: &Outcome) -> Value {
+    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return Value::Null };
+    engine.pack(outcome.pack.as_str(), Some(outcome.version)).map_or(Value::Null, |pack| pack.output)
 }
 
 fn print(setup: &Setup, job: &Job) -> Result<()> {

@@ -53,7 +53,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
         Command::Completions { shell } => completions::run(shell, &output),
         Command::Job(command) => {
             let setup = setup(env, WARN)?;
-            block_on(job::run(&setup, &command))
+            block_on(job::job(&setup, &command))
         }
         Command::Token(command) => {
             let setup = setup(env, WARN)?;
