@@ -427,3 +427,56 @@ fn the_anonymous_are_never_cached_unless_all_share_the_answer() {
     let facts = server.ask("POST /api/v1/memory/recall", "{}");
     assert!([401, 403].contains(&facts.code), "{}", facts.body);
 }
+
+#[test]
+fn a_task_and_what_came_of_it_are_its_callers_alone() {
+    let home = home();
+    home.install("test.long", HELD, "");
+    let file = home.packs().join("test.long.toml");
+    let manifest = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, manifest.replace("[handler]", "async = true\n[handler]")).unwrap();
+    let server = start(&home);
+    let all: Vec<McpClient<'_>> =
+        CALLERS.iter().map(|name| McpClient::with_tasks(&server, &token(*name, EVERYTHING, 600))).collect();
+    let begin = |client: &McpClient<'_>| {
+        let begun = client.ask("tools/call", &json!({"name": "test__long", "arguments": fresh()}));
+        begun["taskId"].as_str().unwrap_or_else(|| panic!("no task: {begun}")).to_owned()
+    };
+    let tasks: Vec<String> = all.iter().map(begin).collect();
+    let error = |client: &McpClient<'_>, method: &str, params: Value| {
+        let (_, answer) = client.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let error = answer.unwrap()["error"].clone();
+        assert!(error.is_object(), "{method} {params} was answered");
+        error
+    };
+    let nothing = "0".repeat(32);
+    let foreign = |of: usize| tasks.iter().enumerate().filter(move |(at, _)| *at != of).map(|(_, id)| id);
+    for (at, client) in all.iter().enumerate() {
+        for id in foreign(at) {
+            for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+                let params = |id: &str| json!({"taskId": id, "inputResponses": {}});
+                assert_eq!(error(client, method, params(id)), error(client, method, params(&nothing)), "{method}");
+            }
+            let read = |id: &str| {
+                let mut error = error(client, "resources/read", json!({"uri": format!("helmdeck://jobs/{id}")}));
+                assert!(!error.to_string().contains("test.long"), "{error}");
+                error["data"].take()
+            };
+            assert_eq!(read(id), read(&nothing));
+        }
+        for list in
+            [client.ask("resources/read", &json!({"uri": "helmdeck://jobs"})), client.ask("resources/list", &json!({}))]
+        {
+            assert!(foreign(at).all(|id| !list.to_string().contains(id.as_str())), "{list}");
+        }
+    }
+    // Nobody's attempt did anything.
+    std::fs::write(home.packs().join("go"), "").unwrap();
+    for (client, id) in all.iter().zip(&tasks) {
+        let task = || client.ask("tasks/get", &json!({"taskId": id}))["status"].clone();
+        wait_for("the task to end", || task() != "working");
+        assert_eq!(task(), "completed");
+        let read = client.ask("resources/read", &json!({"uri": format!("helmdeck://jobs/{id}")}));
+        assert!(read.to_string().contains("test.long"), "{read}");
+    }
+}

@@ -32,8 +32,13 @@ use std::sync::Arc;
 
 use helmdeck_core::{Builtin, Handler};
 
-pub(crate) use git::Git;
+pub(crate) use self::url::RepoUrl;
+pub(crate) use changes::changes;
+pub(crate) use checkout::{Checkout, check_out};
 pub use git::{Config, Paths};
+pub(crate) use git::{Git, Remote};
+pub(crate) use mirror::Wish;
+pub(crate) use publish::{Proposal, apply_and_push};
 
 /// Returns the packs of this family. Starts nothing yet.
 pub(crate) fn packs(git: &Git) -> Vec<Builtin> {

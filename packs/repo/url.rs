@@ -188,7 +188,6 @@ impl RepoUrl {
 
     /// Returns the one text that stands for this repository, whatever way to it was written: `host/path`, or the path of a
     /// folder. For keys only: git cannot use it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for packs that keep notes on repositories"))]
     pub(crate) fn key(&self) -> String {
         let path = decode(&self.path).unwrap_or_else(|| self.path.clone());
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

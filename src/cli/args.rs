@@ -3,6 +3,7 @@
 mod job;
 mod key;
 mod mcp;
+mod session;
 mod token;
 mod vault;
 
@@ -18,6 +19,7 @@ use helmdeck_memory::{Kind, Namespace};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use session::{SessionCommand, SessionExecArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
@@ -81,6 +83,9 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Look after sessions: list them, run a command in one, end one
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),

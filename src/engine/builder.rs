@@ -24,6 +24,7 @@ use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
+use crate::sessions::{SessionPlace, Sessions};
 use crate::views::EngineViews;
 
 /// How many events are kept for listeners who come late.
@@ -57,6 +58,7 @@ pub struct Builder {
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
+    sessions: Option<SessionPlace>,
     jobs: Option<(System, Option<Arc<KeyRing>>)>,
     egress: Egress,
     clock: Arc<dyn Clock>,
@@ -86,6 +88,7 @@ impl Engine {
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
+            sessions: None,
             jobs: None,
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
@@ -156,6 +159,13 @@ impl Builder {
         self
     }
 
+    /// Says where sessions are. Without this, packs that need one are refused. The first session makes the folder.
+    #[must_use]
+    pub fn sessions(mut self, place: SessionPlace) -> Self {
+        self.sessions = Some(place);
+        self
+    }
+
     /// Says where jobs are written down, so that they outlive the process; their results too, sealed, if there are keys to seal
     /// with. Without this, jobs end with the process.
     #[must_use]
@@ -218,6 +228,9 @@ impl Builder {
         let artifacts = self.artifacts.map(|folder| {
             Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
         });
+        let sessions = self
+            .sessions
+            .map(|place| Sessions::local(place, self.config.sessions.clone(), Arc::clone(&self.clock), &metrics));
         let servers = (!self.mcp.is_empty()).then(|| {
             let around = Surroundings {
                 secrets: Arc::clone(&self.secrets),
@@ -237,6 +250,7 @@ impl Builder {
             clock: self.clock,
             secrets: self.secrets,
             artifacts,
+            sessions,
             egress: self.egress,
             memory,
             no_memory: self.no_memory,

@@ -7,6 +7,8 @@ use helmdeck_core::duration::{size, text};
 use helmdeck_core::manifest::Scope;
 use serde::{Deserialize, Serialize};
 
+use crate::sessions::SessionConfig;
+
 /// The engine's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -19,6 +21,8 @@ pub struct Config {
     pub artifacts: ArtifactConfig,
     /// Packs that run a program.
     pub commands: CommandConfig,
+    /// Sessions, and what commands in them may take.
+    pub sessions: SessionConfig,
     /// Calls that go on without whoever asked for them.
     pub jobs: JobConfig,
 }

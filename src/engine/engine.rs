@@ -32,7 +32,7 @@ use crate::jobs::Jobs;
 use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
 use crate::layers::observe::{ObserveLayer, Observer};
-use crate::layers::session::SessionLayer;
+use crate::layers::session::{Asks, SessionLayer};
 use crate::layers::validate_input::ValidateInputLayer;
 use crate::layers::validate_output::ValidateOutputLayer;
 use crate::mcp::{Fitted, Servers};
@@ -40,6 +40,7 @@ use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::pipeline::{self, Gates, Parts};
 use crate::registry::{PackInfo, Registered, Registry, Snapshot, Source};
+use crate::sessions::Sessions;
 
 /// The deepest chain of packs that call packs.
 const MAX_DEPTH: u8 = 8;
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secrets: Arc<dyn Secrets>,
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    /// `None` = packs that need a session are refused.
+    pub(crate) sessions: Option<Sessions>,
     pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
     /// Why there is no memory, if there is none.
@@ -235,10 +238,13 @@ impl Engine {
         }
     }
 
-    /// Ends the jobs, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
+    /// Ends the jobs and every session, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
     pub async fn shutdown(&self) {
         self.0.jobs.shutdown().await;
         self.0.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sessions) = &self.0.sessions {
+            sessions.close().await;
+        }
         if let Some(memory) = &self.0.memory {
             let limit = self.0.config.cache.write_budget;
             let drain = async {
@@ -438,7 +444,10 @@ impl Inner {
             })),
             validate_input: validate_input.clone(),
             credentials: credentials.clone(),
-            session: manifest.session.is_some().then_some(SessionLayer),
+            session: manifest.session.clone().map(|spec| {
+                let (manifest, sessions) = (Arc::clone(&manifest), self.sessions.clone());
+                SessionLayer(Arc::new(Asks { manifest, spec, sessions, clock: Arc::clone(&self.clock) }))
+            }),
             artifacts: ArtifactsLayer(Arc::new(Files {
                 manifest: Arc::clone(&manifest),
                 store: self.artifacts.clone(),

@@ -109,6 +109,10 @@ impl Engine {
     /// Starts the sweeps of what has ended: of files, of jobs whose process is gone, and of the store's rows (a run begins at once and then `memory.interval`
     /// after the last). They end with [`Engine::shutdown`]. For servers; one-shot commands need none. Call it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
+        if let Some(sessions) = self.0.sessions.clone() {
+            // What earlier processes left. From then on, whoever makes a session looks.
+            tokio::spawn(async move { sessions.sweep().await });
+        }
         if let Some(files) = self.0.artifacts.clone() {
             let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
             let sweep = async move {

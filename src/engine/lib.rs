@@ -20,6 +20,7 @@ mod metrics;
 mod pipeline;
 mod registry;
 mod scrub;
+mod sessions;
 mod views;
 
 pub use audit::{AuditPage, AuditRow, Finding};
@@ -33,4 +34,5 @@ pub use mcp::{McpReach, McpServer, McpStatus, McpValue};
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
 pub use scrub::looks_like_token;
+pub use sessions::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
 pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod chat;
 mod clock;
 mod faulty_store;
 mod issuer;
@@ -9,6 +10,7 @@ mod replica_store;
 mod session;
 mod stores;
 
+pub use chat::{ChatReply, ChatRequest, ChatServer};
 pub use clock::TestClock;
 pub use faulty_store::{Fault, FaultyStore};
 pub use issuer::{Issuer, key_set};

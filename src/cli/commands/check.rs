@@ -92,6 +92,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
         packs(&mut report, &setup).await;
+        sessions(&mut report, &setup).await;
     }
     output.either(&report.value(), || report.text())?;
     if report.errors.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Config)) }
@@ -225,4 +226,17 @@ async fn packs(report: &mut Report, setup: &Setup) {
         }
         Err(failure) => report.failed("packs", &failure),
     }
+}
+
+/// Packs that run commands are refused without a sandbox; all others do not care, so it is only a warning.
+async fn sessions(report: &mut Report, setup: &Setup) {
+    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return };
+    match engine.probe_sessions().await {
+        Ok(how) => report.fact("sessions", how),
+        Err(error) => {
+            report.fact("sessions", "none");
+            report.warnings.push(error.message().to_owned());
+        }
+    }
+    engine.shutdown().await;
 }

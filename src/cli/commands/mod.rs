@@ -23,6 +23,7 @@ mod purge;
 mod rotate;
 mod run;
 mod serve;
+mod session;
 mod token;
 mod vault;
 
@@ -100,6 +101,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Import(arguments) => block_on(import::run(&setup, &arguments)),
                 MemoryCommand::Forget(arguments) => block_on(forget::run(&setup, &arguments)),
             }
+        }
+        Command::Session(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(session::run(&setup, &command))
         }
         Command::Vault(command) => {
             let setup = setup(env, WARN)?;

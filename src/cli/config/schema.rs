@@ -35,6 +35,17 @@ fn generate() -> Json {
                         "additionalProperties": {"type": "array", "items": {"enum": directives}},
                     })
                 }
+                [.., last] if last == "prices" => {
+                    let usd = json!({"type": "number", "minimum": 0});
+                    json!({
+                        "additionalProperties": {
+                            "type": "object",
+                            "additionalProperties": false,
+                            "required": ["input", "output"],
+                            "properties": {"input": usd, "output": usd, "cached": usd},
+                        },
+                    })
+                }
                 _ => object(""),
             };
             table["type"] = "object".into();

@@ -34,11 +34,12 @@ pub(crate) fn plain(
     }
     let table = door.tables.current();
     let entry = table.get(&tool_call.name)?;
-    if entry.has_headers || visit.caller.need_run(&entry.pack).is_err() {
+    // What takes long may become a task, if the client knows what that is.
+    if entry.has_headers || entry.is_long || visit.caller.need_run(&entry.pack).is_err() {
         return None;
     }
     let arguments = raw_arguments(tool_call, bytes)?;
-    let call = door.call(&visit.caller, &entry.pack, arguments, meta.cache);
+    let call = door.call(&visit.caller, entry, arguments, meta.cache);
     Some(Direct { call, id: id.text.into(), typed: meta.is_self_contained() })
 }
 

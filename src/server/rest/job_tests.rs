@@ -42,7 +42,7 @@ async fn ended(fixture: &Fixture, started: &Answer) -> String {
 
 #[tokio::test]
 async fn a_job_is_started_looked_at_and_answers_as_the_call_would_have() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     for (path, preference) in [
         ("/api/v1/packs/test.plain/jobs", "handling=lenient"),
         ("/api/v1/packs/test.plain", "respond-async"),
@@ -67,7 +67,7 @@ async fn a_job_is_started_looked_at_and_answers_as_the_call_would_have() {
 
 #[tokio::test]
 async fn a_caller_who_waits_gets_the_outcome_or_the_job_if_it_takes_too_long() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     for (path, preference) in [
         ("test.long", "wait"),
         ("test.long", "wait=60"),
@@ -94,7 +94,7 @@ async fn a_caller_who_waits_gets_the_outcome_or_the_job_if_it_takes_too_long() {
 
 #[tokio::test]
 async fn what_is_wrong_with_a_request_is_told_at_once() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     let start = async |pack: &str, body: &str| fixture.post(&format!("/api/v1/packs/{pack}/jobs"), body).await;
     assert_eq!(start("test.plain", r#"{"nonsense":1}"#).await.problem(), "invalid_input");
     assert_eq!(start("test.none", "{}").await.problem(), "not_found");
@@ -109,7 +109,7 @@ async fn what_is_wrong_with_a_request_is_told_at_once() {
 
 #[tokio::test]
 async fn the_error_of_a_job_is_that_of_the_call_with_status_and_headers() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     let body = r#"{"fail":"rate_limited"}"#;
     let called = fixture.post("/api/v1/packs/test.plain", body).await;
     let started = fixture.post("/api/v1/packs/test.plain/jobs", body).await;
@@ -124,7 +124,7 @@ async fn the_error_of_a_job_is_that_of_the_call_with_status_and_headers() {
 
 #[tokio::test]
 async fn a_job_is_cancelled_and_stays_so() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     let started = fixture.post("/api/v1/packs/test.plain/jobs", r#"{"wait":true}"#).await;
     fixture.probe.someone_waits().await;
     for _ in 0..2 {
@@ -172,7 +172,7 @@ fn events(text: &str) -> Vec<(u64, String, Value)> {
 
 #[tokio::test]
 async fn events_come_with_numbers_go_on_after_one_and_end_with_the_job() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     let started = fixture.post("/api/v1/packs/test.plain/jobs", r#"{"wait":true,"steps":3}"#).await;
     fixture.probe.someone_waits().await;
     let path = format!("{}/events", started.header("location"));
@@ -228,7 +228,7 @@ async fn nobody_without_a_token_owns_a_job_and_everybody_sees_only_their_own() {
     let config = AuthConfig { anonymous_scope: "packs:run".to_owned(), ..AuthConfig::default() };
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
     let auth = Auth::new(&config, Some(Secret::new(SECRET.to_owned())), None, &egress).unwrap();
-    let fixture = Fixture::with_long(auth).await;
+    let fixture = Fixture::with_long_and_auth(auth.unwrap()).await;
     let bearer = |user: &str, scope: &str| {
         let now = START.micros() / 1_000_000;
         let claims = json!({"sub": user, "tenant": "t", "scope": scope, "iat": now, "exp": now + 600});
@@ -268,7 +268,7 @@ async fn nobody_without_a_token_owns_a_job_and_everybody_sees_only_their_own() {
 
 #[tokio::test]
 async fn a_stopping_server_ends_its_streams_and_does_not_wait_for_what_waits() {
-    let fixture = Fixture::with_long(None).await;
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
     let config = ServerConfig { drain_timeout: SOON, ..ServerConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

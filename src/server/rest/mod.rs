@@ -16,6 +16,7 @@ pub(crate) mod operations;
 pub(crate) mod packs;
 mod path;
 mod prefer;
+pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use helmdeck_core::Code;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
@@ -49,6 +50,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/jobs/{id}/result", get(jobs::result))
         .route("/api/v1/jobs/{id}/events", get(events::follow))
         .route("/api/v1/artifacts/{*key}", get(artifacts::download))
+        .route("/api/v1/sessions", get(sessions::list))
+        .route("/api/v1/sessions/{id}", delete(sessions::end))
         .route("/api/v1/memory/namespaces", get(memory::namespaces))
         .route("/api/v1/memory/entries", get(memory::entries))
         .route("/api/v1/memory/purge", post(memory::purge))
