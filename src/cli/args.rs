@@ -1,5 +1,6 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod artifact;
 mod job;
 mod key;
 mod mcp;
@@ -16,6 +17,7 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
+pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
@@ -71,6 +73,9 @@ pub(crate) enum Command {
     /// List jobs, wait for one, get its result, cancel it
     #[command(subcommand)]
     Job(JobCommand),
+    /// List, fetch and delete files that packs wrote
+    #[command(subcommand)]
+    Artifact(ArtifactCommand),
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Token(TokenCommand),

@@ -108,9 +108,8 @@ impl Setup {
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());
         }
+        builder = self.artifacts(builder)?;
         if let Ok(data) = settings.data_dir() {
-            let folder = data.join("artifacts");
-            builder = builder.artifacts(folder);
             if let Ok(program) = std::env::current_exe() {
                 // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });

@@ -106,6 +106,8 @@ impl Default for AuditConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
+    /// Where files are kept: an S3-compatible store ([`crate::S3Location`]). Empty, the default, is a local folder.
+    pub url: String,
     /// The largest file, in bytes. Default 100 MiB.
     #[serde(with = "size")]
     pub max_bytes: u64,
@@ -120,6 +122,7 @@ pub struct ArtifactConfig {
 impl Default for ArtifactConfig {
     fn default() -> Self {
         Self {
+            url: String::new(),
             max_bytes: 100 << 20,
             retention: Duration::from_secs(7 * 86_400),
             sweep_interval: Duration::from_secs(3600),

@@ -7,6 +7,7 @@ mod cache;
 mod command;
 mod config;
 mod engine;
+mod files;
 mod folder;
 mod handler;
 mod http;
@@ -23,6 +24,7 @@ mod scrub;
 mod sessions;
 mod views;
 
+pub use artifacts::{ArtifactPage, ListedArtifact, S3Credentials, S3Location};
 pub use audit::{AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
 pub use cache::explain::{Explanation, Nearest};

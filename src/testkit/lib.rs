@@ -7,6 +7,7 @@ mod issuer;
 mod packs;
 mod postgres;
 mod replica_store;
+mod s3;
 mod session;
 mod stores;
 
@@ -17,5 +18,6 @@ pub use issuer::{Issuer, key_set};
 pub use packs::{Counted, call, function, manifest};
 pub use postgres::{Postgres, PostgresOptions, SERVER_VARIABLE};
 pub use replica_store::{Gate, ReplicaStore};
+pub use s3::{S3, S3_VARIABLE};
 pub use session::FolderSession;
 pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};

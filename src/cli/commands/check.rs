@@ -220,6 +220,10 @@ async fn packs(report: &mut Report, setup: &Setup) {
     match setup.engine(MemoryUse::Nothing, false).await {
         Ok(engine) => {
             let refused = engine.refused();
+            match engine.reach_artifacts().await {
+                Ok(()) => report.fact("artifacts", setup.shown_artifacts()),
+                Err(error) => report.failed("artifacts", &error.into()),
+            }
             report.fact("packs", format!("{} served, {} refused", engine.packs().len(), refused.len()));
             report.errors.extend(refused.iter().map(ToString::to_string));
             engine.shutdown().await;

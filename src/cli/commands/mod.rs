@@ -1,6 +1,7 @@
 //! The commands, a file each. This one only picks: which command, with which setup and on which runtime.
 
 mod archive;
+mod artifact;
 mod cache;
 mod check;
 mod completions;
@@ -59,6 +60,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
         Command::Token(command) => {
             let setup = setup(env, WARN)?;
             block_on(token::run(&setup, &command))
+        }
+        Command::Artifact(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(artifact::run(&setup, &command))
         }
         Command::Key(KeyCommand::Generate) => key::generate(&output),
         Command::Key(KeyCommand::Check) => key::check(&env, &output),

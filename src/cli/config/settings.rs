@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use helmdeck_engine::McpServer;
+use helmdeck_engine::{McpServer, S3Location};
 use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
@@ -109,11 +109,8 @@ pub(super) fn resolve(
     let repo = reading.part("repo", Repo::check);
     let llm = reading.part("llm", helmdeck_llm::Config::validate);
     let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
-    let engine = reading.read(
-        |key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())),
-        &[],
-        |engine: &helmdeck_engine::Config| engine.sessions.validate(),
-    );
+    let engine =
+        reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
     let credentials = reading.credentials();
     let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading
@@ -269,6 +266,14 @@ impl Reading<'_> {
             },
         }
     }
+}
+
+fn engine_parts(engine: &helmdeck_engine::Config) -> std::result::Result<(), String> {
+    let url = &engine.artifacts.url;
+    if !url.is_empty() {
+        S3Location::parse(url)?;
+    }
+    engine.sessions.validate()
 }
 
 fn set_by_hand(setting: &Setting) -> bool {

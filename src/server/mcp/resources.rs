@@ -179,11 +179,14 @@ async fn artifact(door: &Door, caller: &Caller, key: &str, address: &str) -> Res
     if caller.identity.is_anonymous() {
         return Err(Error::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
     }
-    let (about, bytes) = door.engine.artifact(&caller.identity, key).await?;
-    if bytes.len() > MAX_BYTES {
-        let message = format!("the file has {} bytes; get it from the REST door at /api/v1/artifacts/", bytes.len());
-        return Err(Error::new(Code::TooLarge, message));
-    }
+    let read = door.engine.artifact_up_to(&caller.identity, key, MAX_BYTES as u64).await;
+    let (about, bytes) = read.map_err(|error| match error.code() {
+        Code::TooLarge => {
+            let message = format!("{}; get it from the REST door at /api/v1/artifacts/", error.message());
+            Error::new(Code::TooLarge, message)
+        }
+        _ => error,
+    })?;
     let written = about.media_type.starts_with("text/") || about.media_type.starts_with(JSON);
     let contents = match std::str::from_utf8(&bytes) {
         Ok(text) if written => ResourceContents::text(text, address),

@@ -29,7 +29,7 @@ const SHAPES: &str = include_str!("shapes.json");
     paths(
         packs::list, packs::show, packs::run,
         jobs::start, jobs::list, jobs::show, jobs::result, jobs::cancel, events::follow,
-        artifacts::download,
+        artifacts::list, artifacts::download, artifacts::delete,
         sessions::list, sessions::end,
         memory::namespaces, memory::entries, memory::purge,
         facts::store, facts::recall, facts::forget, facts::list, defaults::show,
