@@ -34,8 +34,9 @@ pub(crate) fn plain(
     }
     let table = door.tables.current();
     let entry = table.get(&tool_call.name)?;
-    // What takes long may become a task, if the client knows what that is.
-    if entry.has_headers || entry.is_long || visit.caller.need_run(&entry.pack).is_err() {
+    // What takes long may become a task; in a session only rmcp knows whether the client can do with one.
+    let may_be_task = entry.is_long && !meta.declares_no_tasks();
+    if entry.has_headers || may_be_task || visit.caller.need_run(&entry.pack).is_err() {
         return None;
     }
     let arguments = raw_arguments(tool_call, bytes)?;
