@@ -18,6 +18,7 @@ mod github;
 mod helmdeck_go;
 mod http_kind;
 mod isolation;
+mod jobs;
 mod layering;
 mod mcp_clients;
 mod mcp_conformance;

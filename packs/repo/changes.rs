@@ -79,8 +79,7 @@ async fn compare(
     let inside = Inside::new(session)?
         .with("GIT_DIR", format!("{root}/{own}"))
         .with("GIT_WORK_TREE", format!("{root}/{}", checkout.path))
-        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", format!("{}/objects", checkout.mirror_inside(session)))
-        .with("GIT_GRAFT_FILE", "/dev/null");
+        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", format!("{}/objects", checkout.mirror_inside(session)));
     let excludes = format!("core.excludesFile={}/{JUNK_FILE}", session.supplies_inside());
     let run = async |arguments: &[&str], max| {
         let settings = [

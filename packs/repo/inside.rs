@@ -69,7 +69,7 @@ impl<'a> Inside<'a> {
         let executed = self.session.exec(command).await?;
         let noise = [executed.stderr.head, executed.stderr.tail].concat();
         match executed.ended {
-            Ended::Exited(0) => executed.stdout.all().ok_or_else(|| {
+            Ended::Exited(0) => executed.stdout.all().filter(|bytes| bytes.len() <= max_output).ok_or_else(|| {
                 let message = format!("{} printed more than {max_output} bytes", argv.first().unwrap_or(&""));
                 Error::new(Code::TooLarge, message)
             }),

@@ -94,6 +94,12 @@ impl Egress {
         Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
     }
 
+    /// Makes a guard that resolves names as a test wants.
+    #[cfg(test)]
+    pub(crate) fn resolving_with(config: Config, lookup: Lookup) -> Self {
+        Self::build(config, None, lookup)
+    }
+
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {
         let rules = Rules { allow: config.allow.clone(), named, only_named: false };
         Self::with_rules(config, rules, lookup)

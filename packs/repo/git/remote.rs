@@ -229,6 +229,12 @@ impl Remote {
         &self.url
     }
 
+    /// Returns the credential that is used, if one is.
+    #[cfg(test)]
+    pub(crate) const fn credential(&self) -> Option<&Secret> {
+        self.credential.as_ref()
+    }
+
     /// Asks what the repository has. One without any commit has nothing.
     ///
     /// # Errors

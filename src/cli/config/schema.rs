@@ -115,7 +115,8 @@ fn setting(value: &Value, description: &str) -> Json {
         Value::Integer(number) => (json!("integer"), json!(number)),
         Value::Boolean(flag) => (json!("boolean"), json!(flag)),
         Value::Array(_) => {
-            return json!({"type": "array", "items": {"type": "string"}, "default": [], "description": description});
+            let default = json_of(value.clone());
+            return json!({"type": "array", "items": {"type": "string"}, "default": default, "description": description});
         }
         other => panic!("{other:?} has no schema"),
     };
