@@ -1,5 +1,5 @@
 //! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody sees, lists, purges,
-//! cancels or joins anything of another, and everybody finds their own through both doors and with every token.
+//! cancels, follows or joins anything of another, and everybody finds their own through both doors and with every token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -296,6 +296,64 @@ fn nobody_cancels_or_takes_over_what_another_has_begun() {
         });
         assert_eq!(alice.mcp.ask("ping", &json!({})), json!({}), "the session lives on");
     }
+}
+
+#[test]
+fn nobody_sees_follows_cancels_or_reads_a_job_of_another() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    let begin = |one: &Someone<'_>| {
+        let (code, job) = one.rest("POST /api/v1/packs/test.held/jobs", &fresh());
+        assert_eq!(code, 202, "{job}");
+        assert_eq!((&job["tenant"], &job["user"]), (&json!(one.name.0), &json!(one.name.1)));
+        job["id"].as_str().unwrap().to_owned()
+    };
+    let jobs: Vec<_> = all.iter().map(begin).collect();
+    wait_for("the jobs to run", || {
+        std::fs::read_to_string(home.packs().join("held")).unwrap_or_default().lines().count() == jobs.len()
+    });
+    let nobody_else = |state: &str| {
+        for (one, job) in all.iter().zip(&jobs) {
+            for other in all.iter().filter(|other| other.name != one.name) {
+                for head in [
+                    "GET /api/v1/jobs/{}",
+                    "GET /api/v1/jobs/{}/result",
+                    "GET /api/v1/jobs/{}/events",
+                    "DELETE /api/v1/jobs/{}",
+                ] {
+                    let head = head.replace("{}", job);
+                    let (code, answer) = other.rest(&head, &Value::Null);
+                    assert_eq!(
+                        (code, &answer["code"]),
+                        (404, &json!("not_found")),
+                        "{:?} {head}: {answer}",
+                        other.name
+                    );
+                    let never = "0123456789abcdef0123456789abcdef";
+                    let (_, absent) = other.rest(&head.replace(job.as_str(), never), &Value::Null);
+                    assert_eq!(
+                        answer.to_string().replace(job.as_str(), never),
+                        absent.to_string(),
+                        "as one that never was"
+                    );
+                }
+            }
+            let (_, list) = one.rest("GET /api/v1/jobs", &Value::Null);
+            let listed = list["jobs"].as_array().unwrap();
+            assert_eq!((listed.len(), &listed[0]["id"]), (1, &json!(job)), "{:?}: {list}", one.name);
+            assert_eq!(listed[0]["state"], state);
+        }
+    };
+    nobody_else("running");
+    std::fs::write(home.packs().join("go"), "").unwrap();
+    for (one, job) in all.iter().zip(&jobs) {
+        wait_for("the job to end", || {
+            one.rest(&format!("GET /api/v1/jobs/{job}"), &Value::Null).1["ended_at"].is_string()
+        });
+        assert_eq!(one.rest(&format!("GET /api/v1/jobs/{job}/result"), &Value::Null).0, 200);
+    }
+    nobody_else("succeeded");
 }
 
 #[test]

@@ -72,6 +72,18 @@ impl Handler for RepoMap {
     }
 }
 
+/// Returns the text of the map of a folder of the context's session, without any report.
+///
+/// # Errors
+/// As the pack.
+pub(super) async fn of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
+    let context = Context { progress: None, stale: None, ..context.clone() };
+    let input = Json::from(serde_json::json!({"path": folder, "token_budget": token_budget}));
+    let reply = RepoMap.run(context, input).await?;
+    let output = reply.output.map_or_else(Default::default, |output| output.to_value());
+    Ok(output["map"].as_str().unwrap_or_default().to_owned())
+}
+
 struct SetOnDrop(Arc<AtomicBool>);
 
 impl Drop for SetOnDrop {

@@ -30,7 +30,7 @@ pub(super) fn output(captured: &Captured, limit: usize) -> (String, u64) {
         let whole: Cow<'_, [u8]> =
             if tail.is_empty() { head.into() } else { [head.as_slice(), tail.as_slice()].concat().into() };
         if whole.len() <= limit {
-            return (String::from_utf8_lossy(&whole).into_owned(), 0);
+            return (readable(&whole), 0);
         }
         let (from, to) = (limit / 2, whole.len() - limit / 2);
         (Cow::from(whole[..from].to_vec()), Cow::from(whole[to..].to_vec()), (to - from) as u64)
@@ -38,9 +38,16 @@ pub(super) fn output(captured: &Captured, limit: usize) -> (String, u64) {
         (Cow::from(head.as_slice()), Cow::from(tail.as_slice()), *left_out)
     };
     let (head, tail) = (whole_start(&head), whole_end(&tail));
-    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+    let (head, tail) = (readable(head), readable(tail));
     let note = "print less, with head, tail, grep or sed -n";
     (format!("{head}\n[... {left_out} bytes left out here: {note} ...]\n{tail}"), left_out)
+}
+
+/// Returns bytes as text. What is no text, and control characters that steer a terminal and that not every endpoint takes, are
+/// marked.
+fn readable(bytes: &[u8]) -> String {
+    let mark = |c: char| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c };
+    String::from_utf8_lossy(bytes).chars().map(mark).collect()
 }
 
 /// Drops what a cut left of a character at the end.
@@ -106,5 +113,6 @@ mod tests {
         assert!(text.starts_with("a\n[") && text.ends_with("]\nb"), "{text}");
         assert_eq!(output(&printed(b"a\xff\xfeb"), 100).0, "a\u{fffd}\u{fffd}b");
         assert!(output(&printed(&[0xff; 300]), 100).0.contains('\u{fffd}'));
+        assert_eq!(output(&printed(b"\x1b[31mred\0\t\r\n"), 100).0, "\u{fffd}[31mred\u{fffd}\t\r\n");
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use helmdeck_core::session::{Exec, Session};
 use helmdeck_core::{Clock, Code, Context, Error, Handler, Json, Reply, Result};
 use helmdeck_llm::{Client, Endpoint};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::agent::{Agent, Limits, Workplace, quiet};
 use super::config::Config;
@@ -24,6 +24,7 @@ use super::recall::{Lesson, Recall, files};
 use super::repository::{Address, Checkout, Repository, Wanted, credential};
 use super::result::{self, Output, Tests, UsageOut};
 use super::trajectory::{About, Trajectory, What};
+use crate::repo;
 
 /// The name of the model's credential.
 const MODEL_CREDENTIAL: &str = "llm";
@@ -36,7 +37,7 @@ const RESERVE_PART: u32 = 5;
 const LEAST_FOR_TESTS: Duration = Duration::from_secs(1);
 
 /// How many tokens the map of the repository may take, and how long.
-const MAP_TOKENS: u32 = 1500;
+const MAP_TOKENS: usize = 1500;
 const MAP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a run may take that nobody limits.
@@ -183,11 +184,9 @@ impl Run<'_> {
 
     /// Returns a map of the repository, for orientation; empty if there is none.
     async fn map(&self) -> String {
-        let path = self.session.folder().join(&self.checkout.folder);
-        let Some(path) = path.to_str() else { return String::new() };
-        let asked = Json::from(json!({"path": path, "token_budget": MAP_TOKENS}));
-        match tokio::time::timeout(MAP_PATIENCE, self.context.call("repo.map", asked)).await {
-            Ok(Ok(outcome)) => outcome.output.to_value()["map"].as_str().unwrap_or_default().trim_end().to_owned(),
+        let mapping = repo::map_of_session(self.context, &self.checkout.folder, MAP_TOKENS);
+        match tokio::time::timeout(MAP_PATIENCE, mapping).await {
+            Ok(Ok(map)) => map.trim_end().to_owned(),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "going on without a map");
                 String::new()

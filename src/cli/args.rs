@@ -1,6 +1,7 @@
 //! The command line: every command and flag, and nothing that they do.
 
 mod artifact;
+mod job;
 mod key;
 mod mcp;
 mod session;
@@ -17,6 +18,7 @@ use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
+pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use session::{SessionCommand, SessionExecArgs};
@@ -68,6 +70,9 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
+    /// List jobs, wait for one, get its result, cancel it
+    #[command(subcommand)]
+    Job(JobCommand),
     /// List, fetch and delete files that packs wrote
     #[command(subcommand)]
     Artifact(ArtifactCommand),

@@ -160,6 +160,11 @@ impl Fixture {
         Self::of_packs(config, true, None, None, &["test.long"]).await
     }
 
+    /// Makes one, with a memory key, that asks who calls and has the pack `test.long` too.
+    pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
+        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"]).await
+    }
+
     async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
         Self::of_packs(config, memory, ledger, auth, &[]).await
     }

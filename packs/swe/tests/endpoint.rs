@@ -6,7 +6,7 @@ use helmdeck_core::{Code, Secret};
 use helmdeck_testkit::{ChatReply, ChatServer};
 use serde_json::json;
 
-use super::world::{KEY, World};
+use super::world::{KEY, World, git};
 use super::{fix, run, submit};
 
 #[tokio::test]
@@ -72,13 +72,16 @@ async fn each_step_is_a_line_and_the_percentage_never_falls() {
 }
 
 #[tokio::test]
-async fn the_map_is_orientation_and_its_absence_changes_nothing() {
+#[cfg(feature = "repo-map")]
+async fn the_map_is_orientation_and_a_repository_without_one_changes_nothing() {
     let world = World::new(vec![submit()]).await;
     world.solve(json!({})).await.unwrap();
     assert!(!world.server.requests()[0].content(0).contains("<map-"));
-    *world.packs.map.lock().unwrap() = Some("greet.sh\n  1: greet()".into());
+    std::fs::write(world.upstream.path().join("greet.py"), "def greet(name):\n    return name\n").unwrap();
+    git(world.upstream.path(), &["add", "-A"]);
+    git(world.upstream.path(), &["commit", "-qm", "second"]);
     world.solve(json!({})).await.unwrap();
     let request = &world.server.requests()[1];
-    assert!(request.content(0).contains("greet.sh\n  1: greet()"));
+    assert!(request.content(0).contains("greet.py\n     1: def greet(name)"), "{}", request.content(0));
     assert_eq!(request.content(1), world.task());
 }

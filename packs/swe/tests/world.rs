@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::clock::SystemClock;
-use helmdeck_core::context::{ArtifactRef, Artifacts, CallSecrets, Packs, ProgressSink};
+use helmdeck_core::context::{ArtifactRef, Artifacts, ByteStream, CallSecrets, Packs, ProgressSink};
 use helmdeck_core::memory::{
     About, FactList, Forget, Forgotten, ListFacts, Memory, NewFact, NewNote, NoMemory, Note, NoteContext, NoteList,
     Owner, RecallFacts, Recalled, Views,
@@ -277,6 +277,10 @@ impl Artifacts for Shelf {
             expires_at: Timestamp::MAX,
         })
     }
+
+    async fn put_stream(&self, _: &str, _: &str, _: ByteStream) -> Result<ArtifactRef> {
+        Err(Error::new(Code::Internal, "swe.solve stores whole files only"))
+    }
 }
 
 /// Lines of progress.
@@ -289,10 +293,9 @@ impl ProgressSink for Lines {
     }
 }
 
-/// The packs that a run calls: the map, and GitHub.
+/// The packs that a run calls: GitHub's.
 #[derive(Default)]
 pub(super) struct OtherPacks {
-    pub(super) map: Mutex<Option<String>>,
     pub(super) pull_request: Mutex<Option<Result<String>>>,
     pub(super) calls: Mutex<Vec<(String, Value)>>,
 }
@@ -302,10 +305,7 @@ impl Packs for OtherPacks {
     async fn call(&self, _: &Context, pack: &PackName, _: Option<Version>, input: Json) -> Result<Outcome> {
         self.calls.lock().unwrap().push((pack.to_string(), input.to_value()));
         let none = || Error::new(Code::NotFound, "there is no such pack");
-        let output = match pack.as_str() {
-            "repo.map" => json!({"map": self.map.lock().unwrap().clone().ok_or_else(none)?}),
-            _ => json!({"html_url": self.pull_request.lock().unwrap().clone().ok_or_else(none)??}),
-        };
+        let output = json!({"html_url": self.pull_request.lock().unwrap().clone().ok_or_else(none)??});
         Ok(Outcome {
             pack: pack.clone(),
             version: Version::new(1).unwrap(),

@@ -10,6 +10,7 @@ pub(crate) mod connect;
 mod doctor;
 mod forget;
 mod import;
+mod job;
 mod key;
 mod mcp;
 mod mcp_servers;
@@ -52,6 +53,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     match cli.command {
         Command::Version => output.text(&version()),
         Command::Completions { shell } => completions::run(shell, &output),
+        Command::Job(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(job::job(&setup, &command))
+        }
         Command::Token(command) => {
             let setup = setup(env, WARN)?;
             block_on(token::run(&setup, &command))

@@ -350,7 +350,7 @@ impl SessionRuntime for LocalRuntime {
         let user = sandbox.user.map_or_else(String::new, |user| format!(" as user {user}"));
         Ok(match &sandbox.bwrap {
             Some(_) => format!("commands run in a sandbox{user}"),
-            None => format!("commands run WITHOUT a sandbox{user}, as sessions.allow_unsandboxed says"),
+            None => "commands run WITHOUT a sandbox, as sessions.allow_unsandboxed says".to_owned(),
         })
     }
 

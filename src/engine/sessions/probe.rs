@@ -22,6 +22,9 @@ const REFUSED: &str = "bubblewrap cannot make a sandbox here: user namespaces mu
     (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces, or what a container \
     forbids), and sessions.read_only_paths must be there; or set sessions.allow_unsandboxed = true to run commands without a sandbox";
 
+const AS_ROOT: &str = "there is no sandbox here, and commands never run as root: start helmdeck as another user for \
+    sessions.allow_unsandboxed = true to count";
+
 /// Finds a sandbox that works.
 ///
 /// # Errors
@@ -46,6 +49,10 @@ pub(super) async fn probe(
     };
     if !config.allow_unsandboxed {
         return Err(refused);
+    }
+    if sandbox.user.is_some() {
+        // Another user could not reach the session's folder, and as root they could do anything.
+        return Err(unavailable(AS_ROOT).with_source(refused.cause()));
     }
     tracing::warn!(
         reason = refused.message(),

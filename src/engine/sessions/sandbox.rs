@@ -181,10 +181,6 @@ impl Sandbox {
             words.0.extend(command.argv.iter().map(OsString::from));
         };
         let Some(bwrap) = &self.bwrap else {
-            if let Some(user) = self.user {
-                words.0.push(self.program.clone().into());
-                words.add([STAGE, "user", &user.to_string(), "--"]);
-            }
             limits(&mut words, &self.program);
             let env = environment.into_iter().map(|(name, value)| (name, value.into())).collect();
             return Line { argv: words.0, env };
@@ -192,7 +188,17 @@ impl Sandbox {
         words.0.push(bwrap.path.clone().into());
         match self.user {
             Some(user) => {
-                words.add(["--die-with-parent", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]);
+                // A process that died without capabilities cannot take one of another user with it; the end of a namespace can.
+                words.add([
+                    "--die-with-parent",
+                    "--unshare-pid",
+                    "--dev-bind",
+                    "/dev",
+                    "/dev",
+                    "--bind",
+                    "/proc",
+                    "/proc",
+                ]);
                 words.add(["--tmpfs", "/tmp"]);
                 words.mounts(folders, &self.program, config);
                 words.add(["--", PROGRAM, STAGE, "user", &user.to_string(), "--"]);
