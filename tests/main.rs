@@ -28,7 +28,7 @@ mod rotation;
 mod secrets;
 mod store_trouble;
 mod support;
-mod swe_mini;
+mod swe;
 mod tampering;
 mod two_processes;
 mod vault;

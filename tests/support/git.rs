@@ -88,6 +88,11 @@ impl GitServer {
         std::fs::remove_file(self.control(word)).unwrap();
     }
 
+    /// Takes a word back if it was said.
+    pub(crate) fn try_stop(&self, word: &str) {
+        let _ = std::fs::remove_file(self.control(word));
+    }
+
     /// Waits until a request waits here, as it was told.
     #[track_caller]
     pub(crate) fn wait_until_stalled(&self) {

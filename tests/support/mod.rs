@@ -3,10 +3,8 @@
 //! server (`git`), a scripted model (`model`), and real bugs to mend with it (`swe`).
 
 pub(crate) mod conformance;
-#[allow(dead_code, reason = "what asks it comes next")]
 pub(crate) mod git;
 pub(crate) mod mcp;
-#[allow(dead_code, reason = "what asks it comes next")]
 pub(crate) mod model;
 pub(crate) mod program;
 pub(crate) mod raw_mcp;
