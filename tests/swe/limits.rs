@@ -6,12 +6,12 @@ use super::{Desk, VAULT_KEY, endless, processes_with};
 use crate::support::model::{Reply, bash, submit as done};
 use crate::support::program::Server;
 
-/// Says that the run ended by itself with what it had.
+/// Says that the run ended so, and kept what it had.
 #[track_caller]
-fn assert_kept(desk: &Desk, outcome: &Value, word: &str) {
+fn assert_kept(desk: &Desk, outcome: &Value, ended: &str) {
     let output = &outcome["output"];
-    assert_eq!(output["success"], false, "{output}");
-    assert!(output["summary"].as_str().unwrap().contains(word), "the summary names the limit ({word}): {output}");
+    assert_eq!((&output["success"], &output["ended"]), (&json!(false), &json!(ended)), "{output}");
+    assert!(output["summary"].as_str().unwrap().contains("Stopped"), "{output}");
     desk.task.assert_mended_by(output["patch"].as_str().unwrap());
     assert!(output["trajectory_artifact_key"].is_string(), "{output}");
     assert_eq!(desk.sessions(), [] as [std::path::PathBuf; 0]);
@@ -25,7 +25,7 @@ fn a_run_ends_after_its_steps_and_keeps_the_patch() {
     let server = desk.server();
     let outcome = desk.solve(&server, json!({"max_steps": 3}));
     assert_eq!((outcome["output"]["steps_executed"].clone(), desk.model.asked().len()), (json!(3), 3));
-    assert_kept(&desk, &outcome, "step");
+    assert_kept(&desk, &outcome, "step_limit");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_run_ends_at_its_cost_and_keeps_the_patch() {
     let cost = outcome["output"]["usage"]["cost"].as_f64().unwrap();
     let asked = desk.model.asked().len();
     assert!((cost - asked as f64).abs() < 1e-9 && (2..=3).contains(&asked), "{asked} answers for {cost}");
-    assert_kept(&desk, &outcome, "cost");
+    assert_kept(&desk, &outcome, "cost_limit");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_run_ends_in_its_time_and_keeps_the_patch() {
     desk.model.then([bash(desk.task.mend()), bash(forever.clone())]);
     let server = desk.server();
     let outcome = desk.solve(&server, json!({"max_seconds": 15}));
-    assert_kept(&desk, &outcome, "time");
+    assert_kept(&desk, &outcome, "time_limit");
     assert_eq!(processes_with(&forever), [] as [String; 0]);
 }
 
@@ -76,7 +76,7 @@ fn an_endpoint_that_fails_for_good_costs_no_work() {
     desk.model.then(std::iter::repeat_n(refuse, 20));
     let server = desk.server();
     let outcome = desk.solve(&server, json!({}));
-    assert_kept(&desk, &outcome, "model");
+    assert_kept(&desk, &outcome, "model_failed");
     assert!(!outcome.to_string().contains("sparrow"), "{outcome}");
 }
 
