@@ -30,6 +30,7 @@ mod store_trouble;
 mod support;
 mod swe;
 mod tampering;
+mod terminal;
 mod two_processes;
 mod vault;
 mod vault_routes;

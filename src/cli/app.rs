@@ -26,8 +26,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let output = Output::of_process(cli.global.json, cli.global.verbose);
-    match commands::run(cli, Environment::of_process(), output) {
+    let env = Environment::of_process();
+    let output = Output::of_process(&env, cli.global.json, cli.global.verbose);
+    match commands::run(cli, env, output) {
         Ok(()) => code(Exit::Ok),
         Err(failure) => {
             let failure = if output.verbose > 0 { failure.said_verbosely() } else { failure };
@@ -55,7 +56,11 @@ fn usage(error: &clap::Error) -> ExitCode {
             .with_hint(
                 "a secret comes from stdin or the prompt, never as an argument; see `helmdeck vault set --help`",
             );
-        let output = Output::of_process(Environment::arguments().any(|argument| argument == "--json"), 0);
+        let output = Output::of_process(
+            &Environment::of_process(),
+            Environment::arguments().any(|argument| argument == "--json"),
+            0,
+        );
         if output.json {
             output.problem(&failure.problem())
         } else {
@@ -67,7 +72,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
         let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
-        Output::of_process(true, 0).problem(&failure.problem());
+        Output::of_process(&Environment::of_process(), true, 0).problem(&failure.problem());
         return code(Exit::Usage);
     }
     // Fails only if nobody reads, and then there is nobody to tell.

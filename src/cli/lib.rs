@@ -6,6 +6,7 @@ mod auth;
 mod commands;
 mod config;
 mod credentials;
+mod diff;
 mod env;
 mod exit;
 mod gate;
@@ -17,6 +18,7 @@ mod prompt;
 mod render;
 mod signals;
 mod suggest;
+mod terminal;
 mod wire;
 mod writable;
 

@@ -5,7 +5,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use serde_json::Value;
 
+use crate::env::Environment;
 use crate::exit::{Failure, Result};
+use crate::terminal::Terminals;
 
 /// Where a command writes, and how.
 #[derive(Debug, Clone, Copy)]
@@ -16,15 +18,15 @@ pub(crate) struct Output {
     pub(crate) verbose: u8,
     /// Whether a person can answer questions: stdin and stderr are terminals.
     pub(crate) interactive: bool,
-    /// Whether stderr is a terminal.
-    pub(crate) stderr_terminal: bool,
+    /// What stdout and stderr are.
+    pub(crate) terminals: Terminals,
 }
 
 impl Output {
     /// Looks at the terminals of this process.
-    pub(crate) fn of_process(json: bool, verbose: u8) -> Self {
-        let stderr_terminal = io::stderr().is_terminal();
-        Self { json, verbose, interactive: stderr_terminal && io::stdin().is_terminal(), stderr_terminal }
+    pub(crate) fn of_process(env: &Environment, json: bool, verbose: u8) -> Self {
+        let terminals = Terminals::of_process(env);
+        Self { json, verbose, interactive: terminals.stderr && io::stdin().is_terminal(), terminals }
     }
 
     /// Writes a result: the bytes and a newline if they do not end in one.
@@ -61,6 +63,14 @@ impl Output {
         self.result(printable(text).as_bytes())
     }
 
+    /// Writes a text result that is free of control characters but for its own colours.
+    ///
+    /// # Errors
+    /// As [`Output::result`].
+    pub(crate) fn painted(&self, text: &str) -> Result<()> {
+        if text.is_empty() { Ok(()) } else { self.result(text.as_bytes()) }
+    }
+
     /// Writes a JSON value as one line.
     ///
     /// # Errors
@@ -80,6 +90,11 @@ impl Output {
     /// Writes a line to stderr. If that fails there is nobody to tell.
     pub(crate) fn note(&self, line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+    }
+
+    /// Writes a line to stderr that is free of control characters but for its own colours.
+    pub(crate) fn painted_note(&self, line: &str) {
+        let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
     /// Writes a problem to stderr as one line of JSON.
@@ -110,9 +125,14 @@ impl Output {
     }
 }
 
-/// Makes control characters visible, all but newline and tab: output of packs must not steer the terminal.
+/// Makes visible what steers a terminal, all but newline and tab: control characters, and those that turn the direction of the
+/// text or end a line (Unicode Standard Annex 9; <https://trojansource.codes>). What packs put out must not do that.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let steers = |c: char| match c {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control(),
+    };
     if !text.contains(steers) {
         return Cow::Borrowed(text);
     }
@@ -167,7 +187,9 @@ mod tests {
     #[test]
     fn control_characters_of_a_pack_do_not_reach_the_terminal() {
         assert_eq!(printable("a\tb\nc"), "a\tb\nc");
-        assert_eq!(printable("\x1b]0;x\x07\u{9b}m"), "\\u{1b}]0;x\\u{7}\\u{9b}m");
+        assert_eq!(printable("\x1b]0;x\x07\u{9b}m\r"), "\\u{1b}]0;x\\u{7}\\u{9b}m\\u{d}");
+        assert_eq!(printable("a\u{202e}b\u{2069}\u{2028}"), "a\\u{202e}b\\u{2069}\\u{2028}");
+        assert_eq!(printable("äöü – 漢字 שלום"), "äöü – 漢字 שלום");
     }
 
     #[test]
@@ -178,7 +200,7 @@ mod tests {
 
     #[test]
     fn without_a_person_nothing_is_destroyed() {
-        let output = Output { json: false, verbose: 0, interactive: false, stderr_terminal: false };
+        let output = Output { json: false, verbose: 0, interactive: false, terminals: Terminals::default() };
         assert!(output.confirm("remove everything", false).unwrap_err().message().contains("remove everything"));
         assert!(output.confirm("remove everything", true).is_ok());
     }

@@ -1,44 +1,108 @@
-//! Progress on stderr, never on stdout. Of a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Of
-//! work on the store: a bar on a terminal, a plain line now and then otherwise, nothing with `--json`.
+//! Progress on stderr, never on stdout. Of a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise; of a
+//! long one, what it did stays on the terminal, a line a step. Of work on the store: a bar on a terminal, a plain line now and
+//! then otherwise, nothing with `--json`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use helmdeck_core::context::ProgressSink;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::output::{Output, printable};
+use crate::terminal::{self, Look};
 
-/// Shows progress.
+/// Shows the progress of a call.
 #[derive(Debug)]
 pub(crate) struct Progress {
     output: Output,
-    /// Made by the first report, so that a quick call draws nothing.
-    bar: Mutex<Option<ProgressBar>>,
+    /// Whether each step stays on the terminal.
+    lasting: bool,
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The moving line. Made by the first report, so that a quick call draws nothing.
+    bar: Option<ProgressBar>,
+    /// The step that was shown last.
+    step: String,
 }
 
 impl Progress {
-    /// Shows progress where the output goes.
-    pub(crate) const fn new(output: Output) -> Self {
-        Self { output, bar: Mutex::new(None) }
+    /// Shows progress where the output goes; each step stays if the call is a long one.
+    pub(crate) fn of_call(output: Output, long: bool) -> Self {
+        // Who wants JSON reads nothing between it.
+        let lasting = long && output.terminals.stderr && !output.json;
+        let progress = Self { output, lasting, began: Instant::now(), state: Mutex::default() };
+        if lasting && output.terminals.live() {
+            progress.state().bar = Some(progress.moving());
+        }
+        progress
     }
 
     /// Takes the moving line away.
     pub(crate) fn clear(&self) {
-        if let Some(bar) = self.bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
         }
+    }
+
+    /// Says that the call is being stopped.
+    pub(crate) fn stopping(&self) {
+        const LINE: &str = "stopping the call; Ctrl-C again ends the program at once";
+        match &self.state().bar {
+            _ if self.output.json => {}
+            Some(bar) => bar.suspend(|| self.output.note(LINE)),
+            None => self.output.note(LINE),
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the moving line.
+    fn moving(&self) -> ProgressBar {
+        if !self.lasting {
+            return spinner("{spinner} {msg}", self.began);
+        }
+        spinner("{spinner} {since} {msg}", self.began)
+    }
+
+    /// Shows a step of a long call once, as a line that stays, and on the moving line how far it has come.
+    fn step(&self, percent: Option<f32>, message: &str) {
+        let text = line(None, message);
+        let mut state = self.state();
+        let percent = percent.map(|percent| format!("{:.0}%", percent.clamp(0.0, 100.0)));
+        if let (Some(bar), Some(percent)) = (&state.bar, percent) {
+            bar.set_message(percent);
+        }
+        if text.is_empty() || text == state.step {
+            return;
+        }
+        let since = clock(self.began.elapsed());
+        let room = terminal::width().saturating_sub(since.len() + 4);
+        let faint = self.output.terminals.on_stderr().text(Look::Faint, &since);
+        let line = format!("  {faint}  {}", terminal::fit(&text, room));
+        match &state.bar {
+            // Not `println`: that fills the line with blanks and leaves it to the terminal to wrap.
+            Some(bar) => bar.suspend(|| self.output.painted_note(&line)),
+            None => self.output.painted_note(&line),
+        }
+        state.step = text;
     }
 }
 
 impl ProgressSink for Progress {
     fn report(&self, percent: Option<f32>, message: &str) {
-        let text = line(percent, message);
-        if self.output.stderr_terminal {
-            let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
-            bar.get_or_insert_with(spinner).set_message(text);
+        if self.lasting {
+            self.step(percent, message);
+        } else if self.output.terminals.live() {
+            let text = terminal::fit(&line(percent, message), terminal::width() - 3);
+            self.state().bar.get_or_insert_with(|| self.moving()).set_message(text);
         } else if self.output.verbose > 0 {
-            self.output.note(&text);
+            self.output.note(&line(percent, message));
         }
     }
 }
@@ -64,7 +128,7 @@ impl Steps {
 
     /// Says how many rows are done, of how many if that is known.
     pub(crate) fn at(&mut self, done: u64, total: Option<u64>) {
-        if self.output.stderr_terminal {
+        if self.output.terminals.live() {
             let bar = self.bar.get_or_insert_with(|| bar(self.what, total));
             // Rows that came since it was counted are done too.
             bar.set_length(total.unwrap_or(done).max(done));
@@ -99,17 +163,34 @@ fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
     bar
 }
 
-fn spinner() -> ProgressBar {
+/// Makes a line that moves by itself; `{since}` is the time since the start.
+fn spinner(template: &str, began: Instant) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-        bar.set_style(style);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        let since = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // Fails only if the line cannot be drawn, and then there is nothing to draw.
+            let _ = out.write_str(&clock(began.elapsed()));
+        };
+        bar.set_style(style.with_key("since", since));
     }
     bar.enable_steady_tick(Duration::from_millis(120));
     bar
 }
 
+/// Writes a time since a start: `0:07`, `12:34`, `1:02:03`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// The most characters of a report that are looked at.
+const MAX_REPORT: usize = 4096;
+
+/// Writes a report as one line that does not steer the terminal.
 fn line(percent: Option<f32>, message: &str) -> String {
-    let message = printable(message).replace('\n', " ");
+    let end = message.char_indices().nth(MAX_REPORT).map_or(message.len(), |(at, _)| at);
+    let message = printable(message[..end].trim()).replace(['\n', '\t'], " ");
     match percent {
         Some(percent) => format!("{:3.0}% {message}", percent.clamp(0.0, 100.0)),
         None => message,
@@ -123,6 +204,13 @@ mod tests {
     #[test]
     fn a_report_is_one_line_without_control_characters() {
         assert_eq!(line(Some(12.4), "reading\nfiles\x1b[2J"), " 12% reading files\\u{1b}[2J");
-        assert_eq!(line(None, "reading"), "reading");
+        assert_eq!(line(None, "reading\t\r\u{9b}\u{202e}x\n"), "reading \\u{d}\\u{9b}\\u{202e}x");
+        assert_eq!(line(None, &"x".repeat(1 << 20)).len(), MAX_REPORT);
+    }
+
+    #[test]
+    fn a_time_reads_like_a_clock() {
+        let times = [0, 7, 60, 754, 3723].map(|seconds| clock(Duration::from_secs(seconds)));
+        assert_eq!(times, ["0:00", "0:07", "1:00", "12:34", "1:02:03"]);
     }
 }

@@ -1,41 +1,145 @@
-//! An output of a pack as people read it: short values first, text in lines as it is. Programs use `--json` instead.
+//! An outcome of a pack as people read it: short values first, text in lines as it is, a diff last. What it returns is free of
+//! control characters, but for its own colours. Programs use `--json` instead.
 
+use std::time::Duration;
+
+use helmdeck_core::context::ArtifactRef;
 use helmdeck_core::{CacheInfo, Outcome};
 use serde_json::{Map, Value};
 
+use crate::diff;
+use crate::output::{printable, size};
+use crate::terminal::{Look, Paint};
+
 /// The longest list of plain values that is written on one line, in characters.
 const LINE: usize = 100;
+/// How many lines of a diff a terminal gets if all of it can be had from an artifact.
+const DIFF_LINES: usize = 300;
 
-/// Returns the output and the artifacts of an outcome as text.
-pub(crate) fn outcome(outcome: &Outcome) -> String {
+/// Where an outcome is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Whether a person reads it at a terminal: then it is said what can be done next.
+    pub(crate) terminal: bool,
+    /// How it is painted.
+    pub(crate) paint: Paint,
+}
+
+/// Returns an outcome as text: the output by the pack's output schema, the artifacts, the session.
+pub(crate) fn outcome(outcome: &Outcome, schema: &Value, place: Place) -> String {
     let mut text = String::new();
+    let mut diffs = Vec::new();
     match outcome.output.to_value() {
-        Value::Object(object) => top(&object, &mut text),
-        Value::String(plain) => text.push_str(&plain),
-        other => value(&other, 0, &mut text),
-    }
-    if !outcome.artifacts.is_empty() {
-        end_line(&mut text);
-        text.push_str("artifacts:\n");
-        for artifact in outcome.artifacts.iter() {
-            text.push_str(&format!(
-                "  {} ({}, {})\n",
-                artifact.key,
-                artifact.media_type,
-                crate::output::size(artifact.size)
-            ));
+        Value::Object(mut object) => {
+            diffs = take_diffs(&mut object, schema);
+            if let Some(Value::Bool(success)) = object.get("success").cloned() {
+                object.remove("success");
+                let look = if success { Look::Green } else { Look::Red };
+                text.push_str(&place.paint.text(look, &format!("success: {success}")));
+                text.push('\n');
+            }
+            let mut members = String::new();
+            top(&object, !diffs.is_empty(), &mut members);
+            text.push_str(&printable(&members));
         }
+        Value::String(plain) => text.push_str(&printable(&plain)),
+        other => {
+            let mut plain = String::new();
+            value(&other, 0, &mut plain);
+            text.push_str(&printable(&plain));
+        }
+    }
+    artifacts(&outcome.artifacts, place, &mut text);
+    session(outcome.session_id.as_deref(), place, &mut text);
+    for (name, diff) in diffs {
+        add_diff(&name, &diff, &outcome.artifacts, place, &mut text);
     }
     text
 }
 
+/// Takes those members out that the schema says are diffs.
+fn take_diffs(object: &mut Map<String, Value>, schema: &Value) -> Vec<(String, String)> {
+    let says_so = |name: &str| schema["properties"][name]["contentMediaType"] == diff::MEDIA_TYPE;
+    let is_diff =
+        |(name, value): (&String, &Value)| says_so(name) && value.as_str().is_some_and(|text| !text.trim().is_empty());
+    let names: Vec<String> = object.iter().filter(|member| is_diff(*member)).map(|(name, _)| name.clone()).collect();
+    let take = |name: String| match object.remove(&name) {
+        Some(Value::String(diff)) => Some((name, diff)),
+        _ => None,
+    };
+    names.into_iter().filter_map(take).collect()
+}
+
+/// Adds a diff, from the first column on, so that it can be copied. A terminal gets only the start of a long one if the rest is
+/// to be had elsewhere; if it is not, this is the only place where it is.
+fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: Place, out: &mut String) {
+    let kept = artifacts.iter().find(|artifact| {
+        artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE) && artifact.size >= text.len() as u64
+    });
+    let limit = if place.terminal && kept.is_some() { DIFF_LINES } else { usize::MAX };
+    let (shown, left_out) = diff::shown(text, place.paint, limit);
+    out.push_str(&format!("{}:\n{shown}", printable(name)));
+    if let (Some(kept), true) = (kept, left_out > 0) {
+        out.push_str(&format!("… {left_out} lines more: {}\n", get(&kept.key)));
+    }
+}
+
+fn artifacts(artifacts: &[ArtifactRef], place: Place, out: &mut String) {
+    let Some(first) = artifacts.first() else { return };
+    end_line(out);
+    out.push_str("artifacts:\n");
+    for artifact in artifacts {
+        let line = format!("  {} ({}, {})\n", artifact.key, artifact.media_type, size(artifact.size));
+        out.push_str(&printable(&line));
+    }
+    if place.terminal {
+        out.push_str(&format!("  to get one: {}\n", get(&first.key)));
+    }
+}
+
+/// Returns the command that gets an artifact.
+fn get(key: &str) -> String {
+    format!("helmdeck artifact get {}", quoted(key))
+}
+
+fn session(id: Option<&str>, place: Place, out: &mut String) {
+    let Some(id) = id else { return };
+    end_line(out);
+    out.push_str(&printable(&format!("session: {id}\n")));
+    if place.terminal {
+        let id = quoted(id);
+        out.push_str(&format!(
+            "  to use it: helmdeck session exec {id} -- ls\n  to end it: helmdeck session end {id}\n"
+        ));
+    }
+}
+
+/// Quotes a word for a shell (POSIX.1, Shell Command Language 2.2.2) if it needs that.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@%+=,".contains(c);
+    let word = printable(word);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Returns the line that says how the call went: pack, duration and, when both gates are open, the cache.
 pub(crate) fn status(outcome: &Outcome) -> String {
-    let mut line = format!("{} {}: {} ms", outcome.pack, outcome.version, outcome.duration.as_millis());
+    let mut line = format!("{} {}: {}", outcome.pack, outcome.version, took(outcome.duration));
     if let Some(cache) = &outcome.cache {
         line.push_str(&format!(", cache {}", cache_status(cache)));
     }
     line
+}
+
+/// Writes a duration for people: `12 ms`, `12.3 s`, `2 min 3 s`.
+fn took(duration: Duration) -> String {
+    match duration.as_millis() {
+        millis @ 0..10_000 => format!("{millis} ms"),
+        millis @ 10_000..60_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        millis => format!("{} min {} s", millis / 60_000, millis / 1000 % 60),
+    }
 }
 
 fn cache_status(cache: &CacheInfo) -> String {
@@ -47,9 +151,9 @@ fn cache_status(cache: &CacheInfo) -> String {
 }
 
 /// Writes the members of the whole output: plain values, then structures, then text of several lines. Where there is such a
-/// text it is what people came for, so long lists beside it are only counted.
-fn top(object: &Map<String, Value>, out: &mut String) {
-    let has_text = object.values().any(is_text);
+/// text, or a diff, it is what people came for, so long lists beside it are only counted.
+fn top(object: &Map<String, Value>, has_diff: bool, out: &mut String) {
+    let has_text = has_diff || object.values().any(is_text);
     for (name, member) in object.iter().filter(|(_, member)| is_plain(member) && !is_text(member)) {
         out.push_str(&format!("{name}: {}\n", plain(member)));
     }
@@ -157,6 +261,24 @@ mod tests {
 
     use super::*;
 
+    const PIPE: Place = Place { terminal: false, paint: Paint(false) };
+    const SCREEN: Place = Place { terminal: true, paint: Paint(true) };
+
+    fn outcome(of: &Outcome) -> String {
+        super::outcome(of, &json!(true), PIPE)
+    }
+
+    fn artifact(name: &str, media_type: &str, size: u64) -> ArtifactRef {
+        ArtifactRef {
+            key: format!("a.b/run/{name}"),
+            name: name.to_owned(),
+            media_type: media_type.to_owned(),
+            size,
+            sha256: String::new(),
+            expires_at: helmdeck_core::Timestamp(0),
+        }
+    }
+
     fn made(output: Value) -> Outcome {
         Outcome {
             pack: PackName::new("a.b").unwrap(),
@@ -185,6 +307,60 @@ mod tests {
         let output = json!({"map": "one\n  two\n", "files": [{"path": "x"}], "skipped": {"a": 1}, "tokens": 5});
         let expected = "tokens: 5\nfiles: 1 (--json prints them)\nskipped:\n  a: 1\nmap:\n  one\n    two\n";
         assert_eq!(outcome(&made(output)), expected);
+    }
+
+    #[test]
+    fn a_diff_comes_last_and_success_first() {
+        let schema = json!({"properties": {"patch": {"contentMediaType": "text/x-diff"}, "empty": {"contentMediaType": "text/x-diff"}}});
+        let diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n";
+        let mut of = made(json!({"patch": diff, "empty": "", "steps": 3, "success": false, "zest": "one\ntwo"}));
+        of.artifacts = Arc::new([artifact("it's.json", "application/json", 17)]);
+        of.session_id = Some("s1".into());
+        let expected = format!(
+            "success: false\nempty: \"\"\nsteps: 3\nzest:\n  one\n  two\nartifacts:\n  a.b/run/it's.json (application/json, 17 B)\n\
+             session: s1\npatch:\n{diff}"
+        );
+        assert_eq!(super::outcome(&of, &schema, PIPE), expected);
+        let screen = super::outcome(&of, &schema, SCREEN);
+        assert!(screen.starts_with("\x1b[31msuccess: false\x1b[0m\n"), "{screen}");
+        assert!(screen.contains(r"  to get one: helmdeck artifact get 'a.b/run/it'\''s.json'"), "{screen}");
+        assert!(screen.contains("\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m\n"), "{screen}");
+    }
+
+    #[test]
+    fn only_a_diff_that_is_kept_elsewhere_too_is_cut() {
+        let schema = json!({"properties": {"patch": {"contentMediaType": "text/x-diff"}}});
+        let diff = format!("@@ -0,0 +1,400 @@\n{}", "+x\n".repeat(400));
+        let mut of = made(json!({"patch": diff}));
+        assert_eq!(super::outcome(&of, &schema, SCREEN).matches("+x").count(), 400);
+        of.artifacts = Arc::new([artifact("p.diff", "text/x-diff", diff.len() as u64)]);
+        let screen = super::outcome(&of, &schema, SCREEN);
+        assert_eq!(screen.matches("+x").count(), 299);
+        assert!(screen.ends_with("… 101 lines more: helmdeck artifact get a.b/run/p.diff\n"), "{screen}");
+        assert_eq!(super::outcome(&of, &schema, PIPE).matches("+x").count(), 400);
+    }
+
+    #[test]
+    fn no_part_of_an_outcome_steers_the_terminal() {
+        let schema = json!({"properties": {"patch": {"contentMediaType": "text/x-diff"}}});
+        let bad = "\x1b]0;x\x07\r\u{9b}m\u{202e}";
+        let mut of = made(json!({"patch": bad, bad: bad, "list": [bad], "text": format!("{bad}\n{bad}\n")}));
+        of.artifacts = Arc::new([artifact(bad, bad, 1)]);
+        of.session_id = Some(bad.into());
+        for output in [of.output.to_value(), json!(bad), json!([bad])] {
+            of.output = Json::from(output);
+            for place in [PIPE, SCREEN] {
+                let text = super::outcome(&of, &schema, place);
+                let text = ["\x1b[1m", "\x1b[0m"].iter().fold(text, |text, code| text.replace(code, ""));
+                assert!(!text.contains(['\x1b', '\x07', '\r', '\u{9b}', '\u{202e}']), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_duration_reads_well() {
+        let took = [9_999, 12_345, 123_456].map(|millis| super::took(Duration::from_millis(millis)));
+        assert_eq!(took, ["9999 ms", "12.3 s", "2 min 3 s"]);
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Setup {
         if let Ok(data) = settings.data_dir() {
             let folder = data.join("artifacts");
             builder = builder.artifacts(folder);
+            builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
         if let (Some(ring), true) = (&self.ring, wanted) {

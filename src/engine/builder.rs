@@ -19,6 +19,7 @@ use crate::cache::hub::{self, Hub};
 use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::folder;
+use crate::jobs::Jobs;
 use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
@@ -56,6 +57,7 @@ pub struct Builder {
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<PathBuf>,
+    jobs: Option<(System, Option<Arc<KeyRing>>)>,
     egress: Egress,
     clock: Arc<dyn Clock>,
     mcp: Vec<McpServer>,
@@ -84,6 +86,7 @@ impl Engine {
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
+            jobs: None,
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
             mcp: Vec::new(),
@@ -153,6 +156,14 @@ impl Builder {
         self
     }
 
+    /// Says where jobs are written down, so that they outlive the process; their results too, sealed, if there are keys to seal
+    /// with. Without this, jobs end with the process.
+    #[must_use]
+    pub fn jobs(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
+        self.jobs = Some((system, keyring));
+        self
+    }
+
     /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing but public
     /// addresses is.
     #[must_use]
@@ -217,7 +228,10 @@ impl Builder {
             };
             Servers::new(self.mcp, around, &McpMetrics::register(&metrics))
         });
+        let jobs =
+            Jobs::new(self.jobs, self.config.jobs.clone(), Arc::clone(&self.clock), &metrics, stop.child_token());
         let engine = Engine(Arc::new(Inner {
+            jobs: Arc::new(jobs),
             registry: Registry::default(),
             config: self.config,
             clock: self.clock,

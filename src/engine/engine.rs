@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::folder::{self, Watch};
 use crate::handler::{HandlerService, Runner};
 use crate::http::HttpHandler;
+use crate::jobs::Jobs;
 use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
 use crate::layers::observe::{ObserveLayer, Observer};
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) no_memory: NoMemory,
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Bus,
     pub(crate) builtins: Vec<Builtin>,
     pub(crate) packs_dir: Option<PathBuf>,
@@ -93,15 +95,26 @@ impl Engine {
     /// # Errors
     /// Any [`Code`]; `not_found` if there is no such pack or version.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
-        let service = match self.0.registry.find(call.pack.as_str(), call.version) {
-            Ok(found) => found.service.clone(),
+        let service = self.registered(&call).await?.service.clone();
+        service.oneshot(call).await
+    }
+
+    /// Finds the pack of a call.
+    pub(crate) async fn registered(&self, call: &Call) -> Result<Arc<Registered>> {
+        match self.0.registry.find(call.pack.as_str(), call.version) {
+            Ok(found) => Ok(found),
             // It may be a tool of a server that was not asked yet.
             Err(unknown) => {
                 self.import_for(call.pack.as_str(), unknown).await?;
-                self.0.registry.find(call.pack.as_str(), call.version)?.service.clone()
+                self.0.registry.find(call.pack.as_str(), call.version)
             }
-        };
-        service.oneshot(call).await
+        }
+    }
+
+    /// Says whether a pack runs as a job unless its caller waits; also `false` if there is no such pack.
+    #[must_use]
+    pub fn is_async(&self, name: &str, version: Option<Version>) -> bool {
+        self.0.registry.find(name, version).is_ok_and(|found| found.manifest.asynchronous)
     }
 
     /// Returns every pack in its latest version, sorted by name.
@@ -222,8 +235,9 @@ impl Engine {
         }
     }
 
-    /// Writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
+    /// Ends the jobs, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
     pub async fn shutdown(&self) {
+        self.0.jobs.shutdown().await;
         self.0.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(memory) = &self.0.memory {
             let limit = self.0.config.cache.write_budget;

@@ -106,7 +106,7 @@ fn signed(number: u64) -> i64 {
 }
 
 impl Engine {
-    /// Starts the sweeps of what has ended: of files, and of the store's rows (a run begins at once and then `memory.interval`
+    /// Starts the sweeps of what has ended: of files, of jobs whose process is gone, and of the store's rows (a run begins at once and then `memory.interval`
     /// after the last). They end with [`Engine::shutdown`]. For servers; one-shot commands need none. Call it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         if let Some(files) = self.0.artifacts.clone() {
@@ -119,6 +119,7 @@ impl Engine {
             };
             tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(sweep));
         }
+        self.end_lost_jobs_always();
         if let Some(control) = &self.0.memory {
             let shown = Shown::default();
             self.0.metrics.register(|registry| shown.register(registry));

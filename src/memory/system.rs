@@ -1,9 +1,10 @@
 //! The system database (`helmdeck.db`): what must work without a memory key. Clear counters, keys of writes that a caller
-//! may send twice, API tokens.
+//! may send twice, API tokens, credentials, jobs.
 //!
 //! Nothing is made until the first write; reading what is not there answers empty. It never holds an answer in the clear: who
 //! stores one seals it first.
 
+pub mod jobs;
 pub mod tokens;
 pub mod vault;
 
@@ -27,6 +28,7 @@ static MIGRATIONS: Migrations = Migrations {
         ("system", include_str!("migrations/system/0001_system.sql")),
         ("tokens", include_str!("migrations/system/0002_tokens.sql")),
         ("vault", include_str!("migrations/system/0003_vault.sql")),
+        ("jobs", include_str!("migrations/system/0004_jobs.sql")),
     ],
 };
 
@@ -189,8 +191,8 @@ impl System {
         .await
     }
 
-    /// Deletes what is over and says how many rows: keys that have ended, uses of the vault and API tokens that are kept no longer
-    /// ([`vault::USES_KEPT`], [`tokens::TOKENS_KEPT`]). Makes no file.
+    /// Deletes what is over and says how many rows: keys and jobs that have ended, uses of the vault and API tokens that are
+    /// kept no longer ([`vault::USES_KEPT`], [`tokens::TOKENS_KEPT`]). Makes no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -198,7 +200,7 @@ impl System {
         let gone = self.read(move |db| {
             let keys =
                 db.prepare_cached("DELETE FROM idempotency_keys WHERE expires_at <= ?1")?.execute([now.micros()])?;
-            Ok(keys + vault::sweep(db, now)? + tokens::sweep(db, now)?)
+            Ok(keys + vault::sweep(db, now)? + tokens::sweep(db, now)? + jobs::sweep(db, now)?)
         });
         Ok(gone.await?.unwrap_or(0) as u64)
     }
@@ -209,17 +211,18 @@ impl System {
         format!("{}/{operation}", caller(tenant, subject))
     }
 
-    /// Deletes every key of a caller ([`System::scope`]) with its answer and says how many; makes no file. The bytes are
-    /// overwritten, and the log is emptied unless somebody reads at the moment.
+    /// Deletes every key of a caller ([`System::scope`]) with its answer, and its jobs that have ended, and says how many of both;
+    /// makes no file. The bytes are overwritten, and the log is emptied unless somebody reads at the moment.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget(&self, tenant: &str, subject: &str) -> Result<u64> {
-        let caller = caller(tenant, subject);
+        let (key, tenant, subject) = (caller(tenant, subject), tenant.to_owned(), subject.to_owned());
         let gone = self.read(move |db| {
-            let gone = db
+            let keys = db
                 .prepare_cached("DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'")?
-                .execute([&caller])?;
+                .execute([&key])?;
+            let gone = keys + jobs::forget(db, &tenant, &subject)?;
             if gone > 0 {
                 db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
             }

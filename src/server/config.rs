@@ -41,7 +41,9 @@ pub struct ServerConfig {
     /// How long a request body may take to arrive; 30 s by default.
     #[serde(with = "text")]
     pub body_timeout: Duration,
-    /// How long requests at work may take to finish after the server was told to stop; 30 s by default.
+    /// The most open streams of job events; 256 by default. More are answered `overloaded`.
+    pub max_event_streams: usize,
+    /// How long requests and jobs at work may take to finish after the server was told to stop; 30 s by default.
     #[serde(with = "text")]
     pub drain_timeout: Duration,
 }
@@ -61,6 +63,7 @@ impl Default for ServerConfig {
             request_deadline: Duration::from_secs(120),
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
+            max_event_streams: 256,
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -323,7 +323,7 @@ mod tests {
         fn run(&self, arguments: &[&str]) -> Result<()> {
             let file = self.folder.path().join("h.toml").display().to_string();
             let cli = Cli::try_parse_from(["helmdeck", "--config", &file, "mcp"].iter().chain(arguments)).unwrap();
-            let output = Output::of_process(true, 0);
+            let output = Output::of_process(&self.env, true, 0);
             let Command::Mcp(mcp) = cli.command else { unreachable!() };
             match mcp.command.unwrap() {
                 McpCommand::Add(arguments) => add(&arguments, &cli.global, &self.env, &output),

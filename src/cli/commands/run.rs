@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use helmdeck_core::{Call, Code, Error, Identity, Outcome};
 use helmdeck_engine::Engine;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{CallArgs, RunArgs};
-use crate::exit::{Failure, Result};
+use crate::exit::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::render;
+use crate::render::{self, Place};
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
@@ -20,13 +22,31 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// The most rows that it takes.
 const SWEEP_ROWS: usize = 256;
 
-/// Runs a pack and prints what it answered.
+/// Runs a pack and prints what it answered. Ctrl-C cancels the call, which ends in good order; another one ends the program.
 ///
 /// # Errors
 /// Whatever the call answers; a usage failure if the input does not fit.
 pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     let engine = setup.engine(MemoryUse::IfReachable, false).await?;
-    let answer = call_and_print(setup, &engine, arguments).await;
+    let mut stop = None;
+    let ended = call_and_print(setup, &engine, arguments, &mut stop).await;
+    let Some(answer) = ended.transpose() else { return Err(at_once()) };
+    match stop {
+        None => leave(setup, &engine).await,
+        Some(mut stop) => tokio::select! {
+            () = leave(setup, &engine) => {}
+            () = stop.wait() => return Err(at_once()),
+        },
+    }
+    answer
+}
+
+fn at_once() -> Failure {
+    Failure::new(Exit::Failed, "interrupted before everything had come to its end")
+}
+
+/// Brings to an end what a call leaves behind.
+async fn leave(setup: &Setup, engine: &Engine) {
     if let Some(memory) = engine.memory() {
         // Nobody else sweeps for who never runs `serve`: a few rows that have ended go with each call, if that is quick.
         let _ = tokio::time::timeout(SWEEP, memory.store().sweep_expired(SWEEP_ROWS)).await;
@@ -34,25 +54,55 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     // The answer is stored behind the response: the process must not end before it is.
     engine.shutdown().await;
     setup.close_vault().await;
-    answer
 }
 
-async fn call_and_print(setup: &Setup, engine: &Engine, arguments: &RunArgs) -> Result<()> {
+/// Runs the call; `None` if the program is to end at once. Signals are caught from its start on.
+async fn call_and_print(
+    setup: &Setup,
+    engine: &Engine,
+    arguments: &RunArgs,
+    stop: &mut Option<Stop>,
+) -> Result<Option<()>> {
     let mut call = make(setup, engine, &arguments.call).await?;
-    let progress = Arc::new(Progress::new(setup.output));
+    let pack = engine.pack(call.pack.as_str(), call.version)?;
+    let progress = Arc::new(Progress::of_call(setup.output, pack.asynchronous));
     call.directive = arguments.directive();
     call.max_age = arguments.max_age;
     call.max_stale = arguments.max_stale;
     call.deadline = arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     call.progress = Some(Arc::clone(&progress) as _);
-    let mut stop = Stop::catch()?;
-    let answer = tokio::select! {
-        answer = engine.call(call) => answer.map_err(Failure::from),
-        // Dropping the call cancels it.
-        () = stop.wait() => Err(Error::new(Code::Cancelled, "interrupted").into()),
-    };
+    let answer = until_stopped(engine, call, &progress, stop.insert(Stop::catch()?)).await;
     progress.clear();
-    print(&setup.output, &answer?)
+    let Some(answer) = answer else { return Ok(None) };
+    print(&setup.output, &answer?, &pack.output).map(Some)
+}
+
+/// Waits for the answer of a call. The first signal cancels it, `None` at the second.
+async fn until_stopped(
+    engine: &Engine,
+    mut call: Call,
+    progress: &Progress,
+    stop: &mut Stop,
+) -> Option<Result<Outcome, Error>> {
+    let cancel = CancellationToken::new();
+    call.cancel = Some(cancel.clone());
+    let mut running = std::pin::pin!(engine.call(call));
+    tokio::select! {
+        answer = &mut running => return Some(answer),
+        () = stop.wait() => {}
+    }
+    progress.stopping();
+    cancel.cancel();
+    tokio::select! {
+        // Not only the call is over then, but what it ran and its session too.
+        answer = running => Some(answer.map_err(interrupted)),
+        () = stop.wait() => None,
+    }
+}
+
+/// Says whose doing it was.
+fn interrupted(error: Error) -> Error {
+    if error.code() == Code::Cancelled { Error::new(Code::Cancelled, "interrupted") } else { error }
 }
 
 /// Makes a call of the command line: finds the pack, reads the input by its schema, makes paths absolute.
@@ -81,11 +131,12 @@ pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -
     Ok(call)
 }
 
-fn print(output: &Output, outcome: &Outcome) -> Result<()> {
+fn print(output: &Output, outcome: &Outcome, schema: &Value) -> Result<()> {
     if output.json {
         return output.result(&outcome.to_json());
     }
-    output.text(&render::outcome(outcome))?;
+    let place = Place { terminal: output.terminals.stdout, paint: output.terminals.on_stdout() };
+    output.painted(&render::outcome(outcome, schema, place))?;
     output.note(&render::status(outcome));
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::exit::{Failure, Result};
 use crate::logging;
 
 /// The tables that make up the engine's settings.
-const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands"];
+const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "jobs"];
 
 /// Everything that is set, understood.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
-    /// `[cache]`, `[audit]`, `[artifacts]` and `[commands]`.
+    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]` and `[jobs]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
     pub(crate) egress: Egress,

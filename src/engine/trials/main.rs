@@ -14,6 +14,7 @@ mod gates;
 mod habits;
 mod handles;
 mod http;
+mod jobs;
 mod key;
 mod mcp;
 mod mcp_secrets;

@@ -1,0 +1,199 @@
+//! The jobs of all processes, as the system database has them: for reading, following and cancelling from anywhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::{Clock, Code, Error, Identity, Outcome, Result};
+use helmdeck_memory::system::System;
+use helmdeck_memory::system::jobs::{JobFilter, JobRow};
+use helmdeck_memory::{KeyRing, StoreError};
+
+use super::document::{self, Kept};
+use super::{Job, JobError, JobId, JobPage, JobQuery, JobState};
+
+/// How often a job of another process is looked at.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a cancelled job is waited for before its caller is told how it stands.
+pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(3);
+
+/// The record of jobs. It needs no engine: a command line reads it beside a running server, or without one.
+///
+/// `owner` is whose jobs may be seen; `None` = an operator, who sees all. The job of somebody else is not found.
+#[derive(Clone)]
+pub struct JobBook {
+    pub(super) system: System,
+    pub(super) keyring: Option<Arc<KeyRing>>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// How long jobs are kept after their end.
+    pub(super) retention: Duration,
+}
+
+impl std::fmt::Debug for JobBook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobBook").finish_non_exhaustive()
+    }
+}
+
+impl JobBook {
+    /// Opens the record; touches nothing. `keyring` opens results; `retention` is for jobs whose process is found to be gone.
+    #[must_use]
+    pub fn new(system: System, keyring: Option<Arc<KeyRing>>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
+        Self { system, keyring, clock, retention }
+    }
+
+    /// Returns a job.
+    ///
+    /// # Errors
+    /// `not_found`; `internal` if its row cannot be read; `overloaded` if the record is not available.
+    pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+        Ok(self.find(owner, id).await?.0)
+    }
+
+    /// Lists jobs, the newest first. One whose row cannot be read is left out.
+    ///
+    /// # Errors
+    /// `overloaded` if the record is not available.
+    pub async fn jobs(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
+        self.end_lost().await;
+        let filter = JobFilter {
+            caller: owner.map(|owner| (owner.tenant().to_owned(), owner.user().to_owned())),
+            state: query.state.map(|state| state.as_str().to_owned()),
+            before: query.after.as_ref().map(JobId::to_string),
+        };
+        if owner.is_some_and(Identity::is_anonymous) {
+            return Ok(JobPage { jobs: Vec::new(), next: None });
+        }
+        let limit = query.page();
+        let mut rows = self.system.jobs(filter, limit + 1, self.clock.now()).await.map_err(unavailable)?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let last = rows.last().map(|row| row.id.clone());
+        let jobs = rows.into_iter().filter_map(|row| read(row).ok()).map(|(job, _)| job).collect();
+        Ok(JobPage { jobs, next: last.filter(|_| more).and_then(|id| JobId::parse(&id).ok()) })
+    }
+
+    /// Returns what a job's call answered: its outcome, or its error.
+    ///
+    /// # Errors
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if its result
+    /// is not kept, with the reason.
+    pub async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
+        let (job, kept) = self.find(owner, id).await?;
+        refusal(&job)?;
+        match (kept, &self.keyring) {
+            (Kept::Sealed, Some(ring)) => {
+                let sealed = self.system.job_result(id.as_str()).await.map_err(unavailable)?;
+                sealed.and_then(|sealed| document::open(ring, &job, &sealed)).ok_or_else(|| {
+                    gone(id, "it does not open: it was sealed with another memory key, or its row was changed")
+                })
+            }
+            (Kept::Sealed, None) => Err(gone(id, "it is sealed with the memory key, and none is set")),
+            (Kept::Memory, _) => Err(gone(
+                id,
+                "no memory key is set, so it was kept in the memory of the server that ran it and nowhere else",
+            )),
+            (Kept::Large, _) => Err(too_large(id)),
+            (Kept::None, _) => Err(gone(id, "there is none")),
+        }
+    }
+
+    /// Asks for the end of a job and waits a moment for it; returns the job as it then stands. One that has ended stays as it is.
+    ///
+    /// # Errors
+    /// As [`JobBook::job`].
+    pub async fn cancel(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+        let job = self.job(owner, id).await?;
+        if job.state.is_final() {
+            return Ok(job);
+        }
+        self.system.ask_to_cancel_job(id.as_str()).await.map_err(unavailable)?;
+        self.wait(owner, id, CANCEL_WAIT).await
+    }
+
+    /// Waits until a job has ended, at most this long, and returns it as it then stands.
+    ///
+    /// # Errors
+    /// As [`JobBook::job`].
+    pub async fn wait(&self, owner: Option<&Identity>, id: &JobId, limit: Duration) -> Result<Job> {
+        let late = tokio::time::sleep(limit);
+        tokio::pin!(late);
+        loop {
+            let job = self.job(owner, id).await?;
+            if job.state.is_final() {
+                return Ok(job);
+            }
+            tokio::select! {
+                () = &mut late => return Ok(job),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Ends the jobs of processes that are gone, and says how many. If the record is not available, somebody does it later.
+    pub(super) async fn end_lost(&self) -> u64 {
+        let now = self.clock.now();
+        let error = JobError::stopped().to_document();
+        match self.system.end_lost_jobs(&error, now, now.saturating_add(self.retention)).await {
+            Ok(0) => 0,
+            Ok(count) => {
+                tracing::warn!(count, "jobs of a process that is gone have failed");
+                count
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the owners of jobs could not be looked at");
+                0
+            }
+        }
+    }
+
+    pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<(Job, Kept)> {
+        self.end_lost().await;
+        let row = self.system.find_job(id.as_str(), self.clock.now()).await.map_err(unavailable)?;
+        // Whose it is is known also of a row that cannot be read otherwise.
+        let theirs = |row: &JobRow| {
+            owner.is_none_or(|it| !it.is_anonymous() && (it.tenant(), it.user()) == (&row.tenant, &row.subject))
+        };
+        read(row.filter(theirs).ok_or_else(|| unknown(id))?)
+    }
+}
+
+fn read(row: JobRow) -> Result<(Job, Kept)> {
+    let id = row.id.clone();
+    document::of_row(row).ok_or_else(|| {
+        tracing::warn!(job = id, "the row of a job cannot be read");
+        Error::new(Code::Internal, format!("the record of job {} is damaged", id.escape_debug()))
+    })
+}
+
+/// Says why a job has no outcome, if it has none.
+pub(super) fn refusal(job: &Job) -> Result<()> {
+    match job.state {
+        JobState::Succeeded => Ok(()),
+        JobState::Failed => Err(job.error.as_ref().unwrap_or(&JobError::stopped()).to_error()),
+        JobState::Cancelled => Err(Error::new(Code::Cancelled, "the job was cancelled")),
+        state => {
+            let message = format!("job {} has not ended: it is {}", job.id, state.as_str());
+            Err(Error::new(Code::Conflict, message).with_retry_after(Duration::from_secs(1)))
+        }
+    }
+}
+
+/// There is no such job, or not for this caller.
+pub(super) fn unknown(id: &JobId) -> Error {
+    Error::new(Code::NotFound, format!("there is no job {id}"))
+}
+
+/// The job's result is not there.
+pub(super) fn gone(id: &JobId, why: &str) -> Error {
+    Error::new(Code::NotFound, format!("the result of job {id} is not there: {why}"))
+}
+
+/// The job's result was too large to be kept.
+pub(super) fn too_large(id: &JobId) -> Error {
+    gone(id, "it was larger than jobs.max_result_bytes; let the pack write an artifact")
+}
+
+pub(super) fn unavailable(error: StoreError) -> Error {
+    let code = if error.is_temporary() { Code::Overloaded } else { Code::Internal };
+    Error::new(code, "the record of jobs is not available").with_source(error)
+}

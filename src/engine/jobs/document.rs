@@ -1,0 +1,185 @@
+//! Jobs and results in the form in which they are kept: rows, and sealed bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::outcome::Remark;
+use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Identity, Json, Outcome, PackName, Version};
+use helmdeck_memory::system::jobs::JobRow;
+use helmdeck_memory::{KeyRing, Namespace};
+use serde::{Deserialize, Serialize};
+
+use super::{Job, JobError, JobId, JobProgress, JobState};
+
+/// What results are sealed for.
+const PURPOSE: &str = "job";
+
+/// Where the result of a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// There is none, or none yet.
+    None,
+    /// In the row, sealed with the memory key.
+    Sealed,
+    /// In the memory of the process that ran it.
+    Memory,
+    /// Nowhere: it was too large.
+    Large,
+}
+
+impl Kept {
+    const ALL: [Self; 4] = [Self::None, Self::Sealed, Self::Memory, Self::Large];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Sealed => "sealed",
+            Self::Memory => "memory",
+            Self::Large => "large",
+        }
+    }
+}
+
+/// Writes a job as the row of an owner.
+pub(super) fn to_row(job: &Job, owner: &str, kept: Kept) -> JobRow {
+    let progress = job.progress.as_ref();
+    JobRow {
+        id: job.id.to_string(),
+        tenant: job.tenant.clone(),
+        subject: job.user.clone(),
+        pack: job.pack.to_string(),
+        version: job.version.number(),
+        state: job.state.as_str().to_owned(),
+        owner: owner.to_owned(),
+        revision: job.revision,
+        percent: progress.and_then(|progress| progress.percent).map(f64::from),
+        message: progress.map(|progress| progress.message.clone()),
+        progress_at: progress.map(|progress| progress.at),
+        created_at: job.created_at,
+        started_at: job.started_at,
+        ended_at: job.ended_at,
+        expires_at: job.expires_at,
+        error: job.error.as_ref().map(JobError::to_document),
+        // Plain data: writing it to memory cannot fail.
+        artifacts: (!job.artifacts.is_empty()).then(|| serde_json::to_string(&job.artifacts).unwrap_or_default()),
+        kept: kept.as_str().to_owned(),
+    }
+}
+
+/// Reads a row; `None` if no program of ours can have written it.
+pub(super) fn of_row(row: JobRow) -> Option<(Job, Kept)> {
+    let state = JobState::parse(&row.state)?;
+    let kept = Kept::ALL.into_iter().find(|kept| kept.as_str() == row.kept)?;
+    if state.is_final() != row.ended_at.is_some() || (state == JobState::Failed) != row.error.is_some() {
+        return None;
+    }
+    let progress = match (row.progress_at, row.message) {
+        #[expect(clippy::cast_possible_truncation, reason = "it was an f32 when it was written")]
+        (Some(at), Some(message)) => {
+            Some(JobProgress { percent: row.percent.map(|percent| percent as f32), message, at })
+        }
+        _ => None,
+    };
+    let job = Job {
+        id: JobId::parse(&row.id).ok()?,
+        pack: PackName::new(&row.pack).ok()?,
+        version: Version::new(row.version)?,
+        tenant: row.tenant,
+        user: row.subject,
+        state,
+        progress,
+        created_at: row.created_at,
+        started_at: row.started_at,
+        ended_at: row.ended_at,
+        expires_at: row.expires_at,
+        error: row.error.map(|text| JobError::of_document(&text).ok_or(())).transpose().ok()?,
+        // Of a result in memory nobody else knows whether it is still there.
+        has_result: kept == Kept::Sealed,
+        artifacts: row.artifacts.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text)).ok()?,
+        revision: row.revision,
+    };
+    Some((job, kept))
+}
+
+/// All of an outcome but its output.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    pack: PackName,
+    version: Version,
+    artifacts: Vec<ArtifactRef>,
+    duration_us: u64,
+    session_id: Option<String>,
+    cache: Option<Cache>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Cache {
+    status: String,
+    age_us: u64,
+    ttl_us: u64,
+    key: [u8; 8],
+}
+
+/// Writes an outcome: a line of JSON, and then its output byte for byte.
+pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
+    let head = Head {
+        pack: outcome.pack.clone(),
+        version: outcome.version,
+        artifacts: outcome.artifacts.to_vec(),
+        duration_us: micros(outcome.duration),
+        session_id: outcome.session_id.as_deref().map(str::to_owned),
+        cache: outcome.cache.map(|cache| Cache {
+            status: cache.status.as_str().to_owned(),
+            age_us: micros(cache.age),
+            ttl_us: micros(cache.ttl),
+            key: cache.key,
+        }),
+    };
+    // Plain data: writing it to memory cannot fail.
+    let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes.extend_from_slice(outcome.output.bytes());
+    bytes
+}
+
+/// Reads what [`write`] wrote; `None` if it is something else.
+pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
+    let bytes = Bytes::from(bytes);
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+    let cache = match head.cache {
+        None => None,
+        Some(cache) => Some(CacheInfo {
+            status: CacheStatus::ALL.into_iter().find(|status| status.as_str() == cache.status)?,
+            age: Duration::from_micros(cache.age_us),
+            ttl: Duration::from_micros(cache.ttl_us),
+            key: cache.key,
+        }),
+    };
+    Some(Outcome {
+        pack: head.pack,
+        version: head.version,
+        output: Json::parse(bytes.slice(end + 1..)).ok()?,
+        artifacts: head.artifacts.into(),
+        duration: Duration::from_micros(head.duration_us),
+        session_id: head.session_id.map(Arc::from),
+        cache,
+        remark: Remark::default(),
+    })
+}
+
+/// Seals what [`write`] wrote for a job of a caller.
+pub(super) fn seal(ring: &KeyRing, identity: &Identity, id: &JobId, plain: &[u8]) -> Option<Vec<u8>> {
+    ring.seal_blob(&Namespace::of_caller(identity), PURPOSE, id.as_str().as_bytes(), plain).ok()
+}
+
+/// Opens the result of a job.
+pub(super) fn open(ring: &KeyRing, job: &Job, sealed: &[u8]) -> Option<Outcome> {
+    let namespace = Namespace::new(&job.tenant, &job.user, None);
+    read(ring.open_blob(&namespace, PURPOSE, job.id.as_str().as_bytes(), sealed).ok()?)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,134 @@
+//! Why a job failed, in a form that can be kept and read back.
+
+use std::time::Duration;
+
+use helmdeck_core::error::{Retry, Violation};
+use helmdeck_core::{Code, Error};
+use serde::{Deserialize, Serialize};
+
+/// Why a job failed: what the call's error said in public.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobError {
+    /// What went wrong.
+    pub code: Code,
+    /// The public message.
+    pub message: String,
+    /// Whether the same job may succeed when it is started again.
+    pub retry: Retry,
+    /// When it may be started again, if that is known, in milliseconds.
+    #[serde(rename = "retry_after_ms", with = "millis", skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Duration>,
+    /// The places of the document that break the schema.
+    #[serde(rename = "errors", skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+}
+
+/// How it is kept.
+#[derive(Serialize, Deserialize)]
+struct Document {
+    code: Code,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Place>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Place {
+    pointer: String,
+    detail: String,
+}
+
+impl JobError {
+    /// Says that the process that ran a job is gone or going.
+    pub(super) fn stopped() -> Self {
+        Self::of(&Error::new(Code::Overloaded, "the server stopped while this job ran; start it again"))
+    }
+
+    /// Takes what an error says in public.
+    pub(super) fn of(error: &Error) -> Self {
+        Self {
+            code: error.code(),
+            message: error.message().to_owned(),
+            retry: error.code().retry(),
+            retry_after: error.retry_after(),
+            violations: error.violations().to_vec(),
+        }
+    }
+
+    /// Returns the error that the call itself would have answered.
+    #[must_use]
+    pub fn to_error(&self) -> Error {
+        let error = Error::new(self.code, self.message.clone()).with_violations(self.violations.clone());
+        match self.retry_after {
+            Some(after) => error.with_retry_after(after),
+            None => error,
+        }
+    }
+
+    /// Writes the document that is kept.
+    pub(super) fn to_document(&self) -> String {
+        let places = self.violations.iter();
+        let places = places.map(|it| Place { pointer: it.pointer.clone(), detail: it.detail.clone() });
+        let document = Document {
+            code: self.code,
+            message: self.message.clone(),
+            retry_after_ms: self.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
+            errors: places.collect(),
+        };
+        // Texts and numbers: writing them to memory cannot fail.
+        serde_json::to_string(&document).unwrap_or_default()
+    }
+
+    /// Reads the document that was kept; `None` if it is none.
+    pub(super) fn of_document(text: &str) -> Option<Self> {
+        let document: Document = serde_json::from_str(text).ok()?;
+        let places = document.errors.into_iter();
+        Some(Self {
+            code: document.code,
+            message: document.message,
+            retry: document.code.retry(),
+            retry_after: document.retry_after_ms.map(Duration::from_millis),
+            violations: places.map(|it| Violation { pointer: it.pointer, detail: it.detail }).collect(),
+        })
+    }
+}
+
+mod millis {
+    use std::time::Duration;
+
+    use serde::Serializer;
+
+    #[expect(clippy::ref_option, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(after: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(after.map_or(0, |after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_the_same_after_it_was_kept_and_its_cause_is_not_kept() {
+        let violation = Violation { pointer: "/a".into(), detail: "is missing".into() };
+        let error = Error::new(Code::RateLimited, "slow down")
+            .with_retry_after(Duration::from_millis(1_500))
+            .with_violations(vec![violation])
+            .with_source("a token");
+        let kept = JobError::of(&error);
+        let document = kept.to_document();
+        assert!(!document.contains("token"), "{document}");
+        let read = JobError::of_document(&document).unwrap();
+        assert_eq!(read, kept);
+        assert_eq!(read.to_error().problem(), error.problem());
+        assert_eq!(JobError::of_document("{\"code\":\"no such\",\"message\":\"\"}"), None);
+    }
+
+    #[test]
+    fn a_lost_job_may_be_started_again_later_and_it_was_not_the_callers_doing() {
+        let lost = JobError::stopped();
+        assert_eq!((lost.retry, lost.code.fault()), (Retry::Later, helmdeck_core::Fault::Host));
+    }
+}

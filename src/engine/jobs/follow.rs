@@ -1,0 +1,96 @@
+//! The events of one job as a stream.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::{Stream, stream};
+use helmdeck_core::Code;
+use tokio::sync::watch;
+
+use super::book::{JobBook, LOOK_EVERY};
+use super::live::Live;
+use super::{Job, JobEvent, JobId};
+
+/// Where a job is watched.
+pub(super) enum Source {
+    /// In this process.
+    Live(Arc<Live>),
+    /// In the record; with how it stood when it was found.
+    Record(JobBook, Option<Box<Job>>),
+}
+
+struct Following {
+    source: Source,
+    id: JobId,
+    /// The number of the last event that was handed out.
+    after: Option<u64>,
+    ready: VecDeque<JobEvent>,
+    more: Option<watch::Receiver<u64>>,
+    over: bool,
+}
+
+/// Returns the events of a job after one of them; without a number, the newest and all that follow.
+pub(super) fn events(source: Source, id: JobId, after: Option<u64>) -> impl Stream<Item = JobEvent> + Send + 'static {
+    let mut following = Following { source, id, after, ready: VecDeque::new(), more: None, over: false };
+    if let Source::Live(live) = &following.source {
+        // Now, not when the first one is asked for: what happens in between belongs to the stream.
+        let live = Arc::clone(live);
+        following.look(&live);
+    }
+    stream::unfold(following, |mut following| async move {
+        let event = following.next().await?;
+        Some((event, following))
+    })
+}
+
+impl Following {
+    fn look(&mut self, live: &Live) {
+        let (events, more) = live.events(self.after);
+        self.ready.extend(events);
+        self.more = Some(more);
+        // Whoever has seen the end gets nothing more.
+        self.over = self.ready.is_empty() && live.job().state.is_final();
+    }
+
+    async fn next(&mut self) -> Option<JobEvent> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.after = Some(event.number);
+                self.over = event.job.state.is_final();
+                return Some(event);
+            }
+            if self.over {
+                return None;
+            }
+            match &mut self.source {
+                Source::Live(live) => {
+                    let live = Arc::clone(live);
+                    if let Some(more) = &mut self.more {
+                        // The job itself holds the sender, and we hold the job.
+                        let _ = more.changed().await;
+                    }
+                    self.look(&live);
+                }
+                Source::Record(book, found) => {
+                    let job = match found.take() {
+                        Some(job) => job,
+                        None => {
+                            tokio::time::sleep(LOOK_EVERY).await;
+                            match book.job(None, &self.id).await {
+                                Ok(job) => Box::new(job),
+                                Err(error) if error.code() == Code::NotFound => return None,
+                                // The record may be back with the next look.
+                                Err(_) => continue,
+                            }
+                        }
+                    };
+                    if self.after.is_none_or(|after| job.revision > after) {
+                        self.ready.push_back(JobEvent { number: job.revision, job: Arc::new(*job) });
+                    } else {
+                        self.over = job.state.is_final();
+                    }
+                }
+            }
+        }
+    }
+}

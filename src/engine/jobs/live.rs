@@ -1,0 +1,210 @@
+//! A job of this process: what it is now, what happened to it, who wants it to end.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use helmdeck_core::context::ProgressSink;
+use helmdeck_core::{Clock, Identity, Outcome};
+use helmdeck_memory::system::jobs::JobRow;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::document::{self, Kept};
+use super::{Job, JobEvent, JobId, JobProgress};
+
+/// How many events are kept for who comes late or is slow. Each tells all of the job, so a missed one is a missed report, no more.
+const EVENTS: usize = 256;
+/// The longest report, in bytes; the rest is cut off.
+const MAX_MESSAGE_BYTES: usize = 500;
+
+/// Whose jobs take turns with those of others: tenant and user.
+pub(super) type Caller = (String, String);
+
+/// A job of this process.
+pub(super) struct Live {
+    pub(super) id: JobId,
+    pub(super) identity: Arc<Identity>,
+    /// Cancelled when the call is to end.
+    pub(super) cancel: CancellationToken,
+    clock: Arc<dyn Clock>,
+    inner: Mutex<Inner>,
+    /// The number of the last event.
+    last: watch::Sender<u64>,
+}
+
+struct Inner {
+    job: Arc<Job>,
+    events: VecDeque<JobEvent>,
+    stop: Option<Stop>,
+    /// How it ends, while that is not yet on the disk: nobody is told before.
+    ending: Option<Arc<Job>>,
+    kept: Kept,
+    sealed: Option<Vec<u8>>,
+    result: Option<(Arc<Outcome>, usize)>,
+    /// The revision that is in the row.
+    saved: u64,
+}
+
+/// Why a call is to end before it has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Somebody wants it.
+    Wanted,
+    /// The process ends.
+    Shutdown,
+}
+
+/// The result of a job that has ended.
+#[derive(Default)]
+pub(super) struct Result {
+    pub(super) kept: Option<Kept>,
+    pub(super) sealed: Option<Vec<u8>>,
+    /// With its size in bytes.
+    pub(super) memory: Option<(Arc<Outcome>, usize)>,
+}
+
+impl Live {
+    pub(super) fn new(job: Job, identity: Arc<Identity>, clock: Arc<dyn Clock>) -> Self {
+        let (id, number, job) = (job.id.clone(), job.revision, Arc::new(job));
+        let events = VecDeque::from([JobEvent { number, job: Arc::clone(&job) }]);
+        let inner = Inner {
+            job,
+            events,
+            stop: None,
+            ending: None,
+            kept: Kept::None,
+            sealed: None,
+            result: None,
+            saved: number,
+        };
+        let last = watch::Sender::new(number);
+        Self { id, identity, cancel: CancellationToken::new(), clock, inner: Mutex::new(inner), last }
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        (self.identity.tenant().to_owned(), self.identity.user().to_owned())
+    }
+
+    pub(super) fn job(&self) -> Arc<Job> {
+        Arc::clone(&self.lock().job)
+    }
+
+    /// Changes the job and tells everybody who follows it. One that ends is not changed any more.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Job)) {
+        let mut inner = self.lock();
+        if inner.ending.is_none() && !inner.job.state.is_final() {
+            let mut job = (*inner.job).clone();
+            change(&mut job);
+            inner.tell(job);
+            self.last.send_replace(inner.job.revision);
+        }
+    }
+
+    /// Wants the call to end; the first reason counts.
+    pub(super) fn stop(&self, why: Stop) {
+        self.lock().stop.get_or_insert(why);
+        self.cancel.cancel();
+    }
+
+    pub(super) fn stopped(&self) -> Option<Stop> {
+        self.lock().stop
+    }
+
+    /// Says how the job ends, without telling anybody; `false` if that was said before.
+    pub(super) fn end(&self, result: Result, change: impl FnOnce(&mut Job)) -> bool {
+        let mut inner = self.lock();
+        if inner.ending.is_some() || inner.job.state.is_final() {
+            return false;
+        }
+        let mut job = (*inner.job).clone();
+        change(&mut job);
+        job.revision += 1;
+        inner.kept = result.kept.unwrap_or(Kept::None);
+        job.has_result = matches!(inner.kept, Kept::Sealed | Kept::Memory);
+        inner.sealed = result.sealed;
+        inner.result = result.memory;
+        inner.ending = Some(Arc::new(job));
+        true
+    }
+
+    /// Tells everybody how the job ended.
+    pub(super) fn tell_end(&self) {
+        let mut inner = self.lock();
+        if let Some(job) = inner.ending.take() {
+            let number = job.revision;
+            inner.keep(job);
+            self.last.send_replace(number);
+        }
+    }
+
+    /// Returns the row as it should be, with the sealed result, if the one that there is is older.
+    pub(super) fn unsaved(&self, owner: &str) -> Option<(JobRow, Option<Vec<u8>>)> {
+        let inner = self.lock();
+        let job = inner.ending.as_ref().unwrap_or(&inner.job);
+        (job.revision > inner.saved).then(|| (document::to_row(job, owner, inner.kept), inner.sealed.clone()))
+    }
+
+    /// Says that the row is as it was at this revision.
+    pub(super) fn saved(&self, revision: u64) {
+        let mut inner = self.lock();
+        inner.saved = inner.saved.max(revision);
+        let ended = inner.ending.as_ref().is_some_and(|job| job.revision <= inner.saved)
+            || (inner.job.state.is_final() && inner.job.revision <= inner.saved);
+        if ended {
+            inner.sealed = None;
+        }
+    }
+
+    /// Says whether all of it is in the row, so that this process need not keep it.
+    pub(super) fn is_over(&self) -> bool {
+        let inner = self.lock();
+        inner.job.state.is_final() && inner.job.revision <= inner.saved && inner.result.is_none()
+    }
+
+    /// Returns the result that is kept here, with its size.
+    pub(super) fn result(&self) -> Option<(Arc<Outcome>, usize)> {
+        self.lock().result.clone()
+    }
+
+    pub(super) fn kept(&self) -> Kept {
+        self.lock().kept
+    }
+
+    /// Returns the events after this number, or the newest one if no number is given; and what tells of more.
+    pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, watch::Receiver<u64>) {
+        let inner = self.lock();
+        let events = match after {
+            Some(after) => inner.events.iter().filter(|event| event.number > after).cloned().collect(),
+            None => inner.events.back().cloned().into_iter().collect(),
+        };
+        (events, self.last.subscribe())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn tell(&mut self, mut job: Job) {
+        job.revision += 1;
+        self.keep(Arc::new(job));
+    }
+
+    fn keep(&mut self, job: Arc<Job>) {
+        if self.events.len() == EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(JobEvent { number: job.revision, job: Arc::clone(&job) });
+        self.job = job;
+    }
+}
+
+impl ProgressSink for Live {
+    fn report(&self, percent: Option<f32>, message: &str) {
+        let message = message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned();
+        let percent = percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0));
+        let at = self.clock.now();
+        self.change(|job| job.progress = Some(JobProgress { percent, message, at }));
+    }
+}

@@ -1,0 +1,24 @@
+//! Jobs: calls that go on without whoever asked for them. They wait in a bounded, fair queue, tell how far they are, can be
+//! cancelled, and are never lost: what a process that is gone was running has failed, and says so.
+//!
+//! A job's call takes the same way as any other ([`Engine::call`](crate::Engine::call)): its pipeline, its limits, its audit row.
+
+mod api;
+mod book;
+mod document;
+mod error;
+mod follow;
+mod id;
+mod job;
+mod keeper;
+mod live;
+mod metrics;
+mod queue;
+mod run;
+mod table;
+
+pub use book::JobBook;
+pub use error::JobError;
+pub use id::JobId;
+pub use job::{Job, JobEvent, JobPage, JobProgress, JobQuery, JobState};
+pub(crate) use table::Jobs;

@@ -1,0 +1,207 @@
+//! The queue: bounded, and fair. Callers take turns, whoever has how many jobs waiting; within one caller the first comes first.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+/// Waiting items of callers, and how many of each run.
+#[derive(Debug)]
+pub(super) struct Queue<C, T> {
+    /// The most that wait.
+    room: usize,
+    /// The most that run.
+    concurrency: usize,
+    /// The most that run of one caller.
+    per_caller: usize,
+    callers: HashMap<C, Line<T>>,
+    /// Callers with somebody waiting, the next first.
+    turns: VecDeque<C>,
+    /// Places that are taken: of those who wait, and of those who are about to.
+    taken: usize,
+    running: usize,
+}
+
+#[derive(Debug)]
+struct Line<T> {
+    waiting: VecDeque<T>,
+    running: usize,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), running: 0 }
+    }
+}
+
+impl<C: Clone + Eq + Hash, T> Queue<C, T> {
+    /// Makes an empty queue. A limit of 0 counts as 1.
+    pub(super) fn new(room: usize, concurrency: usize, per_caller: usize) -> Self {
+        Self {
+            room: room.max(1),
+            concurrency: concurrency.max(1),
+            per_caller: per_caller.max(1),
+            callers: HashMap::new(),
+            turns: VecDeque::new(),
+            taken: 0,
+            running: 0,
+        }
+    }
+
+    /// Takes a place for somebody who is about to wait; `false` if there is none.
+    pub(super) fn reserve(&mut self) -> bool {
+        let free = self.taken < self.room;
+        self.taken += usize::from(free);
+        free
+    }
+
+    /// Gives a place back that nobody came for.
+    pub(super) fn release(&mut self) {
+        self.taken = self.taken.saturating_sub(1);
+    }
+
+    /// Puts an item at the end of its caller's line, into a place that was reserved.
+    pub(super) fn push(&mut self, caller: C, item: T) {
+        let line = self.callers.entry(caller.clone()).or_default();
+        if line.waiting.is_empty() {
+            self.turns.push_back(caller);
+        }
+        line.waiting.push_back(item);
+    }
+
+    /// Takes the next item that may run now, if any. Its end has to be told ([`Queue::ended`]).
+    pub(super) fn next(&mut self) -> Option<T> {
+        if self.running >= self.concurrency {
+            return None;
+        }
+        let may_run = |caller: &C| self.callers.get(caller).is_some_and(|line| line.running < self.per_caller);
+        let at = self.turns.iter().position(may_run)?;
+        let caller = self.turns.remove(at)?;
+        let line = self.callers.get_mut(&caller)?;
+        let item = line.waiting.pop_front()?;
+        line.running += 1;
+        if !line.waiting.is_empty() {
+            self.turns.push_back(caller);
+        }
+        self.running += 1;
+        self.taken -= 1;
+        Some(item)
+    }
+
+    /// Says that an item of this caller runs no more.
+    pub(super) fn ended(&mut self, caller: &C) {
+        if let Some(line) = self.callers.get_mut(caller) {
+            line.running = line.running.saturating_sub(1);
+            self.running = self.running.saturating_sub(1);
+            if line.running == 0 && line.waiting.is_empty() {
+                self.callers.remove(caller);
+            }
+        }
+    }
+
+    /// Takes an item of a caller out of its line, wherever it stands.
+    pub(super) fn remove(&mut self, caller: &C, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let line = self.callers.get_mut(caller)?;
+        let at = line.waiting.iter().position(wanted)?;
+        let item = line.waiting.remove(at)?;
+        self.taken -= 1;
+        if line.waiting.is_empty() {
+            let running = line.running;
+            self.turns.retain(|other| other != caller);
+            if running == 0 {
+                self.callers.remove(caller);
+            }
+        }
+        Some(item)
+    }
+
+    /// Takes everything that waits.
+    pub(super) fn drain(&mut self) -> Vec<T> {
+        self.turns.clear();
+        let waiting: Vec<T> = self.callers.values_mut().flat_map(|line| line.waiting.drain(..)).collect();
+        self.callers.retain(|_, line| line.running > 0);
+        self.taken -= waiting.len();
+        waiting
+    }
+
+    /// Returns how many run.
+    pub(super) const fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Returns how many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.callers.values().map(|line| line.waiting.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(queue: &mut Queue<&'static str, String>, caller: &'static str, count: usize) {
+        for n in 0..count {
+            assert!(queue.reserve());
+            queue.push(caller, format!("{caller}{n}"));
+        }
+    }
+
+    /// Runs one after the other and returns the order.
+    fn order(queue: &mut Queue<&'static str, String>) -> Vec<String> {
+        let mut order = Vec::new();
+        while let Some(item) = queue.next() {
+            let caller = ["a", "b", "c"].into_iter().find(|caller| item.starts_with(caller)).unwrap();
+            queue.ended(&caller);
+            order.push(item);
+        }
+        order
+    }
+
+    #[test]
+    fn callers_take_turns_whoever_came_first() {
+        let mut queue = Queue::new(1000, 1, 1);
+        filled(&mut queue, "a", 4);
+        filled(&mut queue, "b", 2);
+        filled(&mut queue, "c", 1);
+        assert_eq!(order(&mut queue), ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]);
+        assert!(queue.callers.is_empty() && queue.taken == 0 && queue.running() == 0);
+    }
+
+    #[test]
+    fn one_caller_never_takes_all_places() {
+        let mut queue = Queue::new(1000, 4, 2);
+        filled(&mut queue, "a", 100);
+        assert_eq!((queue.next(), queue.next(), queue.next()), (Some("a0".into()), Some("a1".into()), None));
+        filled(&mut queue, "b", 1);
+        assert_eq!((queue.next(), queue.next()), (Some("b0".into()), None));
+        filled(&mut queue, "c", 3);
+        assert_eq!((queue.next(), queue.next()), (Some("c0".into()), None), "four run");
+        queue.ended(&"a");
+        assert_eq!(queue.next().as_deref(), Some("a2"), "it is the turn of who waited longer");
+        assert_eq!((queue.running(), queue.waiting()), (4, 99));
+    }
+
+    #[test]
+    fn a_full_queue_refuses_until_somebody_runs_or_leaves() {
+        let mut queue = Queue::new(2, 1, 1);
+        filled(&mut queue, "a", 2);
+        assert!(!queue.reserve());
+        assert_eq!(queue.remove(&"a", |item| item == "a1").as_deref(), Some("a1"));
+        assert!(queue.reserve() && !queue.reserve());
+        queue.release();
+        assert_eq!(queue.next().as_deref(), Some("a0"));
+        assert!(queue.reserve() && queue.reserve() && !queue.reserve());
+    }
+
+    #[test]
+    fn who_leaves_the_line_takes_no_turn() {
+        let mut queue = Queue::new(9, 1, 1);
+        filled(&mut queue, "a", 1);
+        filled(&mut queue, "b", 2);
+        assert!(queue.remove(&"a", |_| true).is_some() && queue.remove(&"a", |_| true).is_none());
+        assert_eq!(order(&mut queue), ["b0", "b1"]);
+        filled(&mut queue, "a", 2);
+        assert_eq!(queue.next().as_deref(), Some("a0"));
+        assert_eq!(queue.drain(), ["a1"]);
+        queue.ended(&"a");
+        assert!(queue.next().is_none() && queue.callers.is_empty() && queue.taken == 0);
+    }
+}

@@ -1,0 +1,279 @@
+//! The life of a job in this process: asked for, queued, run, ended.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use helmdeck_core::{Call, Code, Error, Identity, Outcome, Result, Version};
+
+use super::document::{self, Kept};
+use super::live::{Live, Result as Ended, Stop};
+use super::table::{Jobs, Waiting};
+use super::{Job, JobError, JobId, JobState, book};
+use crate::engine::Engine;
+use crate::layers::credentials;
+use crate::layers::validate_input::validate;
+
+/// When to come back with a job that found no place.
+pub(super) const COME_BACK: Duration = Duration::from_secs(5);
+/// How long a call may take to end once it is cancelled.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long the end of a job waits for the record before it is told anyway.
+const SAVE_FOR: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// Puts a call into the queue and returns the job that it became. It runs on without whoever asked; the call's own deadline,
+    /// cancel and progress are not looked at. The pack's timeout counts from when it runs.
+    ///
+    /// The input is checked first, and the credentials that the manifest names: what is wrong with them comes at once.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for a caller whom
+    /// nobody vouches for; `overloaded` if too many jobs wait, of everybody or of this caller, if the server is about to stop, or
+    /// if the job cannot be written down: then nothing was done.
+    pub async fn submit(&self, mut call: Call) -> Result<Job> {
+        if call.identity.is_anonymous() {
+            // All callers without a token are one: each would see and cancel what the others started.
+            return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
+        }
+        let registered = self.registered(&call).await?;
+        let mut checked = call.clone();
+        validate(&registered.validate_input, &mut checked)?;
+        if let Some(layer) = &registered.credentials {
+            credentials::resolve(layer, &checked)?;
+        }
+        // What waits is what was asked for, also if another version comes meanwhile.
+        let version = registered.manifest.version;
+        call.version = Some(version);
+        (call.deadline, call.cancel, call.progress) = (None, None, None);
+        let engine = self.clone();
+        // A task of its own: whoever hangs up half way leaves a job, or none, never a row without one.
+        let task = tokio::spawn(async move { engine.admit(call, version).await });
+        task.await.map_err(|error| Error::new(Code::Internal, "the job could not be queued").with_source(error))?
+    }
+
+    async fn admit(&self, call: Call, version: Version) -> Result<Job> {
+        let jobs = &self.0.jobs;
+        jobs.table().reserve().inspect_err(|_| {
+            jobs.metrics.refused.inc();
+        })?;
+        let live = match self.write_down(&call, version).await {
+            Ok(live) => live,
+            Err(error) => {
+                jobs.table().queue.release();
+                jobs.metrics.refused.inc();
+                return Err(error);
+            }
+        };
+        let late = {
+            let mut table = jobs.table();
+            table.live.insert(live.id.clone(), Arc::clone(&live));
+            if table.stopping {
+                table.queue.release();
+            } else {
+                table.queue.push(live.caller(), (Arc::clone(&live), call));
+            }
+            table.stopping
+        };
+        jobs.keep();
+        jobs.wake.notify_one();
+        let job = live.job();
+        if late {
+            jobs.end(&live, Err(stopped())).await;
+        }
+        self.dispatch();
+        Ok((*job).clone())
+    }
+
+    async fn write_down(&self, call: &Call, version: Version) -> Result<Arc<Live>> {
+        let jobs = &self.0.jobs;
+        let now = jobs.clock.now();
+        let identity = Arc::clone(&call.identity);
+        let job = Job {
+            id: JobId::next(now),
+            pack: call.pack.clone(),
+            version,
+            tenant: identity.tenant().to_owned(),
+            user: identity.user().to_owned(),
+            state: JobState::Queued,
+            progress: None,
+            created_at: now,
+            started_at: None,
+            ended_at: None,
+            expires_at: now.saturating_add(jobs.config.retention),
+            error: None,
+            has_result: false,
+            artifacts: Vec::new(),
+            revision: 1,
+        };
+        let limit = jobs.config.kept_per_caller;
+        let added = match &jobs.book {
+            Some(book) => {
+                let row = document::to_row(&job, jobs.owner().await?, Kept::None);
+                book.system.add_job(row, limit).await.map_err(book::unavailable)?
+            }
+            None => jobs.make_room(&identity, limit),
+        };
+        if !added {
+            let message = format!("{limit} jobs of yours have not ended; wait for one, or cancel one");
+            return Err(Error::new(Code::Overloaded, message).with_retry_after(COME_BACK));
+        }
+        Ok(Arc::new(Live::new(job, identity, Arc::clone(&jobs.clock))))
+    }
+
+    /// Starts whatever may run now.
+    fn dispatch(&self) {
+        let jobs = &self.0.jobs;
+        loop {
+            let Some(next) = jobs.table().queue.next() else { break };
+            jobs.running.spawn(self.clone().run_job(next));
+        }
+        jobs.show();
+    }
+
+    async fn run_job(self, (live, mut call): Waiting) {
+        let jobs = Arc::clone(&self.0.jobs);
+        let now = jobs.clock.now();
+        live.change(|job| (job.state, job.started_at) = (JobState::Running, Some(now)));
+        jobs.wake.notify_one();
+        jobs.metrics.waited.observe(now.since(live.job().created_at).as_secs_f64());
+        call.progress = Some(Arc::clone(&live) as _);
+        call.cancel = Some(live.cancel.clone());
+        let answer = AssertUnwindSafe(self.answer(&live, call)).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the job ended without an answer")));
+        jobs.end(&live, answer).await;
+        jobs.table().queue.ended(&live.caller());
+        self.dispatch();
+    }
+
+    async fn answer(&self, live: &Live, call: Call) -> Result<Outcome> {
+        let cancelled = || Error::new(Code::Cancelled, "the job was cancelled");
+        if live.cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        let running = self.call(call);
+        tokio::pin!(running);
+        tokio::select! {
+            biased;
+            answer = &mut running => answer,
+            // The call has the same token, and may have to clean up.
+            () = live.cancel.cancelled() => tokio::time::timeout(GRACE, running).await.unwrap_or_else(|_| Err(cancelled())),
+        }
+    }
+}
+
+impl Jobs {
+    /// Wants a job of this process to end. One that waits ends at once.
+    pub(super) async fn cancel(&self, live: &Arc<Live>) {
+        live.stop(Stop::Wanted);
+        let waiting = self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
+        if waiting.is_some() {
+            self.end(live, Err(Error::new(Code::Cancelled, "the job was cancelled"))).await;
+            self.show();
+        }
+    }
+
+    /// Starts no job any more and ends those that wait. Those that run go on.
+    pub(super) async fn drain(&self) {
+        let waiting = {
+            let mut table = self.table();
+            table.stopping = true;
+            table.queue.drain()
+        };
+        for (live, _) in waiting {
+            self.end(&live, Err(stopped())).await;
+        }
+        self.running.close();
+        self.show();
+    }
+
+    /// Ends everything, within a limit.
+    pub(crate) async fn shutdown(&self) {
+        self.drain().await;
+        let live: Vec<_> = self.table().live.values().cloned().collect();
+        for live in &live {
+            if !live.job().state.is_final() {
+                live.stop(Stop::Shutdown);
+            }
+        }
+        if tokio::time::timeout(GRACE + SAVE_FOR, self.running.wait()).await.is_err() {
+            for live in &live {
+                self.end(live, Err(stopped())).await;
+            }
+        }
+        self.save_all().await;
+    }
+
+    /// Ends a job with what its call came to: it is written down, and then everybody is told.
+    async fn end(&self, live: &Arc<Live>, answer: Result<Outcome>) {
+        let now = self.clock.now();
+        let (state, error) = match (&answer, live.stopped()) {
+            // Whatever was wanted, the work was done.
+            (Ok(_), _) => (JobState::Succeeded, None),
+            (Err(_), Some(Stop::Wanted)) => (JobState::Cancelled, None),
+            (Err(_), Some(Stop::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),
+            (Err(error), None) => (JobState::Failed, Some(JobError::of(error))),
+        };
+        let artifacts = answer.as_ref().map(|outcome| outcome.artifacts.to_vec()).unwrap_or_default();
+        let result = match answer {
+            Ok(outcome) => self.keep_result(live, outcome).await,
+            Err(_) => Ended::default(),
+        };
+        let in_memory = result.memory.as_ref().map(|(_, size)| *size);
+        let ended = live.end(result, |job| {
+            (job.state, job.error, job.artifacts) = (state, error, artifacts);
+            job.ended_at = Some(now);
+            job.expires_at = now.saturating_add(self.config.retention);
+        });
+        if !ended {
+            return;
+        }
+        self.metrics.ended(state);
+        let one = [Arc::clone(live)];
+        let saving = async {
+            while !self.save(&one).await {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        // If it takes too long, the keeper goes on trying.
+        let _ = tokio::time::timeout(SAVE_FOR, saving).await;
+        if let Some(size) = in_memory {
+            self.table().keep_result(&live.id, size, self.config.memory_bytes);
+        }
+        live.tell_end();
+        self.wake.notify_one();
+    }
+
+    async fn keep_result(&self, live: &Live, outcome: Outcome) -> Ended {
+        let size = outcome.output.bytes().len();
+        if size as u64 > self.config.max_result_bytes {
+            return Ended { kept: Some(Kept::Large), ..Ended::default() };
+        }
+        if let Some(ring) = self.book.as_ref().and_then(|book| book.keyring.clone()) {
+            let (identity, id, plain) = (Arc::clone(&live.identity), live.id.clone(), document::write(&outcome));
+            // Sealing megabytes takes milliseconds.
+            let sealing = tokio::task::spawn_blocking(move || document::seal(&ring, &identity, &id, &plain));
+            if let Ok(Some(sealed)) = sealing.await {
+                return Ended { kept: Some(Kept::Sealed), sealed: Some(sealed), memory: None };
+            }
+        }
+        Ended { kept: Some(Kept::Memory), sealed: None, memory: Some((Arc::new(outcome), size)) }
+    }
+
+    /// Makes room among the jobs of a caller that only this process knows; `false` if none of them has ended.
+    fn make_room(&self, identity: &Identity, limit: u64) -> bool {
+        let mut table = self.table();
+        let theirs: Vec<_> = table.live.values().map(|live| live.job()).filter(|job| job.is_of(identity)).collect();
+        if (theirs.len() as u64) < limit {
+            return true;
+        }
+        let Some(oldest) = theirs.iter().find(|job| job.state.is_final()) else { return false };
+        table.live.remove(&oldest.id);
+        true
+    }
+}
+
+fn stopped() -> Error {
+    JobError::stopped().to_error()
+}

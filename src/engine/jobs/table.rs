@@ -1,0 +1,154 @@
+//! The jobs of this process: the queue, those that run, and those whose result only this process has.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use helmdeck_core::{Call, Clock, Code, Error, Identity, Result};
+use helmdeck_memory::KeyRing;
+use helmdeck_memory::system::System;
+use helmdeck_memory::system::jobs::Ownership;
+use tokio::sync::{Notify, OnceCell};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::book::{JobBook, unavailable};
+use super::live::{Caller, Live};
+use super::metrics::JobMetrics;
+use super::queue::Queue;
+use super::{JobId, keeper};
+use crate::config::JobConfig;
+use crate::metrics::Metrics;
+
+/// A job that waits for its turn.
+pub(super) type Waiting = (Arc<Live>, Call);
+
+/// The jobs of this process.
+pub(crate) struct Jobs {
+    /// Those of all processes; `None` = there is no system database, and jobs end with this process.
+    pub(super) book: Option<JobBook>,
+    pub(super) config: JobConfig,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: JobMetrics,
+    pub(super) running: TaskTracker,
+    pub(super) wake: Arc<Notify>,
+    table: Mutex<Table>,
+    owner: OnceCell<Ownership>,
+    keeping: AtomicBool,
+    stop: CancellationToken,
+}
+
+/// What there is.
+pub(super) struct Table {
+    pub(super) queue: Queue<Caller, Waiting>,
+    pub(super) live: BTreeMap<JobId, Arc<Live>>,
+    /// Those whose result is in memory, the oldest first, with its size.
+    pub(super) results: VecDeque<(JobId, usize)>,
+    pub(super) result_bytes: u64,
+    pub(super) stopping: bool,
+}
+
+impl Jobs {
+    pub(crate) fn new(
+        place: Option<(System, Option<Arc<KeyRing>>)>,
+        config: JobConfig,
+        clock: Arc<dyn Clock>,
+        metrics: &Metrics,
+        stop: CancellationToken,
+    ) -> Self {
+        let book = place.map(|(system, keyring)| JobBook::new(system, keyring, Arc::clone(&clock), config.retention));
+        let queue = Queue::new(config.queue, config.concurrency, config.per_caller);
+        let table = Table { queue, live: BTreeMap::new(), results: VecDeque::new(), result_bytes: 0, stopping: false };
+        Self {
+            book,
+            config,
+            clock,
+            metrics: JobMetrics::new(metrics),
+            running: TaskTracker::new(),
+            wake: Arc::new(Notify::new()),
+            table: Mutex::new(table),
+            owner: OnceCell::new(),
+            keeping: AtomicBool::new(false),
+            stop,
+        }
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the name under which this process runs jobs; empty without a system database.
+    pub(super) async fn owner(&self) -> Result<&str> {
+        let Some(book) = &self.book else { return Ok("") };
+        let owner = self.owner.get_or_try_init(|| book.system.own_jobs()).await.map_err(unavailable)?;
+        Ok(owner.name())
+    }
+
+    /// Returns the name, if it was taken.
+    pub(super) fn known_owner(&self) -> Option<&str> {
+        self.owner.get().map(Ownership::name)
+    }
+
+    /// Starts what writes changes down, once.
+    pub(super) fn keep(self: &Arc<Self>) {
+        if !self.keeping.swap(true, Ordering::Relaxed) {
+            let (this, wake) = (Arc::downgrade(self), Arc::clone(&self.wake));
+            tokio::spawn(self.stop.clone().run_until_cancelled_owned(keeper::run(this, wake)));
+        }
+    }
+
+    /// Returns a job of this process, if it is this caller's.
+    pub(super) fn find(&self, owner: Option<&Identity>, id: &JobId) -> Option<Arc<Live>> {
+        let live = self.table().live.get(id).map(Arc::clone)?;
+        owner.is_none_or(|owner| live.job().is_of(owner)).then_some(live)
+    }
+
+    /// Shows how many wait and run.
+    pub(super) fn show(&self) {
+        let (waiting, running) = {
+            let table = self.table();
+            (table.queue.waiting(), table.queue.running())
+        };
+        self.metrics.stand(waiting, running);
+    }
+}
+
+impl Table {
+    /// Takes a place in the queue.
+    ///
+    /// # Errors
+    /// `overloaded` if it is full, or the process is about to end.
+    pub(super) fn reserve(&mut self) -> Result<()> {
+        let refuse = |message| Err(Error::new(Code::Overloaded, message).with_retry_after(super::run::COME_BACK));
+        if self.stopping {
+            return refuse("this server is about to stop and starts no job");
+        }
+        if !self.queue.reserve() {
+            return refuse("too many jobs wait");
+        }
+        Ok(())
+    }
+
+    /// Keeps the result of a job in memory; the oldest make room.
+    pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64) {
+        self.results.push_back((id.clone(), size));
+        self.result_bytes += size as u64;
+        while self.result_bytes > room
+            && let Some((oldest, size)) = self.results.pop_front()
+        {
+            self.result_bytes -= size as u64;
+            self.live.remove(&oldest);
+        }
+    }
+
+    /// Forgets jobs that need not be here: all of them is in the record, or their time is over.
+    pub(super) fn clear(&mut self, now: helmdeck_core::Timestamp) {
+        self.live.retain(|_, live| {
+            let job = live.job();
+            !(live.is_over() || (job.state.is_final() && job.expires_at <= now))
+        });
+        let live = &self.live;
+        self.results.retain(|(id, _)| live.contains_key(id));
+        self.result_bytes = self.results.iter().map(|(_, size)| *size as u64).sum();
+    }
+}

@@ -1,0 +1,309 @@
+//! Jobs in the system database: who asked for what, how far it is, how it ended. It outlives the process that runs the job.
+//!
+//! Each process that runs jobs holds a lock ([`Ownership`]); the rows of one that is gone are ended by whoever looks next
+//! ([`System::end_lost_jobs`]). What a column means is the engine's business: here states and documents are texts.
+
+mod owner;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use helmdeck_core::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
+
+use super::System;
+use crate::error::Result;
+pub use owner::Ownership;
+
+/// A job as it stands in the database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRow {
+    /// Its id; ids sort by the time of their making.
+    pub id: String,
+    /// The tenant of its caller.
+    pub tenant: String,
+    /// The user of its caller.
+    pub subject: String,
+    /// The pack.
+    pub pack: String,
+    /// The pack's version.
+    pub version: u32,
+    /// `queued`, `running`, or how it ended.
+    pub state: String,
+    /// The process that runs it ([`Ownership::name`]).
+    pub owner: String,
+    /// Grows with every change.
+    pub revision: u64,
+    /// How far it is, 0 to 100.
+    pub percent: Option<f64>,
+    /// What it said last.
+    pub message: Option<String>,
+    /// When it said so.
+    pub progress_at: Option<Timestamp>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// When it ended; `None` = it has not.
+    pub ended_at: Option<Timestamp>,
+    /// When the row goes, if it has ended.
+    pub expires_at: Timestamp,
+    /// Why it failed, as a JSON document.
+    pub error: Option<String>,
+    /// The files that it wrote, as a JSON document.
+    pub artifacts: Option<String>,
+    /// Where its result is: `none`, `sealed`, `memory`, `large`.
+    pub kept: String,
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Clone, Default)]
+pub struct JobFilter {
+    /// Tenant and user; `None` = everybody's.
+    pub caller: Option<(String, String)>,
+    /// Only those in this state.
+    pub state: Option<String>,
+    /// Only those older than this id.
+    pub before: Option<String>,
+}
+
+const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
+                       started_at, ended_at, expires_at, error, artifacts, kept";
+
+impl System {
+    /// Becomes an owner of jobs: takes a lock beside the database that ends with this process, however it ends. Removes the
+    /// locks of processes that are gone and own nothing any more.
+    ///
+    /// # Errors
+    /// `Unavailable` if the folder cannot be written.
+    pub async fn own_jobs(&self) -> Result<Ownership> {
+        let folder = self.locks();
+        super::blocking(move || Ownership::take(&folder)).await
+    }
+
+    /// Writes a new job, unless its caller has `limit` jobs that have not ended; says whether it did. The oldest ended jobs of the
+    /// caller make room.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
+        self.write(move |db| {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let (all, live): (i64, i64) = db
+                .prepare_cached(
+                    "SELECT count(*), coalesce(sum(ended_at IS NULL), 0) FROM jobs WHERE tenant = ?1 AND subject = ?2",
+                )?
+                .query_row((&row.tenant, &row.subject), |found| Ok((found.get(0)?, found.get(1)?)))?;
+            if live >= limit {
+                return Ok(false);
+            }
+            db.prepare_cached(
+                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL
+                 ORDER BY id LIMIT ?3)",
+            )?
+            .execute((&row.tenant, &row.subject, (all + 1 - limit).max(0)))?;
+            db.prepare_cached(&format!(
+                "INSERT INTO jobs ({COLUMNS}) VALUES (:id, :tenant, :subject, :pack, :version, :state, :owner, :revision,
+                 :percent, :message, :progress_at, :created_at, :started_at, :ended_at, :expires_at, :error, :artifacts, :kept)"
+            ))?
+            .execute(named_params! {
+                ":id": row.id, ":tenant": row.tenant, ":subject": row.subject, ":pack": row.pack, ":version": row.version,
+                ":state": row.state, ":owner": row.owner, ":revision": signed(row.revision), ":percent": row.percent,
+                ":message": row.message, ":progress_at": row.progress_at.map(Timestamp::micros),
+                ":created_at": row.created_at.micros(), ":started_at": row.started_at.map(Timestamp::micros),
+                ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
+                ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept,
+            })?;
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Writes how jobs stand now, each with its sealed result if it has one. A row that is newer, has ended or is gone stays as
+    /// it is. All or none.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn save_jobs(&self, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.write(move |db| {
+            let mut save = db.prepare_cached(
+                "UPDATE jobs SET state = :state, revision = :revision, percent = :percent, message = :message,
+                 progress_at = :progress_at, started_at = :started_at, ended_at = :ended_at, expires_at = :expires_at,
+                 error = :error, artifacts = :artifacts, kept = :kept, result = :result
+                 WHERE id = :id AND owner = :owner AND revision < :revision AND ended_at IS NULL",
+            )?;
+            for (row, result) in &rows {
+                save.execute(named_params! {
+                    ":id": row.id, ":owner": row.owner, ":state": row.state, ":revision": signed(row.revision),
+                    ":percent": row.percent, ":message": row.message,
+                    ":progress_at": row.progress_at.map(Timestamp::micros),
+                    ":started_at": row.started_at.map(Timestamp::micros),
+                    ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
+                    ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept, ":result": result,
+                })?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Returns a job by its id, `None` if there is none, or it has ended and its time is over.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn find_job(&self, id: &str, now: Timestamp) -> Result<Option<JobRow>> {
+        let id = id.to_owned();
+        let found = self.read(move |db| {
+            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND (ended_at IS NULL OR expires_at > ?2)");
+            Ok(db.prepare_cached(&sql)?.query_row((&id, now.micros()), read).optional()?)
+        });
+        Ok(found.await?.flatten())
+    }
+
+    /// Returns the sealed result of a job, `None` if the row has none.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn job_result(&self, id: &str) -> Result<Option<Vec<u8>>> {
+        let id = id.to_owned();
+        let found = self.read(move |db| {
+            let mut find = db.prepare_cached("SELECT result FROM jobs WHERE id = ?1")?;
+            Ok(find.query_row([&id], |row| row.get::<_, Option<Vec<u8>>>(0)).optional()?)
+        });
+        Ok(found.await?.flatten().flatten())
+    }
+
+    /// Lists at most `limit` jobs, the newest first, without those whose time is over.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let found = self.read(move |db| {
+            let whose = if filter.caller.is_some() { "tenant = :tenant AND subject = :subject AND" } else { "" };
+            let mut all = db.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM jobs WHERE {whose} (ended_at IS NULL OR expires_at > :now)
+                 AND state = coalesce(:state, state) AND id < coalesce(:before, 'z') ORDER BY id DESC LIMIT :limit"
+            ))?;
+            let (state, before, now) = (&filter.state, &filter.before, now.micros());
+            let rows = match &filter.caller {
+                Some((tenant, subject)) => all.query_map(
+                    named_params! {":tenant": tenant, ":subject": subject, ":now": now, ":state": state,
+                    ":before": before, ":limit": limit},
+                    read,
+                )?,
+                None => all.query_map(
+                    named_params! {":now": now, ":state": state, ":before": before, ":limit": limit},
+                    read,
+                )?,
+            };
+            Ok(rows.collect::<Result<_, _>>()?)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Asks for the end of a job; says whether there is one that has not ended. Its owner finds it with
+    /// [`System::jobs_to_cancel`].
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn ask_to_cancel_job(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        let asked = self.read(move |db| {
+            let mut ask = db.prepare_cached("UPDATE jobs SET cancel = TRUE WHERE id = ?1 AND ended_at IS NULL")?;
+            Ok(ask.execute([&id])?)
+        });
+        Ok(asked.await?.unwrap_or(0) > 0)
+    }
+
+    /// Returns the ids of an owner's jobs that somebody asked to end and that have not.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn jobs_to_cancel(&self, owner: &str) -> Result<Vec<String>> {
+        let owner = owner.to_owned();
+        let found = self.read(move |db| {
+            let mut all = db.prepare_cached("SELECT id FROM jobs WHERE owner = ?1 AND ended_at IS NULL AND cancel")?;
+            Ok(all.query_map([&owner], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Ends, as `failed` with this error document, every job whose owner is gone, and says how many. Makes no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn end_lost_jobs(&self, error: &str, now: Timestamp, expires_at: Timestamp) -> Result<u64> {
+        let (folder, error) = (self.locks(), error.to_owned());
+        let ended = self.read(move |db| {
+            let owners: Vec<String> = db
+                .prepare_cached("SELECT DISTINCT owner FROM jobs WHERE ended_at IS NULL")?
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            let mut ended = 0;
+            for owner in owners {
+                let Some(gone) = owner::gone(&folder, &owner)? else { continue };
+                ended += db
+                    .prepare_cached(
+                        "UPDATE jobs SET state = 'failed', error = ?2, ended_at = ?3, expires_at = ?4, kept = 'none',
+                         revision = revision + 1 WHERE owner = ?1 AND ended_at IS NULL",
+                    )?
+                    .execute((&owner, &error, now.micros(), expires_at.micros()))?;
+                gone.remove();
+            }
+            Ok(ended as u64)
+        });
+        Ok(ended.await?.unwrap_or(0))
+    }
+
+    fn locks(&self) -> PathBuf {
+        self.0.file.path().with_file_name("jobs")
+    }
+}
+
+/// Deletes jobs that have ended and whose time is over.
+pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
+    Ok(db
+        .prepare_cached("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1")?
+        .execute([now.micros()])?)
+}
+
+/// Deletes the jobs of a caller that have ended.
+pub(super) fn forget(db: &Connection, tenant: &str, subject: &str) -> Result<usize> {
+    let mut forget =
+        db.prepare_cached("DELETE FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL")?;
+    Ok(forget.execute((tenant, subject))?)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    let time =
+        |name: &str| -> rusqlite::Result<Option<Timestamp>> { Ok(row.get::<_, Option<i64>>(name)?.map(Timestamp)) };
+    Ok(JobRow {
+        id: row.get("id")?,
+        tenant: row.get("tenant")?,
+        subject: row.get("subject")?,
+        pack: row.get("pack")?,
+        version: row.get("version")?,
+        state: row.get("state")?,
+        owner: row.get("owner")?,
+        revision: u64::try_from(row.get::<_, i64>("revision")?).unwrap_or(0),
+        percent: row.get("percent")?,
+        message: row.get("message")?,
+        progress_at: time("progress_at")?,
+        created_at: Timestamp(row.get("created_at")?),
+        started_at: time("started_at")?,
+        ended_at: time("ended_at")?,
+        expires_at: Timestamp(row.get("expires_at")?),
+        error: row.get("error")?,
+        artifacts: row.get("artifacts")?,
+        kept: row.get("kept")?,
+    })
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

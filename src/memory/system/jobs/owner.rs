@@ -1,0 +1,113 @@
+//! The lock that says that a process lives. The system frees it when the process ends, however it ends (`flock`).
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use aes_gcm::aead::Generate;
+
+use crate::error::{Result, StoreError};
+use crate::key::hex;
+
+/// What a lock's file is called: the owner's name and this.
+const SUFFIX: &str = ".lock";
+
+/// The right to run jobs under a name. Dropping it gives up every job that has not ended.
+#[derive(Debug)]
+pub struct Ownership {
+    name: String,
+    path: PathBuf,
+    /// Never looked at: the lock ends with it.
+    _lock: File,
+}
+
+impl Ownership {
+    /// Takes a lock under a new name, in a folder that is made if need be.
+    pub(super) fn take(folder: &Path) -> Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| about(folder, error))?;
+        clear(folder);
+        let name = hex(&<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?);
+        let path = folder.join(format!("{name}{SUFFIX}"));
+        loop {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let file = file.map_err(|error| about(&path, error))?;
+            file.lock().map_err(|error| about(&path, error))?;
+            // Another process may have found it unlocked, and removed it.
+            if is_at(&file, &path) {
+                return Ok(Self { name, path, _lock: file });
+            }
+        }
+    }
+
+    /// Returns the name under which jobs are run.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        // If it stays, the next process removes it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// An owner that is gone; its lock is held meanwhile, so that nobody else ends its jobs too.
+pub(super) struct Gone(Option<(File, PathBuf)>);
+
+impl Gone {
+    /// Removes what is left of its lock.
+    pub(super) fn remove(self) {
+        if let Some((_lock, path)) = self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Looks whether an owner is gone; `None` if it lives, or somebody else is looking just now.
+pub(super) fn gone(folder: &Path, name: &str) -> Result<Option<Gone>> {
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        // No process of ours has such a name, and it must not lead out of the folder.
+        return Ok(Some(Gone(None)));
+    }
+    let path = folder.join(format!("{name}{SUFFIX}"));
+    match File::open(&path) {
+        Ok(file) => match file.try_lock() {
+            Ok(()) => Ok(Some(Gone(Some((file, path))))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(about(&path, error)),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Gone(None))),
+        Err(error) => Err(about(&path, error)),
+    }
+}
+
+/// Removes locks that nobody holds. The jobs of their owners are ended by whoever looks: an absent lock says the same.
+fn clear(folder: &Path) {
+    let Ok(files) = fs::read_dir(folder) else { return };
+    for path in files.filter_map(|file| Some(file.ok()?.path())) {
+        let ours = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(SUFFIX));
+        if ours
+            && let Ok(file) = File::open(&path)
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+fn about(path: &Path, error: io::Error) -> StoreError {
+    StoreError::Unavailable {
+        message: format!("{}: {error}", path.display()),
+        source: Some(std::sync::Arc::new(error)),
+    }
+}
