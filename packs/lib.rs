@@ -8,8 +8,7 @@ use helmdeck_egress::Egress;
 #[cfg(feature = "github")]
 pub mod github;
 mod memory;
-#[cfg(feature = "repo-map")]
-mod repo;
+pub mod repo;
 
 /// What the packs are given when they are made.
 #[derive(Clone)]
@@ -21,6 +20,8 @@ pub struct Dependencies {
     /// Where GitHub is.
     #[cfg(feature = "github")]
     pub github: github::Config,
+    /// How repositories are worked on.
+    pub repo: repo::Config,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -31,14 +32,12 @@ impl std::fmt::Debug for Dependencies {
 
 /// Returns every pack of this build. Opens nothing and reads nothing yet.
 #[must_use]
-#[cfg_attr(not(feature = "github"), expect(unused_variables, reason = "only some families need anything"))]
 pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
     let families: Vec<Vec<Builtin>> = vec![
         memory::packs(),
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
-        #[cfg(feature = "repo-map")]
-        repo::packs(),
+        repo::packs(&repo::Git::new(dependencies.repo.clone(), dependencies.egress.clone())),
     ];
     families.into_iter().flatten().collect()
 }

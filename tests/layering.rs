@@ -222,6 +222,7 @@ fn no_manifest_of_a_built_in_pack_is_forgotten() {
         egress,
         clock: Arc::new(helmdeck_core::SystemClock::default()),
         github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),
+        repo: helmdeck_packs::repo::Config::default(),
     });
     let known: BTreeMap<&str, &str> = packs.iter().map(|pack| (pack.file, pack.manifest)).collect();
     assert_eq!(known.len(), packs.len(), "two packs name one file");

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::git;
+use super::head;
 use super::rank::{self, Ranked};
 use super::render::{self, MapFile};
 use super::symbols::{self, Skip, Symbols};
@@ -108,8 +108,8 @@ impl Work {
         let root = root(&input.path)?;
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
-        let work_tree = git::work_tree(&root);
-        let commit = work_tree.and_then(git::head);
+        let work_tree = head::work_tree(&root);
+        let commit = work_tree.and_then(head::head);
         self.context.report(Some(0.0), "looking for source files");
         let filter = Filter { paths: &paths, languages: &input.languages };
         let found = walk::walk(&root, work_tree.is_some(), commit.as_deref(), &filter, &|| self.stopped())

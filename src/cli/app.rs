@@ -22,6 +22,9 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 #[must_use]
 pub fn main() -> ExitCode {
     logging::hide_panics();
+    if Environment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
+        return commands::connect::run(Environment::arguments().skip(2), &Environment::of_process());
+    }
     let cli = match Cli::try_parse_from(Environment::arguments()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

@@ -28,6 +28,12 @@ impl Environment {
         std::env::args_os()
     }
 
+    /// Returns where this program is, `None` if the system does not say.
+    #[expect(clippy::unused_self, reason = "it is part of what the process was given")]
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        std::env::current_exe().ok()
+    }
+
     /// Makes an environment of pairs, with `/work` as the working directory.
     #[cfg(test)]
     pub(crate) fn of(pairs: &[(&str, &str)]) -> Self {

@@ -95,6 +95,7 @@ impl Setup {
             clock: Arc::clone(&clock),
             #[cfg(feature = "github")]
             github: settings.github.packs(),
+            repo: self.repositories(),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -129,6 +130,15 @@ impl Setup {
             }
         }
         Ok(builder.clock(clock).build())
+    }
+
+    /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this program, and
+    /// can read its folders anyway.
+    fn repositories(&self) -> helmdeck_packs::repo::Config {
+        let settings = &self.settings;
+        let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !crate::auth::is_set(&self.env);
+        let home = self.env.path("HOME").map(|home| home.join(".ssh/known_hosts"));
+        settings.repo.packs(&settings.engine.commands.path, open, home, self.env.program())
     }
 
     /// Opens the vault, for commands that call packs.

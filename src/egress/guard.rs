@@ -79,6 +79,19 @@ impl Egress {
         Self::with_rules(config, rules, Arc::clone(&self.0.lookup))
     }
 
+    /// Returns what a proxy is made of: the rules, how names are resolved, and how long connecting may take.
+    pub(crate) fn parts(&self) -> (Arc<Rules>, Lookup, Duration) {
+        (Arc::clone(&self.0.rules), Arc::clone(&self.0.lookup), self.0.config.connect_timeout)
+    }
+
+    /// Returns a guard with the same rules whose other side may be silent for longer.
+    pub(crate) fn patient(&self, read_timeout: Duration) -> Self {
+        let inner = &self.0;
+        let config = Config { read_timeout, ..inner.config.clone() };
+        let (rules, lookup) = (Arc::clone(&inner.rules), Arc::clone(&inner.lookup));
+        Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
+    }
+
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {
         let rules = Rules { allow: config.allow.clone(), named, only_named: false };
         Self::with_rules(config, rules, lookup)

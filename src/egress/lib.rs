@@ -4,6 +4,7 @@ mod address;
 mod allowed;
 mod error;
 mod guard;
+mod proxy;
 mod resolver;
 mod rules;
 
@@ -11,3 +12,4 @@ pub use address::refused_kind;
 pub use allowed::Allowed;
 pub use error::{Error, Refused, never_connected, refusal};
 pub use guard::{Config, Egress};
+pub use proxy::{Gateway, Proxy, ProxyConfig, Target, Trouble};

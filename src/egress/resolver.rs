@@ -38,26 +38,38 @@ impl Resolve for Resolver {
             if name == NOWHERE {
                 return Err(Refused::new(name, "its URL was refused").into());
             }
-            let found = lookup(name.to_owned()).await?;
-            if rules.exempts(name) {
-                return Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs);
-            }
-            let mut kind = None;
-            let open: Vec<SocketAddr> = found
-                .into_iter()
-                .filter_map(|address| match rules.check_address(address) {
-                    Ok(()) => Some(SocketAddr::new(address, 0)),
-                    Err(refused) => {
-                        kind = Some(refused);
-                        None
-                    }
-                })
-                .collect();
-            match (open.is_empty(), kind) {
-                // The address itself stays unsaid: it would tell a caller what an inner name server answers.
-                (true, Some(kind)) => Err(Refused::new(name, format!("it resolves to {kind}")).into()),
-                _ => Ok(Box::new(open.into_iter()) as Addrs),
+            match resolve(&rules, &lookup, name).await {
+                Ok(open) => Ok(Box::new(open.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs),
+                Err(Unresolved::Refused(refused)) => Err(refused.into()),
+                Err(Unresolved::Failed(error)) => Err(error.into()),
             }
         })
+    }
+}
+
+/// Why a name gives no address.
+#[derive(Debug)]
+pub(crate) enum Unresolved {
+    /// None of its addresses may be reached.
+    Refused(Refused),
+    /// The name server gave none.
+    Failed(io::Error),
+}
+
+/// Resolves a name, once, and returns those of its addresses that may be reached.
+pub(crate) async fn resolve(rules: &Rules, lookup: &Lookup, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
+    let found = lookup(name.to_owned()).await.map_err(Unresolved::Failed)?;
+    if rules.exempts(name) {
+        return Ok(found);
+    }
+    let mut kind = None;
+    let open: Vec<IpAddr> = found
+        .into_iter()
+        .filter(|address| rules.check_address(*address).map_err(|refused| kind = Some(refused)).is_ok())
+        .collect();
+    match (open.is_empty(), kind) {
+        // The address itself stays unsaid: it would tell a caller what an inner name server answers.
+        (true, Some(kind)) => Err(Unresolved::Refused(Refused::new(name, format!("it resolves to {kind}")))),
+        _ => Ok(open),
     }
 }

@@ -34,28 +34,33 @@ impl Rules {
     /// Checks all of a URL that can be checked without resolving its name.
     pub(crate) fn check_url(&self, url: &Url) -> Result<(), Error> {
         let (host, port) = Self::target(url).ok_or(Error::NotHttp)?;
+        self.check_target(&host, port).map_err(Error::from)
+    }
+
+    /// Checks a host, in the form of [`Rules::target`], and a port, without resolving the name.
+    pub(crate) fn check_target(&self, host: &Host<String>, port: u16) -> Result<(), Refused> {
         if let Some((named, named_port)) = &self.named
-            && *named == host
+            && named == host
         {
             // The resolver knows names but no ports, and lets a named host pass. So a named host at another port must be
             // stopped here, also where it happens to be public.
-            return if port == *named_port || (!self.only_named && self.allows_host(&host)) {
+            return if port == *named_port || (!self.only_named && self.allows_host(host)) {
                 Ok(())
             } else {
-                Err(Refused::new(&host.to_string(), format!("only its port {named_port} is open")).into())
+                Err(Refused::new(&host.to_string(), format!("only its port {named_port} is open")))
             };
         }
         if self.only_named {
             let named =
                 self.named.as_ref().map_or_else(|| "no host".to_owned(), |(named, port)| format!("{named}:{port}"));
-            return Err(Refused::new(&host.to_string(), format!("only {named} is open here")).into());
+            return Err(Refused::new(&host.to_string(), format!("only {named} is open here")));
         }
-        let address = match &host {
+        let address = match host {
             Host::Domain(_) => return Ok(()),
             Host::Ipv4(address) => IpAddr::V4(*address),
             Host::Ipv6(address) => IpAddr::V6(*address),
         };
-        self.check_address(address).map_err(|kind| Refused::new(&host.to_string(), format!("it is {kind}")).into())
+        self.check_address(address).map_err(|kind| Refused::new(&host.to_string(), format!("it is {kind}")))
     }
 
     /// Checks an address; the error says what kind of address it is.

@@ -50,6 +50,7 @@ pub(crate) fn builtins(github: &str, clock: &Arc<TestClock>) -> Vec<Builtin> {
         egress: Egress::new(helmdeck_egress::Config::default()),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         github: config,
+        repo: helmdeck_packs::repo::Config::default(),
     })
 }
 

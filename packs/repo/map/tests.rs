@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn manifest() -> Manifest {
-    let pack = &super::super::packs()[0];
-    Manifest::parse(pack.file, pack.manifest, &|_| Err("none".into())).unwrap()
+    Manifest::parse("packs/repo/map.toml", include_str!("../map.toml"), &|_| Err("none".into())).unwrap()
 }
 
 fn context() -> Context {

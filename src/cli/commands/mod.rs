@@ -5,6 +5,7 @@ mod cache;
 mod check;
 mod completions;
 mod config;
+pub(crate) mod connect;
 mod doctor;
 mod forget;
 mod import;

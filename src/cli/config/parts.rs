@@ -1,8 +1,10 @@
 //! The parts of the configuration that have no settings type of their own elsewhere.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
 use helmdeck_egress::Allowed;
 use helmdeck_memory::Kind;
@@ -215,4 +217,69 @@ impl GitHub {
         }
         Ok(())
     }
+}
+
+/// `[repo]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Repo {
+    git: PathBuf,
+    known_hosts: PathBuf,
+    paths: Vec<PathBuf>,
+    #[serde(deserialize_with = "globs")]
+    credential_hosts: Vec<Glob>,
+    author_name: String,
+    author_email: String,
+}
+
+impl Repo {
+    /// Returns the settings of the `repo.*` packs: `path` is where programs are looked for, `open` says that every caller is
+    /// who runs this program, `known_hosts` is that user's own file, and `program` is this program.
+    pub(crate) fn packs(
+        &self,
+        path: &str,
+        open: bool,
+        known_hosts: Option<PathBuf>,
+        program: Option<PathBuf>,
+    ) -> helmdeck_packs::repo::Config {
+        use helmdeck_packs::repo::{Config, Paths};
+        let set = |path: &PathBuf| Some(path.clone()).filter(|path| !path.as_os_str().is_empty());
+        Config {
+            program: self.git.clone(),
+            path: path.to_owned(),
+            connect: program,
+            known_hosts: set(&self.known_hosts).or(known_hosts),
+            paths: if open && self.paths.is_empty() { Paths::All } else { Paths::Below(self.paths.clone()) },
+            credential_hosts: self.credential_hosts.clone(),
+            author_name: self.author_name.clone(),
+            author_email: self.author_email.clone(),
+        }
+    }
+
+    /// Says what the settings cannot be.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.git.as_os_str().is_empty() {
+            return Err("repo.git is empty; name the git program".to_owned());
+        }
+        if let Some(path) = self.paths.iter().find(|path| !path.is_absolute()) {
+            return Err(format!("repo.paths has \"{}\", which is no absolute path", path.display()));
+        }
+        if !self.known_hosts.as_os_str().is_empty() && !self.known_hosts.is_absolute() {
+            return Err("repo.known_hosts must be an absolute path".to_owned());
+        }
+        // git writes them into one line of a commit, between these signs.
+        let plain = |text: &str| !text.trim().is_empty() && !text.contains(['<', '>', '\n', '\r', '\0']);
+        if !plain(&self.author_name) || !plain(&self.author_email) {
+            return Err("repo.author_name and repo.author_email must be one line each, without < and >".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn globs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Glob>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.to_ascii_lowercase().parse().map_err(serde::de::Error::custom)).collect()
 }

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Egress, GitHub, Log, Memory, Runtime};
+use super::parts::{Egress, GitHub, Log, Memory, Repo, Runtime};
 use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
@@ -49,6 +49,8 @@ pub(crate) struct Settings {
         expect(dead_code, reason = "checked in every build, so that one configuration serves all")
     )]
     pub(crate) github: GitHub,
+    /// `[repo]`.
+    pub(crate) repo: Repo,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
     /// `[[mcp.servers]]`.
@@ -100,13 +102,14 @@ pub(super) fn resolve(
     let memory = reading.part("memory", Memory::check);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
+    let repo = reading.part("repo", Repo::check);
     let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |_| Ok(()));
     let credentials = reading.credentials();
     let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, engine, egress, github) {
+    match (log, runtime, server, auth, mcp, memory, engine, egress, github, repo) {
         (
             Some(log),
             Some(runtime),
@@ -117,6 +120,7 @@ pub(super) fn resolve(
             Some(engine),
             Some(egress),
             Some(github),
+            Some(repo),
         ) if reading.problems.is_empty() => Ok(Settings {
             data_dir,
             packs_dir,
@@ -129,6 +133,7 @@ pub(super) fn resolve(
             engine,
             egress,
             github,
+            repo,
             credentials,
             mcp_servers: Vec::new(),
         }),

@@ -1,0 +1,114 @@
+//! What changed in a work tree since the commit that it was made of, also where commands committed by themselves.
+//!
+//! It is found out inside the session with a git folder of its own, so that no setting, hook, filter or ref that somebody put
+//! into the work tree's `.git` has a say. What comes out is text to be looked at and applied, and is trusted no more than that.
+
+use bytes::Bytes;
+use helmdeck_core::session::Session;
+use helmdeck_core::{Code, Error, Result};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::checkout::{self, Checkout};
+use super::inside::Inside;
+
+/// The most bytes that git may print besides the patch.
+const MAX_LIST: usize = 8 << 20;
+
+/// What tools leave behind and nobody means to commit; only files that the commit does not have already.
+const JUNK: &str = "__pycache__/\n*.pyc\n*.pyo\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n.tox/\n.nox/\n*.egg-info/\n.eggs/\n\
+     .coverage\nnode_modules/\n.DS_Store\n*.swp\n*~\n.hypothesis/\n.cache/\n.venv/\n";
+
+/// The name of the list of junk in the folder of supplies.
+const JUNK_FILE: &str = "junk";
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// A unified diff that `git apply` takes, binary files included; empty if nothing changed.
+    pub(crate) patch: Vec<u8>,
+    /// The files, in the order of the diff.
+    pub(crate) files: Vec<Changed>,
+}
+
+/// A file that changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Changed {
+    /// Its path in the repository.
+    pub(crate) path: String,
+    /// Lines that came; `None` for a binary file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) added: Option<u64>,
+    /// Lines that went; `None` for a binary file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) removed: Option<u64>,
+}
+
+/// Finds out what changed.
+///
+/// # Errors
+/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is none any more; else as [`Inside::run`].
+pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_bytes: usize) -> Result<Changes> {
+    let base = checkout::base(checkout)?;
+    let folder = session.folder().join(&checkout.path);
+    if !std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
+        let message = format!("\"{}\" is no folder of the session any more", checkout.path);
+        return Err(Error::new(Code::Conflict, message));
+    }
+    let failed =
+        |error| Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error);
+    std::fs::write(session.supplies().join(JUNK_FILE), JUNK).map_err(failed)?;
+    let own = format!(".changes-{}", Uuid::now_v7().simple());
+    let inside = Inside::new(session)?;
+    inside.run("", &["git", "init", "--quiet", "--bare", "--template=", "--", &own], MAX_LIST, Bytes::new()).await?;
+    let found = compare(session, checkout, &own, base, max_bytes).await;
+    let removed = inside.run("", &["rm", "-rf", "--", &own], MAX_LIST, Bytes::new()).await;
+    let found = found?;
+    removed?;
+    Ok(found)
+}
+
+async fn compare(
+    session: &dyn Session,
+    checkout: &Checkout,
+    own: &str,
+    base: &str,
+    max_bytes: usize,
+) -> Result<Changes> {
+    let root = session.folder_inside();
+    let inside = Inside::new(session)?
+        .with("GIT_DIR", format!("{root}/{own}"))
+        .with("GIT_WORK_TREE", format!("{root}/{}", checkout.path))
+        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", format!("{}/objects", checkout.mirror_inside(session)))
+        .with("GIT_GRAFT_FILE", "/dev/null");
+    let excludes = format!("core.excludesFile={}/{JUNK_FILE}", session.supplies_inside());
+    let run = async |arguments: &[&str], max| {
+        let settings = [
+            "git", "-c", &excludes, "-c", "core.attributesFile=/dev/null", "-c", "core.bare=false", "-c",
+            "core.fileMode=true", "-c", "core.symlinks=true", "-c", "core.autocrlf=false", "-c", "core.safecrlf=false", "-c",
+            "core.quotePath=true", "-c", "core.fsmonitor=false", "-c", "diff.noprefix=false", "-c", "advice.addEmbeddedRepo=false",
+        ];
+        inside.run(&checkout.path, &[&settings[..], arguments].concat(), max, Bytes::new()).await
+    };
+    run(&["read-tree", base], MAX_LIST).await?;
+    run(&["add", "--all", "--", "."], MAX_LIST).await?;
+    let diff = ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--submodule=short"];
+    let patch = run(&[&diff[..], &["--binary", "--full-index", base, "--"]].concat(), max_bytes).await;
+    let patch = patch.map_err(|error| match error.code() {
+        Code::TooLarge => Error::new(Code::TooLarge, format!("the changes are over {max_bytes} bytes as a patch")),
+        _ => error,
+    })?;
+    let list = run(&[&diff[..], &["--numstat", "-z", base, "--"]].concat(), MAX_LIST).await?;
+    Ok(Changes { patch, files: read_list(&list) })
+}
+
+/// Reads `added <tab> removed <tab> path <zero>`; a binary file has `-` for both.
+fn read_list(list: &[u8]) -> Vec<Changed> {
+    let entry = |entry: &[u8]| {
+        let text = String::from_utf8_lossy(entry);
+        let mut parts = text.splitn(3, '\t');
+        let (added, removed, path) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Changed { path: path.to_owned(), added: added.parse().ok(), removed: removed.parse().ok() })
+    };
+    list.split(|byte| *byte == 0).filter_map(entry).collect()
+}

@@ -1,0 +1,92 @@
+//! An ssh agent that holds one key for as long as a repository is spoken to. The key goes in through pipes.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::{Code, Error, Result, Secret};
+use tokio::process::Command;
+
+use super::fifo::{Fifo, Parts};
+use super::process::{Group, run};
+use super::remote::quoted;
+
+/// How long the agent may take to come up, and a key to be added.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// A running agent. It ends, and forgets the key, when it is dropped.
+pub(super) struct Agent {
+    socket: PathBuf,
+    _group: Group,
+}
+
+/// What opens the key.
+struct Passphrase(Secret);
+
+impl Parts for Passphrase {
+    fn parts(&self) -> Vec<&str> {
+        vec![self.0.passphrase().unwrap_or_default(), "\n"]
+    }
+}
+
+impl Agent {
+    /// Starts an agent with its socket in `folder`, which only this user can look into, and adds the key.
+    ///
+    /// # Errors
+    /// `internal` if the programs of OpenSSH cannot be started; `credential_invalid` if the key cannot be read.
+    pub(super) async fn start(folder: &Path, path: &str, key: &Secret, host: &str) -> Result<Self> {
+        let socket = folder.join("agent");
+        let mut command = Command::new("ssh-agent");
+        command.env_clear().env("PATH", path).env("HOME", folder).arg("-D").arg("-a").arg(&socket);
+        let agent = Self { _group: Group::spawn(command)?, socket };
+        agent.come_up().await?;
+
+        let mut text = key.expose_for(host)?.trim().to_owned().into_bytes();
+        text.push(b'\n');
+        let mut command = Command::new("ssh-add");
+        command.env_clear().env("PATH", path).env("HOME", folder).env("SSH_AUTH_SOCK", &agent.socket).args(["-q", "-"]);
+        command.env("SSH_ASKPASS_REQUIRE", "force");
+        let _opening = match key.passphrase() {
+            Some(_) => {
+                let fifo = Fifo::serve(folder, "passphrase", Passphrase(key.clone()))?;
+                let script = folder.join("askpass");
+                write_program(&script, &format!("#!/bin/sh\nexec cat {}\n", quoted(fifo.path())))?;
+                command.env("SSH_ASKPASS", script);
+                Some(fifo)
+            }
+            None => {
+                command.env("SSH_ASKPASS", "/bin/false");
+                None
+            }
+        };
+        let added = run(command, Bytes::from(text), 4096, READY_WITHIN).await?;
+        if !added.succeeded() {
+            let message = "the ssh key of the credential cannot be read; is it a private key, and its passphrase right?";
+            return Err(Error::new(Code::CredentialInvalid, message));
+        }
+        Ok(agent)
+    }
+
+    async fn come_up(&self) -> Result<()> {
+        let waiting = async {
+            while !self.socket.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(READY_WITHIN, waiting)
+            .await
+            .map_err(|_| Error::new(Code::Internal, "ssh-agent does not come up on this machine"))
+    }
+
+    /// Returns where it listens.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+fn write_program(path: &Path, text: &str) -> Result<()> {
+    let failed = |error| Error::new(Code::Internal, "a temporary file cannot be written").with_source(error);
+    std::fs::write(path, text).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)
+}

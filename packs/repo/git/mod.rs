@@ -1,0 +1,117 @@
+//! Runs git as a program, for trusted work on clean repositories; never in a folder that commands of a session can change.
+//!
+//! git gets an environment and settings of its own and nothing of this machine's: no hooks, no helpers, no aliases, and the one
+//! protocol that the address needs. A secret reaches it through a pipe with a name, never by argument, variable or file.
+
+mod agent;
+mod config;
+mod fifo;
+mod process;
+mod reason;
+mod remote;
+mod settings;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::{Code, Error, Result};
+use helmdeck_egress::Egress;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+pub use config::{Config, Paths};
+pub(crate) use process::Finished;
+pub(crate) use remote::{Refs, Remote, is_id};
+
+/// The longest that one run of git may take; the call's own deadline is mostly shorter.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The most bytes that git may print, unless a run says otherwise.
+const MAX_OUTPUT: usize = 64 << 20;
+
+/// git, as this program uses it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Git {
+    config: Arc<Config>,
+    egress: Egress,
+}
+
+impl Git {
+    /// Makes a runner. Starts nothing yet.
+    pub(crate) fn new(config: Config, egress: Egress) -> Self {
+        Self { config: Arc::new(config), egress }
+    }
+
+    /// Returns what the operator said.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Runs git on a clean repository of ours, without any network, and returns how it ended.
+    ///
+    /// `folder` is the repository, or where one is made; `variables` are added to git's environment.
+    ///
+    /// # Errors
+    /// `internal` if git cannot be started; `timeout`; `too_large` if it prints more than a run may.
+    pub(crate) async fn local(
+        &self,
+        folder: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        stdin: Bytes,
+    ) -> Result<Finished> {
+        let scratch = scratch()?;
+        let mut command = self.command(scratch.path(), &settings::Settings::offline());
+        command.args(arguments).envs(variables.iter().copied()).current_dir(folder);
+        process::run(command, stdin, MAX_OUTPUT, LONGEST).await
+    }
+
+    /// As [`Git::local`], and returns what git printed.
+    ///
+    /// # Errors
+    /// As [`Git::local`]; `internal` if git fails.
+    pub(crate) async fn local_text(
+        &self,
+        folder: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        stdin: Bytes,
+    ) -> Result<String> {
+        let finished = self.local(folder, arguments, variables, stdin).await?;
+        if !finished.succeeded() {
+            let name = arguments.first().copied().unwrap_or_default();
+            let message = format!("git {name} failed on a repository of helmdeck's own");
+            return Err(Error::new(Code::Internal, message).with_source(finished.stderr));
+        }
+        Ok(String::from_utf8_lossy(&finished.stdout).trim_end().to_owned())
+    }
+
+    /// Prepares git with nothing of this process's environment.
+    fn command(&self, home: &Path, settings: &settings::Settings) -> Command {
+        let mut command = Command::new(&self.config.program);
+        command
+            .env_clear()
+            .env("PATH", &self.config.path)
+            .env("HOME", home)
+            .env("LC_ALL", "C")
+            .env("TZ", "UTC")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .envs(settings.variables());
+        command
+    }
+}
+
+/// Makes an empty folder that only this user can look into; gone when it is dropped.
+fn scratch() -> Result<TempDir> {
+    tempfile::Builder::new().prefix("helmdeck-git-").tempdir().map_err(|error| {
+        Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error)
+    })
+}

@@ -1,0 +1,326 @@
+//! A repository somewhere else, spoken to through the guard: what it has, fetching from it, pushing to it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use helmdeck_core::{Code, Error, Result, Secret};
+use helmdeck_egress::{Proxy, ProxyConfig, Target};
+use tempfile::TempDir;
+
+use super::agent::Agent;
+use super::fifo::{Fifo, Parts};
+use super::process::{self, Finished};
+use super::settings::Settings;
+use super::{Git, LONGEST, MAX_OUTPUT, reason, scratch};
+use crate::repo::url::{RepoUrl, Transport};
+
+/// Who a token is of, where the credential names nobody; what GitHub and others take for any token.
+const TOKEN_USER: &str = "x-access-token";
+
+/// The variable that hands `helmdeck __connect` what opens the proxy, and nothing else.
+const PROXY_AUTHORIZATION: &str = "HELMDECK_PROXY_AUTHORIZATION";
+
+/// What a push to a repository of this machine runs: git's own receiver, with nothing that the repository could have it run.
+const OWN_RECEIVER: &str = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false \
+     -c receive.denyCurrentBranch=refuse receive-pack";
+
+/// An open way to a repository. Its secret can be had only while this lives.
+pub(crate) struct Remote {
+    pub(super) url: RepoUrl,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) marks: Marks,
+    /// Whether there is a credential for it.
+    pub(super) credential: Option<Secret>,
+    git: Git,
+    settings: Settings,
+    variables: Vec<(&'static str, String)>,
+    _fifo: Option<Fifo>,
+    _agent: Option<Agent>,
+    // Last, so that the folder goes when nothing uses it any more.
+    scratch: TempDir,
+}
+
+/// What a repository says that it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Refs {
+    /// The branch that HEAD names, without `refs/heads/`; `None` if it names none.
+    pub(crate) default_branch: Option<String>,
+    /// All refs by their full name, with their ids. `HEAD` is one of them.
+    pub(crate) ids: BTreeMap<String, String>,
+}
+
+/// What git asked the credential helper, noted by empty files.
+pub(super) struct Marks {
+    asked: PathBuf,
+    rejected: PathBuf,
+}
+
+impl Marks {
+    /// Says whether the server wanted a credential.
+    pub(super) fn asked(&self) -> bool {
+        self.asked.exists()
+    }
+
+    /// Says whether the server did not take the one that it got.
+    pub(super) fn rejected(&self) -> bool {
+        self.rejected.exists()
+    }
+}
+
+/// What a credential helper answers (git-credential(1)).
+struct Login {
+    user: String,
+    secret: Secret,
+    host: String,
+}
+
+impl Parts for Login {
+    fn parts(&self) -> Vec<&str> {
+        // Checked for this host before.
+        let secret = self.secret.expose_for(&self.host).unwrap_or_default();
+        vec!["username=", &self.user, "\npassword=", secret.trim(), "\n"]
+    }
+}
+
+impl Git {
+    /// Opens the way to a repository with what the call has of credentials; `named` says that the caller asked for this one.
+    ///
+    /// # Errors
+    /// `forbidden` for a folder that may not be used, a host that may not be reached, or a named credential that is not for the
+    /// host; `credential_invalid` for a credential that cannot be one of this repository; `not_found` for a folder that is not there.
+    pub(crate) async fn open(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Remote> {
+        let scratch = scratch()?;
+        let mut url = url.clone();
+        let mut settings = Settings::speaking(url.transport().name());
+        let marks = Marks { asked: scratch.path().join("asked"), rejected: scratch.path().join("rejected") };
+        let mut variables = Vec::new();
+        let (mut proxy, mut fifo, mut agent, mut used) = (None, None, None, None);
+        if let Some(host) = url.host().cloned() {
+            used = self.credential_for(&host.to_string(), credential, named)?;
+            let target = Target::only(host, url.port());
+            let opened = self.egress.proxy(target, ProxyConfig::default()).await.map_err(|error| {
+                Error::new(Code::ResourceExhausted, "no proxy can be started").with_source(error)
+            })?;
+            match url.transport() {
+                Transport::Ssh => {
+                    let key = used.as_ref();
+                    agent = match key {
+                        Some(key) => Some(self.agent(scratch.path(), key, &url).await?),
+                        None => None,
+                    };
+                    variables.push(("GIT_SSH_COMMAND", self.ssh(&opened, agent.as_ref())?));
+                    variables.push(("GIT_SSH_VARIANT", "ssh".to_owned()));
+                    variables.push((PROXY_AUTHORIZATION, opened.authorization()));
+                }
+                _ => {
+                    variables.push(("http_proxy", opened.url()));
+                    variables.push(("https_proxy", opened.url()));
+                    fifo = login(&url, used.as_ref(), scratch.path())?;
+                    settings.add(&format!("credential.{}.helper", url.origin()), &helper(fifo.as_ref(), &marks));
+                }
+            }
+            proxy = Some(opened);
+        } else {
+            url = self.folder(&url)?;
+        }
+        let git = self.clone();
+        Ok(Remote { url, proxy, marks, credential: used, git, settings, variables, _fifo: fifo, _agent: agent, scratch })
+    }
+
+    /// Picks the credential that may go to a host. One that the caller did not name is left out where it does not belong.
+    fn credential_for(&self, host: &str, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
+        let Some(secret) = credential else { return Ok(None) };
+        let plain = host.trim_start_matches('[').trim_end_matches(']');
+        let by_operator = || self.config.credential_hosts.iter().any(|glob| glob.matches(plain));
+        if secret.is_bound_to(host) || (secret.expose_for(host).is_ok() && by_operator()) {
+            return Ok(Some(secret));
+        }
+        if !named {
+            return Ok(None);
+        }
+        let message = format!(
+            "the credential is not for the host {host:?}: give it that host in the vault, or let the operator add the host to \
+             repo.credential_hosts"
+        );
+        Err(Error::new(Code::Forbidden, message))
+    }
+
+    async fn agent(&self, folder: &Path, key: &Secret, url: &RepoUrl) -> Result<Agent> {
+        let host = url.host().map(ToString::to_string).unwrap_or_default();
+        if !is_private_key(key.expose_for(&host)?) {
+            let message = "repo_url is one for ssh, and the credential is no ssh key; use the https address, or a key";
+            return Err(Error::new(Code::CredentialInvalid, message));
+        }
+        Agent::start(folder, &self.config.path, key, &host).await
+    }
+
+    /// Writes the command that git starts for ssh: nothing of the user's own settings and keys, out through the proxy.
+    fn ssh(&self, proxy: &Proxy, agent: Option<&Agent>) -> Result<String> {
+        let connect = self.config.connect.as_ref().ok_or_else(|| {
+            Error::new(Code::Forbidden, "ssh cannot be used here; use the https address of the repository")
+        })?;
+        // ssh reads %h and %p in this line; a shell reads the rest.
+        let program = quoted(connect).replace('%', "%%");
+        let through = format!("ProxyCommand=exec {program} __connect {} %h %p", proxy.address());
+        let identity = agent.map_or_else(|| "none".to_owned(), |agent| agent.socket().display().to_string());
+        let known = self.config.known_hosts.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+        let options = [
+            format!("IdentityAgent={identity}"),
+            "IdentityFile=none".to_owned(),
+            "BatchMode=yes".to_owned(),
+            "StrictHostKeyChecking=yes".to_owned(),
+            format!("UserKnownHostsFile={known}"),
+            "UpdateHostKeys=no".to_owned(),
+            "CheckHostIP=no".to_owned(),
+            "PreferredAuthentications=publickey".to_owned(),
+            "ClearAllForwardings=yes".to_owned(),
+            "ForwardAgent=no".to_owned(),
+            "PermitLocalCommand=no".to_owned(),
+            "ControlPath=none".to_owned(),
+            "ConnectTimeout=30".to_owned(),
+            "ServerAliveInterval=30".to_owned(),
+            through,
+        ];
+        let options: String = options.iter().map(|option| format!(" -o {}", quoted(Path::new(option)))).collect();
+        Ok(format!("ssh -F /dev/null{options}"))
+    }
+
+    /// Checks a folder of this machine, and resolves its links.
+    fn folder(&self, url: &RepoUrl) -> Result<RepoUrl> {
+        let folder = url.folder().unwrap_or_default();
+        let shown = folder.to_string_lossy().escape_debug().to_string();
+        let real = folder.canonicalize();
+        // Who may not use a folder does not learn whether it is there.
+        if !real.as_ref().is_ok_and(|real| self.config.paths.allow(real)) {
+            let open = matches!(self.config.paths, super::Paths::All);
+            return Err(match real {
+                Err(error) if open => {
+                    Error::new(Code::NotFound, format!("there is no repository at \"{shown}\"")).with_source(error)
+                }
+                _ => Error::new(
+                    Code::Forbidden,
+                    format!("\"{shown}\" may not be used; the operator can allow it with repo.paths"),
+                ),
+            });
+        }
+        let real = real.unwrap_or_default();
+        let text = real.to_str().ok_or_else(|| Error::new(Code::InvalidInput, "repo_url must be UTF-8 text"))?;
+        RepoUrl::parse(text)
+    }
+}
+
+impl Remote {
+    /// Returns the address that is spoken to; that of a folder has its links resolved.
+    pub(crate) const fn url(&self) -> &RepoUrl {
+        &self.url
+    }
+
+    /// Asks what the repository has. One without any commit has nothing.
+    ///
+    /// # Errors
+    /// As [`Remote::fetch`].
+    pub(crate) async fn list(&self) -> Result<Refs> {
+        let url = self.url.to_string();
+        let finished = self.run(self.scratch.path(), &["ls-remote", "--symref", "--", &url]).await?;
+        if !finished.succeeded() {
+            return Err(reason::of_failure(self, &finished));
+        }
+        let mut refs = Refs::default();
+        for line in String::from_utf8_lossy(&finished.stdout).lines() {
+            match line.split_once('\t') {
+                Some((named, "HEAD")) if named.starts_with("ref: ") => {
+                    refs.default_branch = named.strip_prefix("ref: refs/heads/").map(str::to_owned);
+                }
+                Some((id, name)) if is_id(id) => {
+                    refs.ids.insert(name.to_owned(), id.to_owned());
+                }
+                _ => {}
+            }
+        }
+        Ok(refs)
+    }
+
+    /// Fetches into a clean bare repository.
+    ///
+    /// # Errors
+    /// `credential_invalid` if the server wants another credential; `not_found` if there is no such repository or ref;
+    /// `forbidden` if the host may not be reached or is not who it was; `timeout` if it does not answer; `handler_failed` otherwise.
+    pub(crate) async fn fetch(&self, repository: &Path, depth: Option<u32>, specs: &[&str]) -> Result<()> {
+        let url = self.url.to_string();
+        let depth = depth.map(|depth| format!("--depth={depth}"));
+        let mut arguments = vec![
+            "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
+            "--no-recurse-submodules",
+        ];
+        arguments.extend(depth.as_deref());
+        arguments.extend(["--", &url]);
+        arguments.extend(specs);
+        let finished = self.run(repository, &arguments).await?;
+        if finished.succeeded() { Ok(()) } else { Err(reason::of_failure(self, &finished)) }
+    }
+
+    /// Pushes a commit of a clean bare repository as a new branch.
+    ///
+    /// # Errors
+    /// `conflict` if the branch exists or the server does not take it; else as [`Remote::fetch`].
+    pub(crate) async fn push_new_branch(&self, repository: &Path, commit: &str, branch: &str) -> Result<()> {
+        let url = self.url.to_string();
+        let (lease, spec) = (format!("--force-with-lease=refs/heads/{branch}:"), format!("{commit}:refs/heads/{branch}"));
+        let receiver = format!("--receive-pack={OWN_RECEIVER}");
+        let mut arguments = vec!["push", "--quiet", "--porcelain", "--no-verify", "--no-signed", &lease];
+        if self.url.transport() == Transport::File {
+            arguments.push(&receiver);
+        }
+        arguments.extend(["--", &url, &spec]);
+        let finished = self.run(repository, &arguments).await?;
+        if let Some(error) = reason::of_rejection(&finished, branch) {
+            return Err(error);
+        }
+        if finished.succeeded() { Ok(()) } else { Err(reason::of_failure(self, &finished)) }
+    }
+
+    async fn run(&self, folder: &Path, arguments: &[&str]) -> Result<Finished> {
+        let mut command = self.git.command(self.scratch.path(), &self.settings);
+        command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value))).current_dir(folder);
+        process::run(command, Bytes::new(), MAX_OUTPUT, LONGEST).await
+    }
+}
+
+/// Prepares the answer of the credential helper.
+fn login(url: &RepoUrl, credential: Option<&Secret>, folder: &Path) -> Result<Option<Fifo>> {
+    let Some(secret) = credential else { return Ok(None) };
+    let host = url.host().map(ToString::to_string).unwrap_or_default();
+    let text = secret.expose_for(&host)?.trim();
+    if is_private_key(text) {
+        let message = "repo_url is one for https, and the credential is an ssh key; use the ssh address, or a token";
+        return Err(Error::new(Code::CredentialInvalid, message));
+    }
+    let user = secret.user().unwrap_or(TOKEN_USER).to_owned();
+    // A line end would add a line to the answer, and with it anything else.
+    if text.is_empty() || text.contains(['\n', '\r', '\0']) || user.contains(['\n', '\r', '\0']) {
+        return Err(Error::new(Code::CredentialInvalid, "the credential is empty or has line ends, which no token has"));
+    }
+    Fifo::serve(folder, "login", Login { user, secret: secret.clone(), host }).map(Some)
+}
+
+/// Writes the credential helper: it hands out the login, and notes what git asks.
+fn helper(login: Option<&Fifo>, marks: &Marks) -> String {
+    let answer = login.map_or_else(String::new, |login| format!(" cat {};", quoted(login.path())));
+    let (asked, rejected) = (quoted(&marks.asked), quoted(&marks.rejected));
+    format!("!f() {{ case \"$1\" in get) : >{asked};{answer} ;; erase) : >{rejected} ;; esac; }}; f")
+}
+
+fn is_private_key(text: &str) -> bool {
+    text.trim_start().starts_with("-----BEGIN ")
+}
+
+/// Says whether a text is the id of an object: 40 (SHA-1) or 64 (SHA-256) hex digits in lower case.
+pub(crate) fn is_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Writes a path as one word of a shell.
+pub(super) fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
+}

@@ -1,0 +1,97 @@
+//! git inside a session: there it may read what commands wrote, since it has no network, no secret and nothing else to lose.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::session::{Ended, Exec, Session};
+use helmdeck_core::{Code, Error, Result};
+
+/// How long one command may take.
+const LONGEST: Duration = Duration::from_secs(1800);
+
+/// The name of git's settings in the folder of supplies.
+const SETTINGS: &str = "gitconfig";
+
+/// What git is told inside: nothing of the system, and no doubt about who owns the copies.
+const SETTINGS_TEXT: &str = "[safe]\n\tdirectory = *\n[core]\n\thooksPath = /dev/null\n\tfsmonitor = false\n\
+     [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n[init]\n\tdefaultBranch = main\n";
+
+/// Runs commands of ours inside a session.
+pub(super) struct Inside<'a> {
+    pub(super) session: &'a dyn Session,
+    variables: Vec<(String, String)>,
+}
+
+impl<'a> Inside<'a> {
+    /// Prepares a session: writes git's settings where commands can only read them.
+    ///
+    /// # Errors
+    /// `resource_exhausted` if they cannot be written.
+    pub(super) fn new(session: &'a dyn Session) -> Result<Self> {
+        let path = session.supplies().join(SETTINGS);
+        if std::fs::read_to_string(&path).is_ok_and(|text| text == SETTINGS_TEXT) {
+            return Ok(Self { session, variables: Vec::new() });
+        }
+        std::fs::write(&path, SETTINGS_TEXT).map_err(|error| {
+            Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error)
+        })?;
+        Ok(Self { session, variables: Vec::new() })
+    }
+
+    /// Adds a variable to what all commands get.
+    pub(super) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs a command to its end, in a folder below the session's, and returns what it printed.
+    ///
+    /// # Errors
+    /// `too_large` if it printed more than `max_output` bytes; `resource_exhausted`, `timeout` or `session_unavailable` for what
+    /// the session ran out of; `handler_failed` if it failed.
+    pub(super) async fn run(&self, cwd: &str, argv: &[&str], max_output: usize, stdin: Bytes) -> Result<Vec<u8>> {
+        let mut command = Exec::new(argv.iter().copied());
+        command.cwd = cwd.to_owned();
+        command.stdin = stdin;
+        command.timeout = LONGEST;
+        command.max_output = max_output;
+        let settings = format!("{}/{SETTINGS}", self.session.supplies_inside());
+        let fixed = [
+            ("LC_ALL", "C"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_CONFIG_GLOBAL", settings.as_str()),
+            ("GIT_ATTR_NOSYSTEM", "1"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+        ];
+        command.env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        command.env.extend(self.variables.iter().cloned());
+        let executed = self.session.exec(command).await?;
+        let noise = [executed.stderr.head, executed.stderr.tail].concat();
+        match executed.ended {
+            Ended::Exited(0) => executed.stdout.all().ok_or_else(|| {
+                let message = format!("{} printed more than {max_output} bytes", argv.first().unwrap_or(&""));
+                Error::new(Code::TooLarge, message)
+            }),
+            ended => Err(failure(argv, ended).with_source(String::from_utf8_lossy(&noise).into_owned())),
+        }
+    }
+}
+
+fn failure(argv: &[&str], ended: Ended) -> Error {
+    let command = argv.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+    match ended {
+        Ended::Exited(127) => Error::new(
+            Code::SessionUnavailable,
+            format!("there is no program \"{}\" in the session", argv.first().unwrap_or(&"")),
+        ),
+        Ended::OutOfDisk => Error::new(Code::ResourceExhausted, "the repository does not fit into the session's folder"),
+        Ended::OutOfMemory => {
+            Error::new(Code::ResourceExhausted, format!("\"{command}\" takes more memory than the session may"))
+        }
+        Ended::TimedOut => Error::new(Code::Timeout, format!("\"{command}\" did not finish in time in the session")),
+        Ended::Exited(_) | Ended::Signalled(_) => {
+            Error::new(Code::HandlerFailed, format!("\"{command}\" failed in the session"))
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Which texts are names of branches, tags and folders here; git is never given any other.
+
+use helmdeck_core::{Code, Error, Result};
+
+/// The longest name of a ref, in bytes.
+const MAX_BYTES: usize = 200;
+
+/// Says whether git takes a text as the name of a branch or tag (git-check-ref-format(1)), and nothing else.
+pub(crate) fn is_ref(name: &str) -> bool {
+    let odd = |char: char| char.is_control() || " ~^:?*[\\".contains(char);
+    let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    !name.is_empty()
+        && name.len() <= MAX_BYTES
+        && !name.starts_with('-')
+        && !name.ends_with('.')
+        && name != "@"
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !name.contains(odd)
+        && name.split('/').all(part)
+}
+
+/// Checks the name of a branch that is to be made.
+///
+/// # Errors
+/// `invalid_input`.
+pub(crate) fn check_branch(name: &str) -> Result<()> {
+    if is_ref(name) && name != "HEAD" && !name.starts_with("refs/") {
+        return Ok(());
+    }
+    Err(Error::new(Code::InvalidInput, format!("branch \"{}\" is not a name of a branch", name.escape_debug())))
+}
+
+/// Checks the path of a folder below a session's own: plain names with `/` between.
+///
+/// # Errors
+/// `invalid_input`.
+pub(crate) fn check_folder(path: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && part.bytes().all(plain);
+    if path.len() <= MAX_BYTES && path.split('/').all(part) {
+        return Ok(());
+    }
+    let message = "path must be a folder below the session's own, in letters, digits, \".\", \"_\" and \"-\", like \"repo\"";
+    Err(Error::new(Code::InvalidInput, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_what_git_takes() {
+        for name in ["main", "feature/x-1", "v1.2", "ä", "a@b", "helmdeck/swe-solve-0a1b"] {
+            assert!(check_branch(name).is_ok(), "{name}");
+        }
+        for name in [
+            "", "-x", "--upload-pack=x", "a..b", "a b", "a~1", "a^", "a:b", "a?", "a*", "a[", "a\\b", "/a", "a/", "a//b",
+            ".a", "a/.b", "a.lock", "a.lock/b", "a.", "@", "a@{1}", "a\nb", "a\0", "HEAD", "refs/heads/main",
+        ] {
+            assert!(check_branch(name).is_err(), "{name}");
+        }
+        assert!(!is_ref(&"a".repeat(MAX_BYTES + 1)));
+    }
+
+    #[test]
+    fn folders_stay_below_the_session() {
+        for path in ["repo", "a/b", "a-1_2.x"] {
+            assert!(check_folder(path).is_ok(), "{path}");
+        }
+        for path in ["", ".", "..", "/a", "a/", "a//b", "../a", "a/..", ".git", "a/.git", "-a", "a b", "a\nb", "ä"] {
+            assert!(check_folder(path).is_err(), "{path}");
+        }
+    }
+}
