@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use helmdeck_core::{Builtin, Clock};
 use helmdeck_egress::Egress;
+use helmdeck_llm::Client;
 
 #[cfg(feature = "github")]
 pub mod github;
 mod memory;
 pub mod repo;
+pub mod swe;
 
 /// What the packs are given when they are made.
 #[derive(Clone)]
@@ -22,6 +24,10 @@ pub struct Dependencies {
     pub github: github::Config,
     /// How repositories are worked on.
     pub repo: repo::Config,
+    /// The way to models.
+    pub llm: Client,
+    /// How a model works on a repository.
+    pub swe: swe::Config,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -33,11 +39,24 @@ impl std::fmt::Debug for Dependencies {
 /// Returns every pack of this build. Opens nothing and reads nothing yet.
 #[must_use]
 pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
+    let git = repo::Git::new(dependencies.repo.clone(), dependencies.egress.clone());
     let families: Vec<Vec<Builtin>> = vec![
         memory::packs(),
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
-        repo::packs(&repo::Git::new(dependencies.repo.clone(), dependencies.egress.clone())),
+        repo::packs(&git),
+        swe::packs(&dependencies.swe, &dependencies.llm, git, github_host(dependencies), &dependencies.clock),
     ];
     families.into_iter().flatten().collect()
+}
+
+/// Returns where the repositories are that the `github.*` packs speak of; `None` without those.
+fn github_host(dependencies: &Dependencies) -> Option<String> {
+    #[cfg(feature = "github")]
+    return dependencies.github.web_host().map(str::to_owned);
+    #[cfg(not(feature = "github"))]
+    {
+        let _ = dependencies;
+        None
+    }
 }

@@ -1,5 +1,5 @@
 //! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody sees, lists, purges,
-//! cancels or joins anything of another, and everybody finds their own through both doors and with every token.
+//! cancels, follows or joins anything of another, and everybody finds their own through both doors and with every token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -299,6 +299,64 @@ fn nobody_cancels_or_takes_over_what_another_has_begun() {
 }
 
 #[test]
+fn nobody_sees_follows_cancels_or_reads_a_job_of_another() {
+    let home = home();
+    let server = start(&home);
+    let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
+    let begin = |one: &Someone<'_>| {
+        let (code, job) = one.rest("POST /api/v1/packs/test.held/jobs", &fresh());
+        assert_eq!(code, 202, "{job}");
+        assert_eq!((&job["tenant"], &job["user"]), (&json!(one.name.0), &json!(one.name.1)));
+        job["id"].as_str().unwrap().to_owned()
+    };
+    let jobs: Vec<_> = all.iter().map(begin).collect();
+    wait_for("the jobs to run", || {
+        std::fs::read_to_string(home.packs().join("held")).unwrap_or_default().lines().count() == jobs.len()
+    });
+    let nobody_else = |state: &str| {
+        for (one, job) in all.iter().zip(&jobs) {
+            for other in all.iter().filter(|other| other.name != one.name) {
+                for head in [
+                    "GET /api/v1/jobs/{}",
+                    "GET /api/v1/jobs/{}/result",
+                    "GET /api/v1/jobs/{}/events",
+                    "DELETE /api/v1/jobs/{}",
+                ] {
+                    let head = head.replace("{}", job);
+                    let (code, answer) = other.rest(&head, &Value::Null);
+                    assert_eq!(
+                        (code, &answer["code"]),
+                        (404, &json!("not_found")),
+                        "{:?} {head}: {answer}",
+                        other.name
+                    );
+                    let never = "0123456789abcdef0123456789abcdef";
+                    let (_, absent) = other.rest(&head.replace(job.as_str(), never), &Value::Null);
+                    assert_eq!(
+                        answer.to_string().replace(job.as_str(), never),
+                        absent.to_string(),
+                        "as one that never was"
+                    );
+                }
+            }
+            let (_, list) = one.rest("GET /api/v1/jobs", &Value::Null);
+            let listed = list["jobs"].as_array().unwrap();
+            assert_eq!((listed.len(), &listed[0]["id"]), (1, &json!(job)), "{:?}: {list}", one.name);
+            assert_eq!(listed[0]["state"], state);
+        }
+    };
+    nobody_else("running");
+    std::fs::write(home.packs().join("go"), "").unwrap();
+    for (one, job) in all.iter().zip(&jobs) {
+        wait_for("the job to end", || {
+            one.rest(&format!("GET /api/v1/jobs/{job}"), &Value::Null).1["ended_at"].is_string()
+        });
+        assert_eq!(one.rest(&format!("GET /api/v1/jobs/{job}/result"), &Value::Null).0, 200);
+    }
+    nobody_else("succeeded");
+}
+
+#[test]
 fn a_key_for_repeats_is_its_callers_own() {
     let home = home();
     home.install(
@@ -368,4 +426,57 @@ fn the_anonymous_are_never_cached_unless_all_share_the_answer() {
     assert!(second.1 == first.1 && second.0 == "hit", "{first:?} {second:?}");
     let facts = server.ask("POST /api/v1/memory/recall", "{}");
     assert!([401, 403].contains(&facts.code), "{}", facts.body);
+}
+
+#[test]
+fn a_task_and_what_came_of_it_are_its_callers_alone() {
+    let home = home();
+    home.install("test.long", HELD, "");
+    let file = home.packs().join("test.long.toml");
+    let manifest = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, manifest.replace("[handler]", "async = true\n[handler]")).unwrap();
+    let server = start(&home);
+    let all: Vec<McpClient<'_>> =
+        CALLERS.iter().map(|name| McpClient::with_tasks(&server, &token(*name, EVERYTHING, 600))).collect();
+    let begin = |client: &McpClient<'_>| {
+        let begun = client.ask("tools/call", &json!({"name": "test__long", "arguments": fresh()}));
+        begun["taskId"].as_str().unwrap_or_else(|| panic!("no task: {begun}")).to_owned()
+    };
+    let tasks: Vec<String> = all.iter().map(begin).collect();
+    let error = |client: &McpClient<'_>, method: &str, params: Value| {
+        let (_, answer) = client.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let error = answer.unwrap()["error"].clone();
+        assert!(error.is_object(), "{method} {params} was answered");
+        error
+    };
+    let nothing = "0".repeat(32);
+    let foreign = |of: usize| tasks.iter().enumerate().filter(move |(at, _)| *at != of).map(|(_, id)| id);
+    for (at, client) in all.iter().enumerate() {
+        for id in foreign(at) {
+            for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+                let params = |id: &str| json!({"taskId": id, "inputResponses": {}});
+                assert_eq!(error(client, method, params(id)), error(client, method, params(&nothing)), "{method}");
+            }
+            let read = |id: &str| {
+                let mut error = error(client, "resources/read", json!({"uri": format!("helmdeck://jobs/{id}")}));
+                assert!(!error.to_string().contains("test.long"), "{error}");
+                error["data"].take()
+            };
+            assert_eq!(read(id), read(&nothing));
+        }
+        for list in
+            [client.ask("resources/read", &json!({"uri": "helmdeck://jobs"})), client.ask("resources/list", &json!({}))]
+        {
+            assert!(foreign(at).all(|id| !list.to_string().contains(id.as_str())), "{list}");
+        }
+    }
+    // Nobody's attempt did anything.
+    std::fs::write(home.packs().join("go"), "").unwrap();
+    for (client, id) in all.iter().zip(&tasks) {
+        let task = || client.ask("tasks/get", &json!({"taskId": id}))["status"].clone();
+        wait_for("the task to end", || task() != "working");
+        assert_eq!(task(), "completed");
+        let read = client.ask("resources/read", &json!({"uri": format!("helmdeck://jobs/{id}")}));
+        assert!(read.to_string().contains("test.long"), "{read}");
+    }
 }

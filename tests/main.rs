@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod archive;
+mod artifacts;
 mod attacks;
 mod auth;
 mod cli;
@@ -17,15 +18,19 @@ mod github;
 mod helmdeck_go;
 mod http_kind;
 mod isolation;
+mod jobs;
 mod layering;
 mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;
 mod mcp_process;
 mod mcp_servers;
+mod mcp_tasks;
 mod replicas;
 mod rotation;
 mod secrets;
+mod session_life;
+mod sessions;
 mod store_trouble;
 mod support;
 mod swe;

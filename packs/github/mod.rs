@@ -53,6 +53,16 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Returns the host that repositories of this GitHub are fetched from.
+    pub(crate) fn web_host(&self) -> Option<&str> {
+        match self.base_url.host_str() {
+            Some("api.github.com") => Some("github.com"),
+            host => host,
+        }
+    }
+}
+
 /// Returns the packs of this family. Connects to nothing yet.
 pub(crate) fn packs(config: &Config, egress: &Egress, clock: &Arc<dyn Clock>) -> Vec<Builtin> {
     let client = Arc::new(Client::new(config, egress, Arc::clone(clock)));

@@ -79,20 +79,40 @@ async fn compare(
     let inside = Inside::new(session)?
         .with("GIT_DIR", format!("{root}/{own}"))
         .with("GIT_WORK_TREE", format!("{root}/{}", checkout.path))
-        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", format!("{}/objects", checkout.mirror_inside(session)))
-        .with("GIT_GRAFT_FILE", "/dev/null");
+        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", format!("{}/objects", checkout.mirror_inside(session)));
     let excludes = format!("core.excludesFile={}/{JUNK_FILE}", session.supplies_inside());
     let run = async |arguments: &[&str], max| {
         let settings = [
-            "git", "-c", &excludes, "-c", "core.attributesFile=/dev/null", "-c", "core.bare=false", "-c",
-            "core.fileMode=true", "-c", "core.symlinks=true", "-c", "core.autocrlf=false", "-c", "core.safecrlf=false", "-c",
-            "core.quotePath=true", "-c", "core.fsmonitor=false", "-c", "diff.noprefix=false", "-c", "advice.addEmbeddedRepo=false",
+            "git",
+            "-c",
+            &excludes,
+            "-c",
+            "core.attributesFile=/dev/null",
+            "-c",
+            "core.bare=false",
+            "-c",
+            "core.fileMode=true",
+            "-c",
+            "core.symlinks=true",
+            "-c",
+            "core.autocrlf=false",
+            "-c",
+            "core.safecrlf=false",
+            "-c",
+            "core.quotePath=true",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "diff.noprefix=false",
+            "-c",
+            "advice.addEmbeddedRepo=false",
         ];
         inside.run(&checkout.path, &[&settings[..], arguments].concat(), max, Bytes::new()).await
     };
     run(&["read-tree", base], MAX_LIST).await?;
     run(&["add", "--all", "--", "."], MAX_LIST).await?;
-    let diff = ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--submodule=short"];
+    let diff =
+        ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--submodule=short"];
     let patch = run(&[&diff[..], &["--binary", "--full-index", base, "--"]].concat(), max_bytes).await;
     let patch = patch.map_err(|error| match error.code() {
         Code::TooLarge => Error::new(Code::TooLarge, format!("the changes are over {max_bytes} bytes as a patch")),

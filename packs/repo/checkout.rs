@@ -49,7 +49,8 @@ impl Checkout {
             Error::new(Code::NotFound, message).with_source(error)
         };
         let bytes = std::fs::read(record(session, path)).map_err(none)?;
-        let broken = |error| Error::new(Code::Internal, "the record of the work tree cannot be read").with_source(error);
+        let broken =
+            |error| Error::new(Code::Internal, "the record of the work tree cannot be read").with_source(error);
         serde_json::from_slice(&bytes).map_err(broken)
     }
 
@@ -122,8 +123,20 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     let run = async |cwd: &str, argv: &[&str]| inside.run(cwd, argv, MAX_OUTPUT, Bytes::new()).await.map(|_| ());
     // The objects stay in the copy, which commands cannot change. Links to its files would let them.
     let clone = [
-        "git", "clone", "--quiet", "--no-checkout", "--shared", "--no-hardlinks", "--template=", "--config", &name,
-        "--config", &email, "--", &from, path,
+        "git",
+        "clone",
+        "--quiet",
+        "--no-checkout",
+        "--shared",
+        "--no-hardlinks",
+        "--template=",
+        "--config",
+        &name,
+        "--config",
+        &email,
+        "--",
+        &from,
+        path,
     ];
     run("", &clone).await?;
     if mirror.branch.is_none() {
@@ -134,7 +147,9 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     }
     run(path, &["git", "remote", "set-url", "--", "origin", &checkout.url]).await?;
     match &checkout.branch {
-        Some(branch) => run(path, &["git", "checkout", "--quiet", "--force", "-B", branch, &checkout.commit, "--"]).await,
+        Some(branch) => {
+            run(path, &["git", "checkout", "--quiet", "--force", "-B", branch, &checkout.commit, "--"]).await
+        }
         None => run(path, &["git", "checkout", "--quiet", "--force", "--detach", &checkout.commit, "--"]).await,
     }
 }

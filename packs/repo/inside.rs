@@ -69,7 +69,7 @@ impl<'a> Inside<'a> {
         let executed = self.session.exec(command).await?;
         let noise = [executed.stderr.head, executed.stderr.tail].concat();
         match executed.ended {
-            Ended::Exited(0) => executed.stdout.all().ok_or_else(|| {
+            Ended::Exited(0) => executed.stdout.all().filter(|bytes| bytes.len() <= max_output).ok_or_else(|| {
                 let message = format!("{} printed more than {max_output} bytes", argv.first().unwrap_or(&""));
                 Error::new(Code::TooLarge, message)
             }),
@@ -85,7 +85,9 @@ fn failure(argv: &[&str], ended: Ended) -> Error {
             Code::SessionUnavailable,
             format!("there is no program \"{}\" in the session", argv.first().unwrap_or(&"")),
         ),
-        Ended::OutOfDisk => Error::new(Code::ResourceExhausted, "the repository does not fit into the session's folder"),
+        Ended::OutOfDisk => {
+            Error::new(Code::ResourceExhausted, "the repository does not fit into the session's folder")
+        }
         Ended::OutOfMemory => {
             Error::new(Code::ResourceExhausted, format!("\"{command}\" takes more memory than the session may"))
         }

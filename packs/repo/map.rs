@@ -2,7 +2,6 @@
 //!
 //! Reads files only, on threads that may block; never touches the network, git's commands, or anything outside the folder.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +10,7 @@ use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
 use super::head;
+use super::place::Place;
 use super::rank::{self, Ranked};
 use super::render::{self, MapFile};
 use super::symbols::{self, Skip, Symbols};
@@ -72,6 +72,18 @@ impl Handler for RepoMap {
     }
 }
 
+/// Returns the text of the map of a folder of the context's session, without any report.
+///
+/// # Errors
+/// As the pack.
+pub(super) async fn of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
+    let context = Context { progress: None, stale: None, ..context.clone() };
+    let input = Json::from(serde_json::json!({"path": folder, "token_budget": token_budget}));
+    let reply = RepoMap.run(context, input).await?;
+    let output = reply.output.map_or_else(Default::default, |output| output.to_value());
+    Ok(output["map"].as_str().unwrap_or_default().to_owned())
+}
+
 struct SetOnDrop(Arc<AtomicBool>);
 
 impl Drop for SetOnDrop {
@@ -105,19 +117,20 @@ impl Work {
     }
 
     fn run(&self, input: &Input) -> Result<Reply> {
-        let root = root(&input.path)?;
+        let place = Place::find(&input.path, self.context.session.as_deref())?;
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
-        let work_tree = head::work_tree(&root);
+        // What git's files in a session say is whatever commands wrote there.
+        let work_tree = if place.is_of_session() { None } else { head::work_tree(&place.root) };
         let commit = work_tree.and_then(head::head);
         self.context.report(Some(0.0), "looking for source files");
         let filter = Filter { paths: &paths, languages: &input.languages };
-        let found = walk::walk(&root, work_tree.is_some(), commit.as_deref(), &filter, &|| self.stopped())
+        let found = walk::walk(&place.root, work_tree.is_some(), commit.as_deref(), &filter, &|| self.stopped())
             .ok_or_else(|| self.stop_error())?;
         if self.context.stale.as_ref().is_some_and(|stale| *stale.validator == *found.digest) {
             return Ok(Reply::not_modified());
         }
-        let (files, skipped) = self.parse(&found)?;
+        let (files, skipped) = self.parse(&found, &place)?;
         let ranked: Vec<Ranked<'_>> = files
             .iter()
             .map(|(file, symbols)| Ranked {
@@ -130,7 +143,7 @@ impl Work {
         let map = render::fit(&files, &ranks, input.token_budget);
         self.context.report(Some(100.0), "done");
         let output = Output {
-            root: root.to_string_lossy().into_owned(),
+            root: place.shown.clone(),
             commit,
             map: &map.text,
             tokens: map.tokens,
@@ -139,11 +152,13 @@ impl Work {
             files: map.files,
             skipped,
         };
-        Ok(Reply::value(&output)?.with_validator(found.digest.as_str()))
+        let reply = Reply::value(&output)?;
+        // A session changes with every command, and ends; an answer about it is of no use to anybody later.
+        Ok(if place.is_of_session() { reply.no_store() } else { reply.with_validator(found.digest.as_str()) })
     }
 
     /// Parses all files on a few threads; the answer is in the order of the files, whatever thread was first.
-    fn parse<'a>(&self, found: &'a Found) -> Result<(Vec<Parsed<'a>>, Skipped)> {
+    fn parse<'a>(&self, found: &'a Found, place: &Place) -> Result<(Vec<Parsed<'a>>, Skipped)> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(found.files.len()));
         let worker = || {
@@ -151,7 +166,7 @@ impl Work {
                 && let Some(file) = found.files.get(index)
                 && !self.stopped()
             {
-                let symbols = symbols::read(&file.file, file.grammar, &|| self.stopped());
+                let symbols = symbols::read(place.open(file), file.grammar, &|| self.stopped());
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 done.push((index, symbols));
                 let finished = done.len();
@@ -191,32 +206,6 @@ impl Work {
         let percent = finished as f32 * 100.0 / all.max(1) as f32;
         self.context.report(Some(percent), &format!("read {finished} of {all} source files"));
     }
-}
-
-/// Checks the folder and resolves links in the path to it.
-fn root(path: &str) -> Result<PathBuf> {
-    let shown = path.escape_debug();
-    if !Path::new(path).is_absolute() {
-        // Relative to what? The answer is cached by this text, and a server's working directory means nothing to a caller.
-        return Err(Error::new(
-            Code::InvalidInput,
-            format!("path \"{shown}\" is relative; give an absolute path (the command line makes it absolute itself)"),
-        ));
-    }
-    let root = std::fs::canonicalize(path).map_err(|error| {
-        let (code, fact) = match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => (Code::NotFound, "does not exist"),
-            std::io::ErrorKind::PermissionDenied => (Code::Forbidden, "may not be read"),
-            _ => (Code::InvalidInput, "cannot be resolved"),
-        };
-        Error::new(code, format!("path \"{shown}\" {fact}")).with_source(error)
-    })?;
-    if !root.is_dir() {
-        return Err(Error::new(Code::InvalidInput, format!("path \"{shown}\" is a file; give the folder to map")));
-    }
-    std::fs::read_dir(&root)
-        .map_err(|error| Error::new(Code::Forbidden, format!("path \"{shown}\" may not be read")).with_source(error))?;
-    Ok(root)
 }
 
 #[cfg(test)]

@@ -79,7 +79,8 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
     let path = folder.join(&name);
     let _lock = lock(&folder.join(format!("{name}.lock"))).await?;
     let unfinished = folder.join(format!("{name}.unfinished"));
-    let failed = |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be kept").with_source(error);
+    let failed =
+        |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be kept").with_source(error);
     // Whoever was stopped in the middle may have left locks and half a history: begin again.
     if unfinished.exists() || !path.join("HEAD").exists() {
         remove(&path).await.map_err(failed)?;
@@ -189,7 +190,8 @@ async fn remove(path: &Path) -> std::io::Result<()> {
 
 /// Waits until nobody else works on the copy. The lock goes with the value, and with this process.
 async fn lock(path: &Path) -> Result<File> {
-    let failed = |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be locked").with_source(error);
+    let failed =
+        |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be locked").with_source(error);
     let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
     loop {
         match file.try_lock() {

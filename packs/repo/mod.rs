@@ -16,6 +16,8 @@ mod languages;
 mod map;
 mod mirror;
 mod names;
+#[cfg(feature = "repo-map")]
+mod place;
 mod publish;
 mod push;
 #[cfg(feature = "repo-map")]
@@ -30,10 +32,15 @@ mod walk;
 
 use std::sync::Arc;
 
-use helmdeck_core::{Builtin, Handler};
+use helmdeck_core::{Builtin, Context, Handler, Result};
 
-pub(crate) use git::Git;
+pub(crate) use self::url::RepoUrl;
+pub(crate) use changes::changes;
+pub(crate) use checkout::{Checkout, check_out};
 pub use git::{Config, Paths};
+pub(crate) use git::{Git, Remote};
+pub(crate) use mirror::Wish;
+pub(crate) use publish::{Proposal, apply_and_push};
 
 /// Returns the packs of this family. Starts nothing yet.
 pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
@@ -44,6 +51,20 @@ pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
         pack("packs/repo/fetch.toml", include_str!("fetch.toml"), Arc::new(fetch::Fetch(git.clone()))),
         pack("packs/repo/push.toml", include_str!("push.toml"), Arc::new(push::Push(git.clone()))),
     ]
+}
+
+/// Returns the map of a folder of the context's session, as text for a prompt; empty in a build without `repo.map`.
+///
+/// # Errors
+/// As `repo.map`.
+pub(crate) async fn map_of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
+    #[cfg(feature = "repo-map")]
+    return map::of_session(context, folder, token_budget).await;
+    #[cfg(not(feature = "repo-map"))]
+    {
+        let _ = (context, folder, token_budget);
+        Ok(String::new())
+    }
 }
 
 #[cfg(test)]

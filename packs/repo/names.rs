@@ -41,7 +41,8 @@ pub(crate) fn check_folder(path: &str) -> Result<()> {
     if path.len() <= MAX_BYTES && path.split('/').all(part) {
         return Ok(());
     }
-    let message = "path must be a folder below the session's own, in letters, digits, \".\", \"_\" and \"-\", like \"repo\"";
+    let message =
+        "path must be a folder below the session's own, in letters, digits, \".\", \"_\" and \"-\", like \"repo\"";
     Err(Error::new(Code::InvalidInput, message))
 }
 
@@ -55,8 +56,32 @@ mod tests {
             assert!(check_branch(name).is_ok(), "{name}");
         }
         for name in [
-            "", "-x", "--upload-pack=x", "a..b", "a b", "a~1", "a^", "a:b", "a?", "a*", "a[", "a\\b", "/a", "a/", "a//b",
-            ".a", "a/.b", "a.lock", "a.lock/b", "a.", "@", "a@{1}", "a\nb", "a\0", "HEAD", "refs/heads/main",
+            "",
+            "-x",
+            "--upload-pack=x",
+            "a..b",
+            "a b",
+            "a~1",
+            "a^",
+            "a:b",
+            "a?",
+            "a*",
+            "a[",
+            "a\\b",
+            "/a",
+            "a/",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a.lock/b",
+            "a.",
+            "@",
+            "a@{1}",
+            "a\nb",
+            "a\0",
+            "HEAD",
+            "refs/heads/main",
         ] {
             assert!(check_branch(name).is_err(), "{name}");
         }

@@ -48,9 +48,10 @@ pub(crate) async fn apply_and_push(
         let message = format!("there is a branch {branch:?} already; choose another name");
         return Err(Error::new(Code::Conflict, message));
     }
-    let folder = tempfile::Builder::new().prefix("helmdeck-push-").tempdir().map_err(|error| {
-        Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error)
-    })?;
+    let folder = tempfile::Builder::new()
+        .prefix("helmdeck-push-")
+        .tempdir()
+        .map_err(|error| Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error))?;
     let commit = commit(git, folder.path(), session, checkout, proposal).await?;
     remote.push_new_branch(folder.path(), &commit, branch).await?;
     Ok(commit)

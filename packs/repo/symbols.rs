@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions, StreamingIterator};
 
@@ -68,15 +67,15 @@ pub(super) enum Skip {
 }
 
 /// Reads a file's symbols. Parsing ends early, with [`Skip::Stopped`], when `stopped` says so.
-pub(super) fn read(file: &Path, grammar: &'static Grammar, stopped: &dyn Fn() -> bool) -> Result<Symbols, Skip> {
+pub(super) fn read(file: io::Result<File>, grammar: &'static Grammar, stopped: &dyn Fn() -> bool) -> Result<Symbols, Skip> {
     let text = text(file)?;
     let ready = grammar.ready().ok_or(Skip::Unreadable)?;
     parse(&text, ready, stopped).ok_or(Skip::Stopped)
 }
 
-fn text(file: &Path) -> Result<Vec<u8>, Skip> {
+fn text(file: io::Result<File>) -> Result<Vec<u8>, Skip> {
     let mut text = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text));
+    let read = file.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text));
     match read {
         Err(_) => Err(Skip::Unreadable),
         Ok(read) if read as u64 > MAX_FILE_BYTES => Err(Skip::TooLarge),

@@ -108,7 +108,8 @@ impl RepoUrl {
     }
 
     fn parse_scp(text: &str) -> Result<Self> {
-        let odd = || refused("repo_url is neither an address (https://host/path) nor user@host:path nor an absolute path");
+        let odd =
+            || refused("repo_url is neither an address (https://host/path) nor user@host:path nor an absolute path");
         let (front, path) = match text.find(']') {
             Some(end) if text[end + 1..].starts_with(':') => (&text[..=end], &text[end + 2..]),
             Some(_) => return Err(odd()),
@@ -187,7 +188,6 @@ impl RepoUrl {
 
     /// Returns the one text that stands for this repository, whatever way to it was written: `host/path`, or the path of a
     /// folder. For keys only: git cannot use it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for packs that keep notes on repositories"))]
     pub(crate) fn key(&self) -> String {
         let path = decode(&self.path).unwrap_or_else(|| self.path.clone());
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

@@ -1,6 +1,7 @@
 //! From the arguments to the exit code: reads the command line, runs the command, reports how it ended.
 
 use std::future::Future;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 /// Runs the program and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
+        return stage();
+    }
     logging::hide_panics();
     if Environment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
         return commands::connect::run(Environment::arguments().skip(2), &Environment::of_process());
@@ -45,6 +49,16 @@ pub fn main() -> ExitCode {
             code(failure.exit())
         }
     }
+}
+
+/// Is a step on the way to a command of a session: sets its limits and becomes it, before anything else is read or started.
+fn stage() -> ExitCode {
+    let (status, message) = helmdeck_engine::stage(Environment::arguments().skip(2));
+    if let Some(message) = message {
+        // Fails only if nobody reads.
+        let _ = writeln!(std::io::stderr(), "{message}");
+    }
+    ExitCode::from(status)
 }
 
 fn code(exit: Exit) -> ExitCode {

@@ -1,7 +1,10 @@
 //! The command line: every command and flag, and nothing that they do.
 
+mod artifact;
+mod job;
 mod key;
 mod mcp;
+mod session;
 mod token;
 mod vault;
 
@@ -14,8 +17,11 @@ use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
+pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
+pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use session::{SessionCommand, SessionExecArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
@@ -64,6 +70,12 @@ pub(crate) enum Command {
     /// List, show, check and make packs
     #[command(subcommand)]
     Pack(PackCommand),
+    /// List jobs, wait for one, get its result, cancel it
+    #[command(subcommand)]
+    Job(JobCommand),
+    /// List, fetch and delete files that packs wrote
+    #[command(subcommand)]
+    Artifact(ArtifactCommand),
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Token(TokenCommand),
@@ -76,6 +88,9 @@ pub(crate) enum Command {
     /// Look after cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Look after sessions: list them, run a command in one, end one
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),

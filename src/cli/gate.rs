@@ -82,11 +82,11 @@ fn ring(env: &Environment, names: &Names) -> Result<Option<KeyRing>> {
     Ok(Some(ring))
 }
 
-/// Returns the files of keys and of the shared secret that others than their owner may read.
+/// Returns the files of keys and secrets that others than their owner may read.
 pub(crate) fn exposed_key_files(env: &Environment) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::fs::PermissionsExt;
 
-    [MEMORY.file, VAULT.file, crate::auth::SECRET_FILE].into_iter().filter_map(|name| {
+    [MEMORY.file, VAULT.file, crate::auth::SECRET_FILE, crate::s3::SECRET_FILE].into_iter().filter_map(|name| {
         let path = env.absolute(&env.path(name)?).ok()?;
         let mode = std::fs::metadata(&path).ok()?.permissions().mode();
         (mode & 0o077 != 0).then_some(path)

@@ -16,6 +16,7 @@ mod output;
 mod progress;
 mod prompt;
 mod render;
+mod s3;
 mod signals;
 mod suggest;
 mod terminal;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_egress::Egress;
-use helmdeck_engine::{Engine, Memory};
+use helmdeck_engine::{Engine, Memory, SessionPlace};
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store};
@@ -96,6 +96,8 @@ impl Setup {
             #[cfg(feature = "github")]
             github: settings.github.packs(),
             repo: self.repositories(),
+            llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
+            swe: settings.swe.clone(),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -106,9 +108,12 @@ impl Setup {
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());
         }
+        builder = self.artifacts(builder)?;
         if let Ok(data) = settings.data_dir() {
-            let folder = data.join("artifacts");
-            builder = builder.artifacts(folder);
+            if let Ok(program) = std::env::current_exe() {
+                // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
+                builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
+            }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
@@ -248,5 +253,6 @@ pub(crate) const fn families() -> &'static [&'static str] {
         "memory",
         #[cfg(feature = "repo-map")]
         "repo-map",
+        "swe",
     ]
 }

@@ -2,11 +2,13 @@
 //!
 //! A handler never sees the engine, the store or the vault, and cannot address another caller.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +42,9 @@ pub struct ArtifactRef {
     pub expires_at: Timestamp,
 }
 
+/// The bytes of a file, piece by piece. An error is the last piece, and means that the file is not whole.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
+
 /// Takes files of one run.
 #[async_trait]
 pub trait Artifacts: Send + Sync {
@@ -48,6 +53,14 @@ pub trait Artifacts: Send + Sync {
     /// # Errors
     /// `invalid_input` for a name with path characters, `too_large` over the size cap, `artifact_failed` if it cannot be stored.
     async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef>;
+
+    /// Stores a file while it is read, in bounded memory. The same name again replaces it.
+    ///
+    /// The file is there as a whole or not at all: if the source fails, or the future is dropped, nothing of it is kept.
+    ///
+    /// # Errors
+    /// As [`Artifacts::put`]; the error of the source if that fails.
+    async fn put_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef>;
 }
 
 /// Runs another pack through its own pipeline, with the same identity, deadline and cancel.
@@ -170,6 +183,17 @@ impl Context {
     ) -> Result<ArtifactRef> {
         match &self.artifacts {
             Some(artifacts) => artifacts.put(name, media_type, bytes.into()).await,
+            None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
+        }
+    }
+
+    /// Stores a file of this run while it is read, in bounded memory.
+    ///
+    /// # Errors
+    /// As [`Artifacts::put_stream`]; `artifact_failed` if this engine has no artifact store.
+    pub async fn put_artifact_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+        match &self.artifacts {
+            Some(artifacts) => artifacts.put_stream(name, media_type, source).await,
             None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
         }
     }

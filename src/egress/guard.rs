@@ -84,12 +84,20 @@ impl Egress {
         (Arc::clone(&self.0.rules), Arc::clone(&self.0.lookup), self.0.config.connect_timeout)
     }
 
-    /// Returns a guard with the same rules whose other side may be silent for longer.
-    pub(crate) fn patient(&self, read_timeout: Duration) -> Self {
+    /// Returns a guard with the same rules that lets the other side be silent for as long as `read_timeout`, before an answer
+    /// and in the middle of one. For servers that think before they speak.
+    #[must_use]
+    pub fn patient(&self, read_timeout: Duration) -> Self {
         let inner = &self.0;
         let config = Config { read_timeout, ..inner.config.clone() };
         let (rules, lookup) = (Arc::clone(&inner.rules), Arc::clone(&inner.lookup));
         Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
+    }
+
+    /// Makes a guard that resolves names as a test wants.
+    #[cfg(test)]
+    pub(crate) fn resolving_with(config: Config, lookup: Lookup) -> Self {
+        Self::build(config, None, lookup)
     }
 
     fn build(config: Config, named: Option<(url::Host<String>, u16)>, lookup: Lookup) -> Self {

@@ -10,7 +10,7 @@ use crate::allowed::{Allowed, plain};
 use crate::error::{Error, Refused};
 
 /// The operator's list, and the one host and port that a guard may reach besides.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) allow: Vec<Allowed>,
     pub(crate) named: Option<(Host<String>, u16)>,

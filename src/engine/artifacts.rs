@@ -1,146 +1,269 @@
-//! Files that packs write: kept under `<pack>/<run id>/<name>`, with what is known of them beside, for a limited time.
+//! Files that packs write: kept under `<pack>/<run id>/<name>`, with what is known of them beside, for a limited time, in a local
+//! folder or a bucket. How they are named there is in `names`.
 //!
 //! Only the owner may read a file; whoever is not is told that there is none.
 
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+mod collector;
+mod download;
+mod listing;
+mod location;
+mod names;
+mod place;
+#[cfg(feature = "s3")]
+mod s3;
+mod sweeping;
+mod upload;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures_util::TryStreamExt;
-use helmdeck_core::context::{Artifacts, CallSecrets};
-use helmdeck_core::{ArtifactRef, Clock, Code, Error, Identity, Manifest, Result, RunId, Timestamp};
-use object_store::local::LocalFileSystem;
-use object_store::path::Path as Key;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use helmdeck_core::{ArtifactRef, Clock, Code, Error, Identity, Result, Timestamp};
 use object_store::{ObjectStore, ObjectStoreExt};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+
+pub(crate) use collector::{Collector, earliest_end};
+pub use listing::{ArtifactPage, ListedArtifact};
+pub use location::{S3Credentials, S3Location};
+pub(crate) use place::Place;
+#[cfg(feature = "s3")]
+pub(crate) use s3::open as open_s3;
 
 use crate::config::ArtifactConfig;
 use crate::scrub;
 
-/// The folder of what is known about files, beside the files' own.
-const ABOUT: &str = "about";
-const FILES: &str = "files";
-const MAX_NAME_BYTES: usize = 128;
+/// The most bytes of what is known of one file. Ours take under 1 KiB.
+const MAX_ABOUT_BYTES: u64 = 64 << 10;
 
 /// Where files are kept.
 pub(crate) struct ArtifactStore {
-    folder: PathBuf,
-    /// Opened by the first write, or by the first read that finds the folder there.
-    opened: OnceLock<Arc<dyn ObjectStore>>,
+    place: Place,
     config: ArtifactConfig,
     clock: Arc<dyn Clock>,
+    metrics: ArtifactMetrics,
+    /// What the last request to the place failed with, until one succeeds.
+    trouble: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for ArtifactStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ArtifactStore").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("ArtifactStore").field("place", &self.place.shown()).finish_non_exhaustive()
+    }
+}
+
+/// What is counted about files.
+#[derive(Default)]
+pub(crate) struct ArtifactMetrics {
+    stored: Counter,
+    stored_bytes: Counter,
+    deleted: Counter,
+    failures: Family<[(&'static str, &'static str); 1], Counter>,
+    kept: Gauge,
+    sweeps: Counter,
+}
+
+impl ArtifactMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register("artifacts_stored", "Files that packs wrote", metrics.stored.clone());
+        registry.register_with_unit(
+            "artifacts_stored",
+            "What the files that packs wrote take",
+            Unit::Bytes,
+            metrics.stored_bytes.clone(),
+        );
+        registry.register(
+            "artifacts_deleted",
+            "Files that their owner or an administrator deleted, or that went with what was forgotten",
+            metrics.deleted.clone(),
+        );
+        registry.register(
+            "artifact_failures",
+            "Requests to the place of files that failed, by operation",
+            metrics.failures.clone(),
+        );
+        registry.register("artifacts_kept", "Files kept, at the last sweep", metrics.kept.clone());
+        registry.register(
+            "artifact_sweeps",
+            "Sweeps of the place of files that came to their end",
+            metrics.sweeps.clone(),
+        );
+        metrics
+    }
+
+    fn failed(&self, operation: &'static str) {
+        self.failures.get_or_create(&[("operation", operation)]).inc();
     }
 }
 
 /// What is known of a file: stored beside it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct About {
     artifact: ArtifactRef,
     tenant: String,
     user: String,
+    /// When it began to be written.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    created_at: Timestamp,
+}
+
+/// What a look for a file finds.
+enum Known {
+    /// There is none.
+    Nothing,
+    /// There is something, and it makes no sense.
+    Unreadable,
+    /// There is one.
+    About(Box<About>),
+}
+
+impl About {
+    fn new(artifact: ArtifactRef, owner: &Identity, created_at: Timestamp) -> Self {
+        Self { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned(), created_at }
+    }
+}
+
+fn no_artifact() -> Error {
+    Error::new(Code::NotFound, "there is no such artifact")
 }
 
 impl ArtifactStore {
-    /// Keeps files in a local folder, which the first file creates.
+    /// Keeps files in a place.
     #[must_use]
-    pub(crate) fn local(folder: &Path, config: ArtifactConfig, clock: Arc<dyn Clock>) -> Self {
-        Self { folder: folder.to_owned(), opened: OnceLock::new(), config, clock }
+    pub(crate) fn new(place: Place, config: ArtifactConfig, clock: Arc<dyn Clock>, metrics: ArtifactMetrics) -> Self {
+        Self { place, config, clock, metrics, trouble: Mutex::default() }
+    }
+
+    /// Returns what is wrong with the place, as far as the last request shows.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the store, `None` as long as nothing was ever written.
     fn existing(&self) -> Result<Option<&Arc<dyn ObjectStore>>> {
-        if self.opened.get().is_none() && self.folder.is_dir() {
-            let local = LocalFileSystem::new_with_prefix(&self.folder).map_err(|error| failed("read", error))?;
-            let _ = self.opened.set(Arc::new(local.with_automatic_cleanup(true)));
-        }
-        Ok(self.opened.get())
+        self.place.existing().map_err(|error| self.failed("open", error))
     }
 
-    /// Returns the store, and makes its folder (mode 0700) if it is not there.
-    async fn ready(&self) -> Result<&Arc<dyn ObjectStore>> {
-        if self.opened.get().is_none() {
-            let folder = self.folder.clone();
-            let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            let made = tokio::task::spawn_blocking(make).await;
-            made.map_err(|error| failed("stored", error))?.map_err(|error| failed("stored", error))?;
-        }
-        self.existing()?.ok_or_else(|| Error::new(Code::ArtifactFailed, "the artifact folder cannot be made"))
-    }
-
-    /// Stores a file.
-    ///
-    /// # Errors
-    /// `too_large` over the size cap, `artifact_failed` if it cannot be stored.
-    async fn put(
-        &self,
-        owner: &Identity,
-        key: &str,
-        name: &str,
-        media_type: &str,
-        bytes: Bytes,
-        retention: Duration,
-    ) -> Result<ArtifactRef> {
-        if bytes.len() as u64 > self.config.max_bytes {
-            let message = format!("the file is {} bytes, the limit is {}", bytes.len(), self.config.max_bytes);
-            return Err(Error::new(Code::TooLarge, message));
-        }
-        let artifact = ArtifactRef {
-            key: key.to_owned(),
-            name: name.to_owned(),
-            media_type: media_type.to_owned(),
-            size: bytes.len() as u64,
-            sha256: hex(&Sha256::digest(&bytes)),
-            expires_at: self.clock.now().saturating_add(retention),
+    /// Makes an error of a failure of the place: it is counted, and without secrets.
+    fn failed(&self, operation: &'static str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        self.metrics.failed(operation);
+        let done = match operation {
+            "store" => "stored in",
+            "read" => "read from",
+            "list" => "listed in",
+            "delete" => "deleted in",
+            _ => "reached in",
         };
-        let about = About { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned() };
-        let text = serde_json::to_vec(&about).map_err(|error| failed("stored", error))?;
-        // The file first: what is known of it makes it visible.
-        let store = self.ready().await?;
-        store.put(&place(FILES, key)?, bytes.into()).await.map_err(|error| failed("stored", error))?;
-        store.put(&place(ABOUT, key)?, text.into()).await.map_err(|error| failed("stored", error))?;
-        Ok(about.artifact)
+        let place = self.place.shown();
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(format!("{place} does not answer as it should"));
+        let error =
+            Error::new(Code::ArtifactFailed, format!("an artifact cannot be {done} {place}")).with_source(error);
+        scrub::error(error, self.place.hidden())
     }
 
-    /// Returns a file of this owner, or without one a file of anybody.
+    fn succeeded(&self) {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Says whether the place can be reached. Asks for one name and changes nothing.
     ///
     /// # Errors
-    /// `not_found` if there is none, if it has ended, or if it is somebody else's; `artifact_failed` if it is damaged or
-    /// cannot be read.
-    pub(crate) async fn get(&self, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, Bytes)> {
-        let none = || Error::new(Code::NotFound, "there is no such artifact");
-        let about = self.about(key).await?.ok_or_else(none)?;
+    /// `artifact_failed` if not.
+    pub(crate) async fn reach(&self) -> Result<()> {
+        let Some(store) = self.existing()? else { return Ok(()) };
+        self.first_name(store).await
+    }
+
+    async fn first_name(&self, store: &Arc<dyn ObjectStore>) -> Result<()> {
+        use futures_util::StreamExt;
+
+        match store.list(Some(&names::OWNERS.into())).next().await {
+            Some(Err(error)) => Err(self.failed("list", error)),
+            _ => {
+                self.succeeded();
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a small object, reads it back and deletes it.
+    ///
+    /// # Errors
+    /// `artifact_failed` with what does not work.
+    pub(crate) async fn probe(&self) -> Result<()> {
+        let store = self.place.ready().await.map_err(|error| self.failed("open", error))?;
+        let name: object_store::path::Path = format!("probe/{}", helmdeck_core::RunId::next(self.clock.now())).into();
+        let text = name.as_ref().as_bytes().to_vec();
+        store.put(&name, text.clone().into()).await.map_err(|error| self.failed("store", error))?;
+        let read = async { store.get(&name).await?.bytes().await };
+        let read = read.await.map_err(|error| self.failed("read", error));
+        let deleted = store.delete(&name).await.map_err(|error| self.failed("delete", error));
+        if read? != text {
+            return Err(self.failed("read", "what was written is not what was read"));
+        }
+        deleted?;
+        self.succeeded();
+        Ok(())
+    }
+
+    /// Returns what is known of a file.
+    async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Known> {
+        let Some(place) = names::about(key) else { return Ok(Known::Nothing) };
+        let object = match store.get(&place).await {
+            Ok(object) => object,
+            Err(object_store::Error::NotFound { .. }) => {
+                // A bucket that is gone answers like an object that is not there.
+                if self.place.is_bucket() {
+                    self.first_name(store).await?;
+                }
+                return Ok(Known::Nothing);
+            }
+            Err(error) => return Err(self.failed("read", error)),
+        };
+        if object.meta.size > MAX_ABOUT_BYTES {
+            return Ok(Known::Unreadable);
+        }
+        let bytes = object.bytes().await.map_err(|error| self.failed("read", error))?;
+        self.succeeded();
+        Ok(match serde_json::from_slice::<About>(&bytes) {
+            Ok(about) if about.artifact.key == key => Known::About(Box::new(about)),
+            _ => Known::Unreadable,
+        })
+    }
+
+    /// Returns what is known of a file that has not ended, of this owner, or without one of anybody.
+    async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
+        let store = self.existing()?.ok_or_else(no_artifact)?;
+        let about = match self.about(store, key).await? {
+            Known::About(about) => *about,
+            Known::Nothing => return Err(no_artifact()),
+            // Nobody knows whose it is.
+            Known::Unreadable if owner.is_some() => return Err(no_artifact()),
+            Known::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
+        };
         let owned = owner.is_none_or(|owner| about.tenant == owner.tenant() && about.user == owner.user());
         if !owned || self.clock.now() >= about.artifact.expires_at {
-            return Err(none());
+            return Err(no_artifact());
         }
-        let store = self.existing()?.ok_or_else(none)?;
-        let file = match store.get(&place(FILES, key)?).await {
-            Ok(file) => file.bytes().await.map_err(|error| failed("read", error))?,
-            Err(object_store::Error::NotFound { .. }) => return Err(none()),
-            Err(error) => return Err(failed("read", error)),
-        };
-        if hex(&Sha256::digest(&file)) != about.artifact.sha256 {
-            return Err(Error::new(Code::ArtifactFailed, "the artifact is damaged: its digest has changed"));
-        }
-        Ok((about.artifact, file))
+        Ok(about)
+    }
+
+    /// Makes an error of a file that is not what it was. The place itself is well.
+    fn damaged(&self, how: &str) -> Error {
+        self.metrics.failed("read");
+        Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}"))
     }
 
     /// Says whether all of these files are still there.
     pub(crate) async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
         let Ok(Some(store)) = self.existing() else { return artifacts.is_empty() };
         for artifact in artifacts {
-            let there = match place(FILES, &artifact.key) {
-                Ok(key) => store.head(&key).await.is_ok(),
-                Err(_) => false,
+            let there = match names::file(&artifact.key) {
+                Some(key) => store.head(&key).await.is_ok(),
+                None => false,
             };
             if !there || self.clock.now() >= artifact.expires_at {
                 return false;
@@ -148,122 +271,4 @@ impl ArtifactStore {
         }
         true
     }
-
-    /// Deletes files that have ended, and says how many. One that cannot be deleted does not stop the others.
-    pub(crate) async fn sweep(&self) -> u64 {
-        let mut swept = 0;
-        let Ok(Some(store)) = self.existing() else { return 0 };
-        let listed: Vec<_> = store.list(Some(&Key::from(ABOUT))).try_collect().await.unwrap_or_default();
-        for object in listed {
-            let Some(key) = object.location.as_ref().strip_prefix(ABOUT).map(|key| key.trim_start_matches('/')) else {
-                continue;
-            };
-            let Ok(Some(about)) = self.about(key).await else { continue };
-            if self.clock.now() < about.artifact.expires_at {
-                continue;
-            }
-            // What is known goes last: until then the file is found again by the next sweep.
-            if let Ok(file) = place(FILES, key)
-                && matches!(store.delete(&file).await, Ok(()) | Err(object_store::Error::NotFound { .. }))
-                && store.delete(&object.location).await.is_ok()
-            {
-                swept += 1;
-            }
-        }
-        swept
-    }
-
-    async fn about(&self, key: &str) -> Result<Option<About>> {
-        let Ok(place) = place(ABOUT, key) else { return Ok(None) };
-        let Some(store) = self.existing()? else { return Ok(None) };
-        match store.get(&place).await {
-            Ok(object) => {
-                let bytes = object.bytes().await.map_err(|error| failed("read", error))?;
-                serde_json::from_slice(&bytes).map(Some).map_err(|error| failed("read", error))
-            }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed("read", error)),
-        }
-    }
-}
-
-fn place(folder: &str, key: &str) -> Result<Key> {
-    Key::parse(format!("{folder}/{key}")).map_err(|error| failed("addressed", error))
-}
-
-fn failed(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(Code::ArtifactFailed, format!("the artifact cannot be {what}")).with_source(error)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Collects the files of one run.
-pub(crate) struct Collector {
-    store: Arc<ArtifactStore>,
-    prefix: String,
-    retention: Duration,
-    owner: Identity,
-    secrets: Option<Arc<dyn CallSecrets>>,
-    written: Mutex<Vec<ArtifactRef>>,
-}
-
-impl Collector {
-    pub(crate) fn new(
-        store: Arc<ArtifactStore>,
-        manifest: &Manifest,
-        run: RunId,
-        owner: &Identity,
-        secrets: Option<Arc<dyn CallSecrets>>,
-    ) -> Self {
-        let retention = manifest.artifact_retention.unwrap_or(store.config.retention);
-        Self {
-            store,
-            prefix: format!("{}/{run}", manifest.name),
-            retention,
-            owner: owner.clone(),
-            secrets,
-            written: Mutex::default(),
-        }
-    }
-
-    /// Returns what was written so far, and forgets it.
-    pub(crate) fn take(&self) -> Vec<ArtifactRef> {
-        std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-#[async_trait]
-impl Artifacts for Collector {
-    async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.starts_with('.') || !name.chars().all(plain) {
-            let message = format!(
-                "an artifact's name is 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and does not start with a dot"
-            );
-            return Err(Error::new(Code::InvalidInput, message));
-        }
-        let revealed = self.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
-        // What stands in a secret's place could make two files one, so such a name is refused instead.
-        if matches!(scrub::text(name, &revealed), std::borrow::Cow::Owned(_)) {
-            return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
-        }
-        let media_type = scrub::text(media_type, &revealed);
-        let bytes = match scrub::bytes(&bytes, &revealed) {
-            std::borrow::Cow::Borrowed(_) => bytes,
-            std::borrow::Cow::Owned(clean) => clean.into(),
-        };
-        let key = format!("{}/{name}", self.prefix);
-        let artifact = self.store.put(&self.owner, &key, name, &media_type, bytes, self.retention).await?;
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.retain(|earlier| earlier.name != artifact.name);
-        written.push(artifact.clone());
-        Ok(artifact)
-    }
-}
-
-/// Returns the time before which nothing of a run with these files may be served from a cache.
-pub(crate) fn earliest_end(artifacts: &[ArtifactRef]) -> Option<Timestamp> {
-    artifacts.iter().map(|artifact| artifact.expires_at).min()
 }

@@ -13,7 +13,7 @@ use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::artifacts::ArtifactStore;
+use crate::artifacts::{ArtifactMetrics, ArtifactStore, Place, S3Credentials, S3Location};
 use crate::audit::Audit;
 use crate::cache::hub::{self, Hub};
 use crate::config::Config;
@@ -24,6 +24,7 @@ use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
+use crate::sessions::{SessionPlace, Sessions};
 use crate::views::EngineViews;
 
 /// How many events are kept for listeners who come late.
@@ -46,6 +47,12 @@ impl std::fmt::Debug for Memory {
     }
 }
 
+/// Where files of packs go.
+enum Files {
+    Folder(PathBuf),
+    S3(S3Location, S3Credentials),
+}
+
 /// Puts an engine together.
 pub struct Builder {
     config: Config,
@@ -56,7 +63,8 @@ pub struct Builder {
     no_memory: NoMemory,
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
-    artifacts: Option<PathBuf>,
+    artifacts: Option<Files>,
+    sessions: Option<SessionPlace>,
     jobs: Option<(System, Option<Arc<KeyRing>>)>,
     egress: Egress,
     clock: Arc<dyn Clock>,
@@ -86,6 +94,7 @@ impl Engine {
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
+            sessions: None,
             jobs: None,
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
@@ -152,7 +161,22 @@ impl Builder {
     /// Says in which folder files of packs are kept. The first file creates it.
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.artifacts = Some(folder.into());
+        self.artifacts = Some(Files::Folder(folder.into()));
+        self
+    }
+
+    /// Says in which bucket files of packs are kept, instead of a folder. It is asked nothing before it is needed; it is reached
+    /// through the guard of [`Builder::egress`], and no call can reach it by that.
+    #[must_use]
+    pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
+        self.artifacts = Some(Files::S3(bucket, credentials));
+        self
+    }
+
+    /// Says where sessions are. Without this, packs that need one are refused. The first session makes the folder.
+    #[must_use]
+    pub fn sessions(mut self, place: SessionPlace) -> Self {
+        self.sessions = Some(place);
         self
     }
 
@@ -195,6 +219,11 @@ impl Builder {
         let metrics = Arc::new(Metrics::new());
         let events = Bus::new(EVENTS, Arc::clone(&self.clock));
         let stop = CancellationToken::new();
+        let artifacts = self.artifacts.map(|files| {
+            let place = files.open(&self.egress);
+            let (config, clock) = (self.config.artifacts.clone(), Arc::clone(&self.clock));
+            Arc::new(ArtifactStore::new(place, config, clock, metrics.register(ArtifactMetrics::register)))
+        });
         let (memory, audit) = match self.memory {
             Some(memory) => {
                 let audit =
@@ -210,14 +239,20 @@ impl Builder {
                     changes: self.changes,
                 };
                 let hub = Hub::start(parts, &stop);
-                let views = Arc::new(EngineViews { hub: Arc::clone(&hub), audit: audit.clone(), pack: None });
+                let views = EngineViews {
+                    hub: Arc::clone(&hub),
+                    audit: audit.clone(),
+                    artifacts: artifacts.clone(),
+                    pack: None,
+                };
+                let views = Arc::new(views);
                 (Some(MemoryControl::new(hub, views)), Some(audit))
             }
             None => (None, None),
         };
-        let artifacts = self.artifacts.map(|folder| {
-            Arc::new(ArtifactStore::local(&folder, self.config.artifacts.clone(), Arc::clone(&self.clock)))
-        });
+        let sessions = self
+            .sessions
+            .map(|place| Sessions::local(place, self.config.sessions.clone(), Arc::clone(&self.clock), &metrics));
         let servers = (!self.mcp.is_empty()).then(|| {
             let around = Surroundings {
                 secrets: Arc::clone(&self.secrets),
@@ -237,6 +272,7 @@ impl Builder {
             clock: self.clock,
             secrets: self.secrets,
             artifacts,
+            sessions,
             egress: self.egress,
             memory,
             no_memory: self.no_memory,
@@ -246,7 +282,7 @@ impl Builder {
             builtins: self.builtins,
             packs_dir: self.packs_dir,
             watch: Mutex::new(None),
-            janitor: Mutex::new(None),
+            janitor: Mutex::default(),
             servers,
             loading: Mutex::new(()),
             stop,
@@ -261,6 +297,25 @@ impl Builder {
             start_watching(&engine);
         }
         engine
+    }
+}
+
+impl Files {
+    #[cfg(feature = "s3")]
+    fn open(self, egress: &Egress) -> Place {
+        match self {
+            Self::Folder(folder) => Place::folder(&folder),
+            Self::S3(location, credentials) => crate::artifacts::open_s3(&location, &credentials, egress),
+        }
+    }
+
+    #[cfg(not(feature = "s3"))]
+    fn open(self, _: &Egress) -> Place {
+        match self {
+            Self::Folder(folder) => Place::folder(&folder),
+            // No address reads as a location in this build.
+            Self::S3(location, _) => Place::unknown(&location.shown()),
+        }
     }
 }
 

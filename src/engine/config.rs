@@ -7,6 +7,8 @@ use helmdeck_core::duration::{size, text};
 use helmdeck_core::manifest::Scope;
 use serde::{Deserialize, Serialize};
 
+use crate::sessions::SessionConfig;
+
 /// The engine's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -19,6 +21,8 @@ pub struct Config {
     pub artifacts: ArtifactConfig,
     /// Packs that run a program.
     pub commands: CommandConfig,
+    /// Sessions, and what commands in them may take.
+    pub sessions: SessionConfig,
     /// Calls that go on without whoever asked for them.
     pub jobs: JobConfig,
 }
@@ -102,6 +106,8 @@ impl Default for AuditConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
+    /// Where files are kept: an S3-compatible store ([`crate::S3Location`]). Empty, the default, is a local folder.
+    pub url: String,
     /// The largest file, in bytes. Default 100 MiB.
     #[serde(with = "size")]
     pub max_bytes: u64,
@@ -116,6 +122,7 @@ pub struct ArtifactConfig {
 impl Default for ArtifactConfig {
     fn default() -> Self {
         Self {
+            url: String::new(),
             max_bytes: 100 << 20,
             retention: Duration::from_secs(7 * 86_400),
             sweep_interval: Duration::from_secs(3600),

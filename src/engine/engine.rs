@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use helmdeck_core::call::CallingPack;
 use helmdeck_core::context::Packs;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError, Scope};
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{
-    ArtifactRef, Builtin, Call, Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName,
-    Result, Version,
+    Builtin, Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Result, Version,
 };
 use helmdeck_egress::Egress;
 use helmdeck_events::{Bus, EventKind};
@@ -32,7 +30,7 @@ use crate::jobs::Jobs;
 use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
 use crate::layers::observe::{ObserveLayer, Observer};
-use crate::layers::session::SessionLayer;
+use crate::layers::session::{Asks, SessionLayer};
 use crate::layers::validate_input::ValidateInputLayer;
 use crate::layers::validate_output::ValidateOutputLayer;
 use crate::mcp::{Fitted, Servers};
@@ -40,6 +38,7 @@ use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::pipeline::{self, Gates, Parts};
 use crate::registry::{PackInfo, Registered, Registry, Snapshot, Source};
+use crate::sessions::Sessions;
 
 /// The deepest chain of packs that call packs.
 const MAX_DEPTH: u8 = 8;
@@ -54,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secrets: Arc<dyn Secrets>,
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    /// `None` = packs that need a session are refused.
+    pub(crate) sessions: Option<Sessions>,
     pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
     /// Why there is no memory, if there is none.
@@ -65,7 +66,8 @@ pub(crate) struct Inner {
     pub(crate) builtins: Vec<Builtin>,
     pub(crate) packs_dir: Option<PathBuf>,
     pub(crate) watch: Mutex<Option<Watch>>,
-    pub(crate) janitor: Mutex<Option<JoinHandle<()>>>,
+    /// The sweeps that run.
+    pub(crate) janitor: Mutex<Vec<JoinHandle<()>>>,
     /// MCP servers; `None` = none is configured.
     pub(crate) servers: Option<Servers>,
     /// Held while the registry is made anew, so that of two reloads the later one sees what the earlier one saw.
@@ -166,28 +168,6 @@ impl Engine {
         self.0.metrics.encode()
     }
 
-    /// Returns a file that a pack wrote for this caller.
-    ///
-    /// # Errors
-    /// `not_found` if there is none or it is somebody else's; `artifact_failed` if it cannot be read.
-    pub async fn artifact(&self, identity: &Identity, key: &str) -> Result<(ArtifactRef, Bytes)> {
-        match &self.0.artifacts {
-            Some(store) => store.get(Some(identity), key).await,
-            None => Err(Error::new(Code::NotFound, "there is no such artifact")),
-        }
-    }
-
-    /// Returns a file that a pack wrote, whoever it is for. Only an operator may ask this.
-    ///
-    /// # Errors
-    /// As [`Engine::artifact`].
-    pub async fn artifact_of_anyone(&self, key: &str) -> Result<(ArtifactRef, Bytes)> {
-        match &self.0.artifacts {
-            Some(store) => store.get(None, key).await,
-            None => Err(Error::new(Code::NotFound, "there is no such artifact")),
-        }
-    }
-
     /// Returns named checks: whether this engine can do its work.
     #[must_use]
     pub fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
@@ -200,6 +180,10 @@ impl Engine {
             let state =
                 if memory.hub.breaker_is_open() { Err("the store fails and is left alone".to_owned()) } else { Ok(()) };
             checks.push(("store", state));
+        }
+        if let Some(files) = &self.0.artifacts {
+            // As with the store: packs that write no files go on.
+            checks.push(("artifacts", files.trouble().map_or(Ok(()), Err)));
         }
         checks
     }
@@ -235,10 +219,13 @@ impl Engine {
         }
     }
 
-    /// Ends the jobs, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
+    /// Ends the jobs and every session, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
     pub async fn shutdown(&self) {
         self.0.jobs.shutdown().await;
         self.0.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sessions) = &self.0.sessions {
+            sessions.close().await;
+        }
         if let Some(memory) = &self.0.memory {
             let limit = self.0.config.cache.write_budget;
             let drain = async {
@@ -252,16 +239,13 @@ impl Engine {
                 tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
             }
             self.0.stop.cancel();
-            let janitor = self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(janitor) = janitor {
-                // What it is in the middle of it may finish; it ends by itself.
-                let _ = tokio::time::timeout(limit, janitor).await;
-            }
+            self.stop_sweeping(limit).await;
             if let Ok(Err(error)) = tokio::time::timeout(limit, memory.hub.store.close()).await {
                 tracing::warn!(%error, "the store could not be closed cleanly");
             }
         }
         self.0.stop.cancel();
+        self.stop_sweeping(self.0.config.cache.write_budget).await;
         if let Some(servers) = &self.0.servers {
             servers.shutdown().await;
         }
@@ -438,7 +422,10 @@ impl Inner {
             })),
             validate_input: validate_input.clone(),
             credentials: credentials.clone(),
-            session: manifest.session.is_some().then_some(SessionLayer),
+            session: manifest.session.clone().map(|spec| {
+                let (manifest, sessions) = (Arc::clone(&manifest), self.sessions.clone());
+                SessionLayer(Arc::new(Asks { manifest, spec, sessions, clock: Arc::clone(&self.clock) }))
+            }),
             artifacts: ArtifactsLayer(Arc::new(Files {
                 manifest: Arc::clone(&manifest),
                 store: self.artifacts.clone(),

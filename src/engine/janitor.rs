@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use helmdeck_core::Clock;
 use helmdeck_memory::janitor::Work;
 use helmdeck_memory::{JanitorConfig, Kind, Store};
@@ -15,7 +17,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use tokio_util::sync::CancellationToken;
 
+use crate::artifacts::ArtifactStore;
 use crate::engine::Engine;
+use crate::metrics::Metrics;
+
+/// How soon the place of files is asked again that did not answer.
+const AFTER_TROUBLE: Duration = Duration::from_secs(30);
 
 type PerKind = Family<[(&'static str, &'static str); 1], Gauge>;
 
@@ -105,47 +112,119 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// What the janitor sweeps.
+#[async_trait]
+trait Sweep: Send + Sync {
+    /// Sweeps once, and returns how long to wait before the next time. It may be dropped in the middle unless `finishes` says no.
+    async fn sweep(&self) -> Duration;
+
+    /// Says whether a sweep that has begun is waited for at the end.
+    fn finishes(&self) -> bool;
+}
+
+/// The rows of the store.
+struct Rows {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    work: Work,
+    shown: Shown,
+    config: JanitorConfig,
+}
+
+#[async_trait]
+impl Sweep for Rows {
+    async fn sweep(&self) -> Duration {
+        self.work.run(&*self.store, self.config).await;
+        self.shown.worked(&self.work, &*self.clock);
+        self.shown.look(&*self.store).await;
+        self.config.interval
+    }
+
+    /// It stops between two transactions, not within one.
+    fn finishes(&self) -> bool {
+        true
+    }
+}
+
+/// The files of packs.
+struct Files {
+    store: Arc<ArtifactStore>,
+    metrics: Arc<Metrics>,
+    interval: Duration,
+}
+
+#[async_trait]
+impl Sweep for Files {
+    async fn sweep(&self) -> Duration {
+        match self.store.sweep().await {
+            Ok(swept) => {
+                self.metrics.swept.inc_by(swept.files);
+                if swept.halves > 0 || swept.failures > 0 {
+                    let (halves, failures) = (swept.halves, swept.failures);
+                    tracing::warn!(halves, failures, "files that were never whole were deleted, or some could not be");
+                }
+                self.interval
+            }
+            Err(error) => {
+                tracing::warn!(%error, cause = %error.cause(), "files that have ended cannot be swept");
+                // It is asked again soon, so that it is known when the place answers again.
+                self.interval.min(AFTER_TROUBLE)
+            }
+        }
+    }
+
+    /// What a sweep has deleted of a file is found by the next one.
+    fn finishes(&self) -> bool {
+        false
+    }
+}
+
 impl Engine {
     /// Starts the sweeps of what has ended: of files, of jobs whose process is gone, and of the store's rows (a run begins at once and then `memory.interval`
     /// after the last). They end with [`Engine::shutdown`]. For servers; one-shot commands need none. Call it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
-        if let Some(files) = self.0.artifacts.clone() {
+        let mut sweeps: Vec<Box<dyn Sweep>> = Vec::new();
+        if let Some(sessions) = self.0.sessions.clone() {
+            // What earlier processes left. From then on, whoever makes a session looks.
+            tokio::spawn(async move { sessions.sweep().await });
+        }
+        if let Some(store) = self.0.artifacts.clone() {
             let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
-            let sweep = async move {
-                loop {
-                    metrics.swept.inc_by(files.sweep().await);
-                    tokio::time::sleep(interval).await;
-                }
-            };
-            tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(sweep));
+            sweeps.push(Box::new(Files { store, metrics, interval }));
         }
         self.end_lost_jobs_always();
         if let Some(control) = &self.0.memory {
             let shown = Shown::default();
             self.0.metrics.register(|registry| shown.register(registry));
-            let task =
-                sweep(Arc::clone(control.store()), Arc::clone(&self.0.clock), shown, memory, self.0.stop.clone());
-            *self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokio::spawn(task));
+            let (store, clock) = (Arc::clone(control.store()), Arc::clone(&self.0.clock));
+            sweeps.push(Box::new(Rows { store, clock, work: Work::default(), shown, config: memory }));
+        }
+        let tasks = sweeps.into_iter().map(|sweep| tokio::spawn(run(sweep, self.0.stop.clone())));
+        self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+    }
+
+    /// Waits for the sweeps that were told to stop.
+    pub(crate) async fn stop_sweeping(&self, limit: Duration) {
+        let tasks = std::mem::take(&mut *self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            // What it is in the middle of it may finish; it ends by itself.
+            let _ = tokio::time::timeout(limit, task).await;
         }
     }
 }
 
-/// Sweeps until it is told to stop; it stops between two transactions, not within one.
-async fn sweep(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    shown: Shown,
-    config: JanitorConfig,
-    stop: CancellationToken,
-) {
-    let work = Work::default();
+/// Sweeps until it is told to stop.
+async fn run(sweep: Box<dyn Sweep>, stop: CancellationToken) {
     loop {
-        work.run(&*store, config).await;
-        shown.worked(&work, &*clock);
-        shown.look(&*store).await;
+        let wait = if sweep.finishes() {
+            sweep.sweep().await
+        } else {
+            let Some(wait) = stop.run_until_cancelled(sweep.sweep()).await else { return };
+            wait
+        };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(config.interval) => {}
+            () = tokio::time::sleep(wait) => {}
         }
     }
 }

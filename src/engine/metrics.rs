@@ -106,8 +106,8 @@ impl Metrics {
     }
 
     /// Adds metrics of a part that not every engine has.
-    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(crate) fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
+        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns everything in the `OpenMetrics` text format.

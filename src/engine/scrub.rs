@@ -2,6 +2,7 @@
 //!
 //! Where nothing was handed out nothing is looked for.
 
+mod flow;
 mod forms;
 
 use std::borrow::Cow;
@@ -11,6 +12,7 @@ use helmdeck_core::context::{CallSecrets, ProgressSink};
 use helmdeck_core::{Error, Secret};
 use regex::bytes::Regex;
 
+pub(crate) use flow::stream;
 use forms::Needle;
 
 /// What stands in a secret's place.
@@ -18,12 +20,16 @@ const MARK: &[u8] = b"[secret]";
 
 /// Returns the bytes without the secrets; `Cow::Borrowed` if none was found.
 pub(crate) fn bytes<'a>(bytes: &'a [u8], secrets: &[Secret]) -> Cow<'a, [u8]> {
-    let mut clean = Cow::Borrowed(bytes);
     if secrets.is_empty() {
-        return clean;
+        return Cow::Borrowed(bytes);
     }
-    for needle in forms::needles(secrets) {
-        if let Some(replaced) = replace(&clean, &needle) {
+    without(bytes, &forms::needles(secrets))
+}
+
+fn without<'a>(bytes: &'a [u8], needles: &[Needle]) -> Cow<'a, [u8]> {
+    let mut clean = Cow::Borrowed(bytes);
+    for needle in needles {
+        if let Some(replaced) = replace(&clean, needle) {
             clean = Cow::Owned(replaced);
         }
     }

@@ -1,4 +1,4 @@
-//! Forgetting a person: every row of every kind and dialogue, and the idempotency keys and uses of credentials in the system database.
+//! Forgetting a person: every row of every kind and dialogue, and the idempotency keys, jobs and uses of credentials in the system database.
 //!
 //! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
 
@@ -21,10 +21,9 @@ const PAUSE: Duration = Duration::from_millis(300);
 const STEP: usize = 500;
 
 /// What forgetting does not reach; it stands in every receipt.
-pub const NOT_COVERED: [&str; 4] = [
+pub const NOT_COVERED: [&str; 3] = [
     "entries that the whole tenant shares, which belong to nobody alone",
     "backups and snapshots of the store, and exported archives",
-    "artifacts that calls made",
     "what other systems were told, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
 ];
 
@@ -59,6 +58,8 @@ pub struct Receipt {
     pub idempotency_keys: u64,
     /// Rows of the use log of the vault removed.
     pub vault_uses: u64,
+    /// Jobs removed, with their results. Those that have not ended are left.
+    pub jobs: u64,
     /// API tokens of the person that are still good. They are left, and name the person: who has one can go on calling until it is
     /// revoked. Those that have ended are removed.
     pub live_tokens: u64,
@@ -106,7 +107,8 @@ pub async fn forget(
     let mut removed = BTreeMap::new();
     let (mut looks, mut nothing) = (0, 0);
     let mut driver = None;
-    let (mut idempotency_keys, mut vault_uses, mut live_tokens) = (0, 0, 0);
+    let (mut idempotency_keys, mut vault_uses, mut jobs) = (0, 0, 0);
+    let (mut live_tokens, mut live_jobs) = (0, 0);
     while nothing < 2 && looks < LOOKS {
         if looks > 0 {
             tokio::time::sleep(PAUSE).await;
@@ -121,9 +123,12 @@ pub async fn forget(
             let keys = system.forget(tenant, subject).await?;
             let uses = system.forget_vault_uses(tenant, subject).await?;
             live_tokens = system.forget_ended_tokens(tenant, subject, at).await?;
+            let ended;
+            (ended, live_jobs) = system.forget_ended_jobs(tenant, subject).await?;
+            jobs += ended;
             idempotency_keys += keys;
             vault_uses += uses;
-            found += keys + uses;
+            found += keys + uses + ended;
         }
         nothing = if found == 0 { nothing + 1 } else { 0 };
     }
@@ -132,6 +137,9 @@ pub async fn forget(
         not_covered.push(format!(
             "{live_tokens} API tokens that are still good: `helmdeck token list` names them, `helmdeck token revoke <id>` ends one"
         ));
+    }
+    if live_jobs > 0 {
+        not_covered.push(format!("{live_jobs} jobs that have not ended: `helmdeck job cancel <id>` ends one"));
     }
     let removed: Vec<Removed> =
         removed.into_iter().map(|((session, kind), rows)| Removed { session, kind, rows }).collect();
@@ -144,6 +152,7 @@ pub async fn forget(
         removed,
         idempotency_keys,
         vault_uses,
+        jobs,
         live_tokens,
         looks,
         verified: nothing >= 2,

@@ -211,18 +211,17 @@ impl System {
         format!("{}/{operation}", caller(tenant, subject))
     }
 
-    /// Deletes every key of a caller ([`System::scope`]) with its answer, and its jobs that have ended, and says how many of both;
-    /// makes no file. The bytes are overwritten, and the log is emptied unless somebody reads at the moment.
+    /// Deletes every key of a caller ([`System::scope`]) with its answer and says how many; makes no file. The bytes are
+    /// overwritten, and the log is emptied unless somebody reads at the moment.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget(&self, tenant: &str, subject: &str) -> Result<u64> {
-        let (key, tenant, subject) = (caller(tenant, subject), tenant.to_owned(), subject.to_owned());
+        let caller = caller(tenant, subject);
         let gone = self.read(move |db| {
-            let keys = db
+            let gone = db
                 .prepare_cached("DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'")?
-                .execute([&key])?;
-            let gone = keys + jobs::forget(db, &tenant, &subject)?;
+                .execute([&caller])?;
             if gone > 0 {
                 db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
             }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use helmdeck_core::Clock;
 use helmdeck_engine::Engine;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
 use crate::idempotency::{Idempotency, Ledger};
+use crate::limits::InFlight;
 
 /// The state behind the routes.
 #[derive(Debug)]
@@ -17,10 +19,21 @@ pub(crate) struct App {
     pub(crate) idempotency: Idempotency,
     /// Calls that go on when their client goes away; a stopping server waits for them.
     pub(crate) calls: TaskTracker,
+    /// Open streams of events.
+    pub(crate) streams: InFlight,
+    /// Cancelled when the server is about to stop: open streams end.
+    pub(crate) drain: CancellationToken,
 }
 
 impl App {
     pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
-        Self { engine, config, idempotency: Idempotency::new(clock, ledger), calls: TaskTracker::new() }
+        Self {
+            streams: InFlight::new(config.max_event_streams),
+            drain: CancellationToken::new(),
+            engine,
+            config,
+            idempotency: Idempotency::new(clock, ledger),
+            calls: TaskTracker::new(),
+        }
     }
 }

@@ -111,10 +111,12 @@ run = { type = "integer" }
 text = {}
 "##;
 
+/// A pack called `long` is one that runs as a job unless its caller waits.
 fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static str {
+    let long = name.ends_with(".long");
     let text = format!(
         "name = \"{name}\"\nversion = \"{version}\"\ndescription = \"Says <it> again\"\nread_only = {read_only}\n\
-         [handler]\nbuiltin = \"{name}\"\n{SCHEMAS}\n{rest}"
+         async = {long}\n[handler]\nbuiltin = \"{name}\"\n{SCHEMAS}\n{rest}"
     );
     Box::leak(text.into_boxed_str())
 }
@@ -153,7 +155,27 @@ impl Fixture {
         Self::assemble(config, true, None, Some(auth)).await
     }
 
+    /// Makes one with a memory key that has the pack `test.long` too.
+    pub(crate) async fn with_long(config: ServerConfig) -> Self {
+        Self::of_packs(config, true, None, None, &["test.long"]).await
+    }
+
+    /// Makes one, with a memory key, that asks who calls and has the pack `test.long` too.
+    pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
+        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"]).await
+    }
+
     async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
+        Self::of_packs(config, memory, ledger, auth, &[]).await
+    }
+
+    async fn of_packs(
+        config: ServerConfig,
+        memory: bool,
+        ledger: Option<&Path>,
+        auth: Option<Auth>,
+        more: &[&'static str],
+    ) -> Self {
         let clock = Arc::new(TestClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
         let pack = |name, version, read_only, rest| Builtin {
@@ -161,7 +183,7 @@ impl Fixture {
             manifest: manifest(name, version, read_only, rest),
             handler: Arc::new(Echo(Arc::clone(&probe))),
         };
-        let packs = vec![
+        let mut packs = vec![
             pack(
                 "test.cached",
                 "v1",
@@ -172,6 +194,7 @@ impl Fixture {
             pack("test.plain", "v2", true, ""),
             pack("test.write", "v1", false, ""),
         ];
+        packs.extend(more.iter().map(|name| pack(name, "v1", true, "")));
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(Config::default()).builtins(packs);
         let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);

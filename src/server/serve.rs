@@ -111,8 +111,8 @@ impl Server {
 
     /// Serves until `shutdown` is cancelled and the requests at work have ended.
     ///
-    /// After the cancel it accepts nothing more, lets the requests at work finish for at most `drain_timeout`, and closes
-    /// what is left. The engine stays open: its owner shuts it down afterwards.
+    /// After the cancel it accepts nothing more, starts no job, lets the requests and jobs at work finish for at most
+    /// `drain_timeout`, and closes what is left. The engine stays open: its owner shuts it down afterwards.
     ///
     /// # Errors
     /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting makes no sense;
@@ -131,11 +131,14 @@ impl Server {
         connections.accept(listener, &shutdown).await;
 
         app.calls.close();
+        app.drain.cancel();
+        app.engine.drain_jobs().await;
         mcp.drain();
         connections.drain.cancel();
         let finished = async {
             while connections.open.join_next().await.is_some() {}
             app.calls.wait().await;
+            app.engine.jobs_ended().await;
         };
         if tokio::time::timeout(app.config.drain_timeout, finished).await.is_err() {
             let (connections, calls) = (connections.open.len(), app.calls.len());

@@ -1,19 +1,23 @@
 #![doc = include_str!("README.md")]
 
+mod chat;
 mod clock;
 mod faulty_store;
 mod issuer;
 mod packs;
 mod postgres;
 mod replica_store;
+mod s3;
 mod session;
 mod stores;
 
+pub use chat::{ChatReply, ChatRequest, ChatServer};
 pub use clock::TestClock;
 pub use faulty_store::{Fault, FaultyStore};
 pub use issuer::{Issuer, key_set};
 pub use packs::{Counted, call, function, manifest};
 pub use postgres::{Postgres, PostgresOptions, SERVER_VARIABLE};
 pub use replica_store::{Gate, ReplicaStore};
+pub use s3::{S3, S3_VARIABLE};
 pub use session::FolderSession;
 pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};

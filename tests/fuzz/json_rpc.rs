@@ -23,7 +23,7 @@ const NEWEST: &str = "2026-07-28";
 /// What stands for [`META`] in an input, so that inputs stay short.
 const PLACE: &[u8] = b"$meta";
 /// What [`NEWEST`] wants in the `_meta` of each request.
-const META: &[u8] = br#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"fuzz","version":"0"}"#;
+const META: &[u8] = br#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}},"io.modelcontextprotocol/clientInfo":{"name":"fuzz","version":"0"}"#;
 /// The longest line over stdin; inputs are longer.
 const MAX_LINE_BYTES: u64 = 16 << 10;
 /// After this long, a request that has no answer will not get one.
@@ -78,7 +78,7 @@ fn filled(data: &[u8]) -> Vec<u8> {
 
 fn said_in_headers(request: &Value) -> Vec<(&'static str, HeaderValue)> {
     let params = &request["params"];
-    let name = params.get("name").or(params.get("uri")).unwrap_or(&Value::Null);
+    let name = ["name", "uri", "taskId"].iter().find_map(|key| params.get(key)).unwrap_or(&Value::Null);
     let mut headers = vec![("mcp-protocol-version", HeaderValue::from_static(NEWEST))];
     for (header, said) in [("mcp-method", &request["method"]), ("mcp-name", name)] {
         headers.extend(said.as_str().and_then(|text| HeaderValue::from_str(text).ok()).map(|text| (header, text)));

@@ -48,6 +48,8 @@ const WORDS: &[&str] = &[
     "\"_meta\":{$meta}",
     "\"progressToken\":1",
     "helmdeck://packs/",
+    "helmdeck://jobs/",
+    "\"taskId\":\"00000000000000000000000000000000\"",
     "\n",
     "\u{feff}",
     "content-type: ",
@@ -235,6 +237,13 @@ fn the_seeds_of_json_rpc_reach_lists_resources_and_subscriptions() {
         let answer = json_rpc(seed);
         let found = answer.messages.last().unwrap()["result"][list].as_array().map(Vec::len);
         assert!(found >= Some(least), "{seed}: {}", answer.text);
+    }
+    let begun = json_rpc("newest_task");
+    assert_eq!(begun.messages[0]["result"]["resultType"], "task", "{}", begun.text);
+    for seed in ["newest_task_get", "newest_task_update", "newest_task_cancel"] {
+        let unknown = json_rpc(seed);
+        let message = unknown.messages[0]["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with("there is no such task"), "{}", unknown.text);
     }
     let missing = json_rpc("session_artifact");
     assert!(missing.messages.last().unwrap()["error"]["data"]["code"] == "not_found", "{}", missing.text);

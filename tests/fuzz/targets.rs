@@ -53,6 +53,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         let packs = vec![
             function(&manifest_of("fuzz.cached", "read_only = true", &cached), echo).0,
             function(&manifest_of("fuzz.write", "read_only = false", input), write).0,
+            function(&manifest_of("fuzz.long", "async = true", input), write).0,
         ];
         let clock = Arc::new(TestClock::default());
         let engine = Engine::builder(Config::default())

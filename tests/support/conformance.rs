@@ -319,6 +319,7 @@ impl ServerHandler for Fixtures {
                 self.progress(&context, 100.0).await;
                 text("Done in three steps.")
             }
+            "greet" => text(&format!("Hello, {}!", arguments["name"].as_str().unwrap_or("you"))),
             "test_sampling" => self.sample(&arguments, &context).await?,
             name if self.data["elicitations"].get(name).is_some() => self.elicit(name, &arguments, &context).await?,
             "test_trigger_tool_change" => {

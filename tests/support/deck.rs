@@ -46,8 +46,11 @@ impl Secrets for Wallet {
 pub(crate) fn builtins(github: &str, clock: &Arc<TestClock>) -> Vec<Builtin> {
     let mut config = helmdeck_packs::github::Config::new(github.parse().unwrap());
     config.retry_wait = Duration::from_millis(1);
+    let egress = Egress::new(helmdeck_egress::Config::default());
     helmdeck_packs::all(&helmdeck_packs::Dependencies {
-        egress: Egress::new(helmdeck_egress::Config::default()),
+        llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),
+        swe: helmdeck_packs::swe::Config::default(),
+        egress,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         github: config,
         repo: helmdeck_packs::repo::Config::default(),

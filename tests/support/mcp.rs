@@ -55,6 +55,14 @@ impl Programs {
         command
     }
 
+    /// Prepares a run of a script of an npm package that calls some tools by names which no pack can have; see `mcp/names.mjs`.
+    pub(crate) fn node_with_names(&self, script: &str) -> Command {
+        let words = self.node_script(script);
+        let mut command = Command::new(&words[0]);
+        command.arg("--import").arg(scripts().join("names.mjs")).arg(&words[1]);
+        command
+    }
+
     /// Returns the place of a file of an npm package.
     pub(crate) fn package_file(&self, file: &str) -> PathBuf {
         self.packages.join(file)
@@ -82,6 +90,11 @@ impl Programs {
     /// Lets the official TypeScript client carry out a plan; returns its answer.
     pub(crate) fn typescript(&self, plan: &Value) -> Value {
         carry_out(Command::new(&self.node).arg(scripts().join("client.mjs")).arg(&self.packages), plan)
+    }
+
+    /// Lets the official package for tasks call one tool; see `mcp/tasks.mjs` for the plan and the answer.
+    pub(crate) fn tasks(&self, plan: &Value) -> Value {
+        carry_out(Command::new(&self.node).arg(scripts().join("tasks.mjs")).arg(&self.packages), plan)
     }
 }
 

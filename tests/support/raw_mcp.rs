@@ -27,6 +27,13 @@ impl<'a> McpClient<'a> {
         Self::with_headers(server, format!("{}\r\n{ACCEPT}", bearer(token)))
     }
 
+    /// Opens a session of a client that knows tasks.
+    #[track_caller]
+    pub(crate) fn with_tasks(server: &'a Server, token: &str) -> Self {
+        let able = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        Self::declaring(server, format!("{}\r\n{ACCEPT}", bearer(token)), &able)
+    }
+
     /// Opens a session of somebody without a token.
     #[track_caller]
     pub(crate) fn anonymous(server: &'a Server) -> Self {
@@ -35,8 +42,13 @@ impl<'a> McpClient<'a> {
 
     #[track_caller]
     fn with_headers(server: &'a Server, headers: String) -> Self {
+        Self::declaring(server, headers, &json!({}))
+    }
+
+    #[track_caller]
+    fn declaring(server: &'a Server, headers: String, capabilities: &Value) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+            "protocolVersion": REVISION, "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}}});
         let answer = server.exchange(&format!("POST /mcp\n{headers}"), &hello.to_string()).unwrap();
         assert_eq!(answer.code, 200, "{}", answer.body);
         let session = answer.header("mcp-session-id").expect("a session id").to_owned();

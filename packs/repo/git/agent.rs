@@ -62,7 +62,8 @@ impl Agent {
         };
         let added = run(command, Bytes::from(text), 4096, READY_WITHIN).await?;
         if !added.succeeded() {
-            let message = "the ssh key of the credential cannot be read; is it a private key, and its passphrase right?";
+            let message =
+                "the ssh key of the credential cannot be read; is it a private key, and its passphrase right?";
             return Err(Error::new(Code::CredentialInvalid, message));
         }
         Ok(agent)

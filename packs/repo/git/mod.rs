@@ -111,7 +111,8 @@ impl Git {
 
 /// Makes an empty folder that only this user can look into; gone when it is dropped.
 fn scratch() -> Result<TempDir> {
-    tempfile::Builder::new().prefix("helmdeck-git-").tempdir().map_err(|error| {
-        Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error)
-    })
+    tempfile::Builder::new()
+        .prefix("helmdeck-git-")
+        .tempdir()
+        .map_err(|error| Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error))
 }

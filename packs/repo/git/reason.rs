@@ -24,7 +24,9 @@ pub(super) fn of_failure(remote: &Remote, finished: &Finished) -> Error {
         }
         None if remote.marks.asked() && remote.credential.is_none() => Error::new(
             Code::CredentialInvalid,
-            format!("{place} asks for a credential: there is no such repository, or it is not for everybody; name a credential"),
+            format!(
+                "{place} asks for a credential: there is no such repository, or it is not for everybody; name a credential"
+            ),
         ),
         None => of_words(&said, &place),
     };
@@ -63,8 +65,14 @@ fn of_words(said: &[&str], place: &str) -> Error {
             format!("the host key of {place} is not the known one; add it to the file that repo.known_hosts names");
         return Error::new(Code::Forbidden, message);
     }
-    if starts("fatal: repository '") || fatal("does not appear to be a git repository") || starts("ERROR: Repository not found") {
-        return Error::new(Code::NotFound, format!("there is no such repository at {place}, or it is not for everybody"));
+    if starts("fatal: repository '")
+        || fatal("does not appear to be a git repository")
+        || starts("ERROR: Repository not found")
+    {
+        return Error::new(
+            Code::NotFound,
+            format!("there is no such repository at {place}, or it is not for everybody"),
+        );
     }
     if starts("fatal: couldn't find remote ref ") || said.iter().any(|line| line.contains(" not our ref ")) {
         return Error::new(Code::NotFound, "the repository does not have this ref");

@@ -99,9 +99,10 @@ impl Git {
         if let Some(host) = url.host().cloned() {
             used = self.credential_for(&host.to_string(), credential, named)?;
             let target = Target::only(host, url.port());
-            let opened = self.egress.proxy(target, ProxyConfig::default()).await.map_err(|error| {
-                Error::new(Code::ResourceExhausted, "no proxy can be started").with_source(error)
-            })?;
+            let opened =
+                self.egress.proxy(target, ProxyConfig::default()).await.map_err(|error| {
+                    Error::new(Code::ResourceExhausted, "no proxy can be started").with_source(error)
+                })?;
             match url.transport() {
                 Transport::Ssh => {
                     let key = used.as_ref();
@@ -125,7 +126,18 @@ impl Git {
             url = self.folder(&url)?;
         }
         let git = self.clone();
-        Ok(Remote { url, proxy, marks, credential: used, git, settings, variables, _fifo: fifo, _agent: agent, scratch })
+        Ok(Remote {
+            url,
+            proxy,
+            marks,
+            credential: used,
+            git,
+            settings,
+            variables,
+            _fifo: fifo,
+            _agent: agent,
+            scratch,
+        })
     }
 
     /// Picks the credential that may go to a host. One that the caller did not name is left out where it does not belong.
@@ -164,7 +176,8 @@ impl Git {
         let program = quoted(connect).replace('%', "%%");
         let through = format!("ProxyCommand=exec {program} __connect {} %h %p", proxy.address());
         let identity = agent.map_or_else(|| "none".to_owned(), |agent| agent.socket().display().to_string());
-        let known = self.config.known_hosts.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+        let known =
+            self.config.known_hosts.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
         let options = [
             format!("IdentityAgent={identity}"),
             "IdentityFile=none".to_owned(),
@@ -216,6 +229,12 @@ impl Remote {
         &self.url
     }
 
+    /// Returns the credential that is used, if one is.
+    #[cfg(test)]
+    pub(crate) const fn credential(&self) -> Option<&Secret> {
+        self.credential.as_ref()
+    }
+
     /// Asks what the repository has. One without any commit has nothing.
     ///
     /// # Errors
@@ -250,7 +269,13 @@ impl Remote {
         let url = self.url.to_string();
         let depth = depth.map(|depth| format!("--depth={depth}"));
         let mut arguments = vec![
-            "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
+            "fetch",
+            "--quiet",
+            "--force",
+            "--prune",
+            "--no-tags",
+            "--no-auto-maintenance",
+            "--no-write-fetch-head",
             "--no-recurse-submodules",
         ];
         arguments.extend(depth.as_deref());
@@ -266,7 +291,8 @@ impl Remote {
     /// `conflict` if the branch exists or the server does not take it; else as [`Remote::fetch`].
     pub(crate) async fn push_new_branch(&self, repository: &Path, commit: &str, branch: &str) -> Result<()> {
         let url = self.url.to_string();
-        let (lease, spec) = (format!("--force-with-lease=refs/heads/{branch}:"), format!("{commit}:refs/heads/{branch}"));
+        let (lease, spec) =
+            (format!("--force-with-lease=refs/heads/{branch}:"), format!("{commit}:refs/heads/{branch}"));
         let receiver = format!("--receive-pack={OWN_RECEIVER}");
         let mut arguments = vec!["push", "--quiet", "--porcelain", "--no-verify", "--no-signed", &lease];
         if self.url.transport() == Transport::File {
@@ -299,7 +325,10 @@ fn login(url: &RepoUrl, credential: Option<&Secret>, folder: &Path) -> Result<Op
     let user = secret.user().unwrap_or(TOKEN_USER).to_owned();
     // A line end would add a line to the answer, and with it anything else.
     if text.is_empty() || text.contains(['\n', '\r', '\0']) || user.contains(['\n', '\r', '\0']) {
-        return Err(Error::new(Code::CredentialInvalid, "the credential is empty or has line ends, which no token has"));
+        return Err(Error::new(
+            Code::CredentialInvalid,
+            "the credential is empty or has line ends, which no token has",
+        ));
     }
     Fifo::serve(folder, "login", Login { user, secret: secret.clone(), host }).map(Some)
 }

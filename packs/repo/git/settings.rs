@@ -58,10 +58,7 @@ impl Settings {
     /// Returns the variables that hand them over.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
         let each = self.0.iter().enumerate().flat_map(|(number, (name, value))| {
-            [
-                (format!("GIT_CONFIG_KEY_{number}"), name.clone()),
-                (format!("GIT_CONFIG_VALUE_{number}"), value.clone()),
-            ]
+            [(format!("GIT_CONFIG_KEY_{number}"), name.clone()), (format!("GIT_CONFIG_VALUE_{number}"), value.clone())]
         });
         std::iter::once(("GIT_CONFIG_COUNT".to_owned(), self.0.len().to_string())).chain(each)
     }

@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::Path;
 
 use super::super::languages;
 use super::*;
@@ -201,14 +202,14 @@ fn files_that_are_no_text_are_skipped_with_the_reason() {
     let read_bytes = |bytes: &[u8]| {
         let file = folder.path().join("a.rs");
         fs::write(&file, bytes).unwrap();
-        read(&file, grammar, &|| false)
+        read(File::open(&file), grammar, &|| false)
     };
     assert_eq!(read_bytes(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]), Err(Skip::TooLarge));
     assert_eq!(read_bytes(b"fn a() {}\0"), Err(Skip::NotText));
     assert_eq!(read_bytes(format!("fn a() {{ {} }}", "b(); ".repeat(500)).as_bytes()), Err(Skip::NotText));
     assert_eq!(read_bytes(b""), Ok(Symbols::default()));
-    assert_eq!(read(&folder.path().join("gone.rs"), grammar, &|| false), Err(Skip::Unreadable));
-    assert_eq!(read(folder.path(), grammar, &|| false), Err(Skip::Unreadable));
+    assert_eq!(read(File::open(folder.path().join("gone.rs")), grammar, &|| false), Err(Skip::Unreadable));
+    assert_eq!(read(File::open(folder.path()), grammar, &|| false), Err(Skip::Unreadable));
     // Latin-1: the names in ASCII are still found, the broken one is not.
     let latin = read_bytes(b"// caf\xe9\nfn good() {}\nfn caf\xe9() {}\n").unwrap();
     assert!(latin.definitions.iter().any(|definition| &*definition.name == "good"));

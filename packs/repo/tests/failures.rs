@@ -86,9 +86,7 @@ async fn folders_of_this_machine_are_used_only_where_the_operator_allows_it() {
         let error = nobody.refusal(&url).await;
         assert!(error.code() == Code::Forbidden && error.message().contains("repo.paths"), "{error}");
     }
-    let below = |folder: PathBuf| {
-        Desk::with(Config { paths: Paths::Below(vec![folder]), ..Config::default() }, &[])
-    };
+    let below = |folder: PathBuf| Desk::with(Config { paths: Paths::Below(vec![folder]), ..Config::default() }, &[]);
     below(origin.folder.path().join("root")).fetch(&origin.url(), "").await;
     assert_eq!(below(origin.work()).refusal(&origin.url()).await.code(), Code::Forbidden);
     // A link in an allowed folder is judged by where it leads.

@@ -110,15 +110,20 @@ pub(crate) fn failure(error: ArchiveError) -> Failure {
     }
 }
 
-fn taken(path: &Path) -> Failure {
+/// Says that a file is there already.
+pub(super) fn taken(path: &Path) -> Failure {
     Failure::usage(format!("{} is there already", path.display())).with_hint("say --force to replace it")
 }
 
 /// A file beside the one asked for, removed unless it is kept.
-struct Draft(Option<PathBuf>);
+pub(super) struct Draft(Option<PathBuf>);
 
 impl Draft {
-    fn beside(path: &Path) -> Result<(Self, File)> {
+    /// Makes it, for its owner only.
+    ///
+    /// # Errors
+    /// A failure that names the file.
+    pub(super) fn beside(path: &Path) -> Result<(Self, File)> {
         let name = path.file_name().ok_or_else(|| Failure::usage(format!("{} names no file", path.display())))?;
         let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
@@ -126,7 +131,11 @@ impl Draft {
         Ok((Self(Some(draft)), file))
     }
 
-    fn keep(mut self, file: &File, path: &Path, force: bool) -> Result<()> {
+    /// Gives it the name asked for, in place of another file only if `force` says so.
+    ///
+    /// # Errors
+    /// A failure that names the file; a usage failure if there is one.
+    pub(super) fn keep(mut self, file: &File, path: &Path, force: bool) -> Result<()> {
         let Some(draft) = &self.0 else { return Ok(()) };
         file.sync_all().map_err(|error| about(draft, &error))?;
         if force {
@@ -145,7 +154,6 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // It holds nothing that opens without the key.
             let _ = fs::remove_file(path);
         }
     }

@@ -92,6 +92,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
         packs(&mut report, &setup).await;
+        sessions(&mut report, &setup).await;
     }
     output.either(&report.value(), || report.text())?;
     if report.errors.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Config)) }
@@ -219,10 +220,27 @@ async fn packs(report: &mut Report, setup: &Setup) {
     match setup.engine(MemoryUse::Nothing, false).await {
         Ok(engine) => {
             let refused = engine.refused();
+            match engine.reach_artifacts().await {
+                Ok(()) => report.fact("artifacts", setup.shown_artifacts()),
+                Err(error) => report.failed("artifacts", &error.into()),
+            }
             report.fact("packs", format!("{} served, {} refused", engine.packs().len(), refused.len()));
             report.errors.extend(refused.iter().map(ToString::to_string));
             engine.shutdown().await;
         }
         Err(failure) => report.failed("packs", &failure),
     }
+}
+
+/// Packs that run commands are refused without a sandbox; all others do not care, so it is only a warning.
+async fn sessions(report: &mut Report, setup: &Setup) {
+    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return };
+    match engine.probe_sessions().await {
+        Ok(how) => report.fact("sessions", how),
+        Err(error) => {
+            report.fact("sessions", "none");
+            report.warnings.push(error.message().to_owned());
+        }
+    }
+    engine.shutdown().await;
 }

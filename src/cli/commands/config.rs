@@ -9,6 +9,7 @@ use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::output::Output;
+use crate::s3;
 
 /// Runs `helmdeck config`.
 ///
@@ -28,6 +29,7 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &Environment, o
             let secrets: Vec<(&str, String)> =
                 [gate::KEY, gate::KEY_FILE, gate::KEY_PREVIOUS, auth::SECRET, auth::SECRET_FILE]
                     .into_iter()
+                    .chain([s3::KEY_ID, s3::SECRET, s3::SECRET_FILE])
                     .filter(|name| !matches!(env.text(name), Ok(None)))
                     .map(|name| (name, "(set)".to_owned()))
                     .collect();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::args::ForgetArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
-use crate::wire::Setup;
+use crate::wire::{MemoryUse, Setup};
 
 /// How often the log of the store is emptied, if somebody is in the way.
 const TRIES: u32 = 50;
@@ -38,26 +38,38 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
         let file = arguments.receipt.as_deref().map(ReceiptFile::make).transpose()?;
         let system = setup.system()?;
         let now = SystemClock::default().now();
+        // The files first: if their place does not answer, nothing says that all is done.
+        let mut artifacts = forget_files(setup, tenant, subject).await?;
         let receipt = forget(store.as_deref(), Some(&system), tenant, subject, now).await?;
-        Ok::<_, Failure>((receipt, file))
+        // Those that a running server wrote meanwhile.
+        artifacts += forget_files(setup, tenant, subject).await?;
+        Ok::<_, Failure>((receipt, artifacts, file))
     };
     let answer = answer.await;
     if let Some(store) = store {
         store.close().await?;
     }
-    let (receipt, mut file) = answer?;
+    let (receipt, artifacts, mut file) = answer?;
     let log_emptied = empty_log(setup).await?;
     let mut value = serde_json::to_value(&receipt).unwrap_or_default();
     value["log_emptied"] = log_emptied.into();
+    value["artifacts"] = artifacts.into();
     if let Some(file) = &mut file {
         file.keep(&value)?;
     }
-    setup.output.either(&value, || text(&receipt, log_emptied))?;
+    setup.output.either(&value, || text(&receipt, artifacts, log_emptied))?;
     if receipt.verified && log_emptied {
         return Ok(());
     }
     let why = if receipt.verified { "the log of the store could not be emptied" } else { "rows kept being written" };
     Err(Failure::new(Exit::Failed, why).with_hint("run it again; what went is gone"))
+}
+
+async fn forget_files(setup: &Setup, tenant: &str, subject: &str) -> Result<u64> {
+    let engine = setup.engine_over(None, MemoryUse::Nothing, false).await?;
+    let forgotten = engine.forget_artifacts(tenant, subject).await;
+    engine.shutdown().await;
+    forgotten.map_err(|error| Failure::from(error).with_hint("rows are left until the files can go; run it again"))
 }
 
 fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
@@ -70,7 +82,9 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
         }
     }
     let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
-    format!("remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions and idempotency keys")
+    format!(
+        "remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions, idempotency keys and artifacts"
+    )
 }
 
 /// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a reader at
@@ -135,7 +149,7 @@ impl Drop for ReceiptFile<'_> {
     }
 }
 
-fn text(receipt: &Receipt, log_emptied: bool) -> String {
+fn text(receipt: &Receipt, artifacts: u64, log_emptied: bool) -> String {
     let at = json!(receipt)["at"].as_str().unwrap_or_default().to_owned();
     let mut text = format!("{at}: forgot {}/{}\n", receipt.tenant, receipt.subject);
     let mut rows: Vec<Vec<String>> = vec![["SESSION", "KIND", "ROWS"].map(str::to_owned).to_vec()];
@@ -147,7 +161,7 @@ fn text(receipt: &Receipt, log_emptied: bool) -> String {
     }
     let driver = receipt.driver.as_deref().unwrap_or("none");
     text.push_str(&format!(
-        "{} rows and {} idempotency keys removed; store: {driver}; looked {} times\n",
+        "{} rows, {} idempotency keys and {artifacts} artifacts removed; store: {driver}; looked {} times\n",
         receipt.rows, receipt.idempotency_keys, receipt.looks
     ));
     text.push_str(match (receipt.verified, log_emptied) {

@@ -1,6 +1,7 @@
 //! The commands, a file each. This one only picks: which command, with which setup and on which runtime.
 
 mod archive;
+mod artifact;
 mod cache;
 mod check;
 mod completions;
@@ -9,6 +10,7 @@ pub(crate) mod connect;
 mod doctor;
 mod forget;
 mod import;
+mod job;
 mod key;
 mod mcp;
 mod mcp_servers;
@@ -22,6 +24,7 @@ mod purge;
 mod rotate;
 mod run;
 mod serve;
+mod session;
 mod token;
 mod vault;
 
@@ -50,9 +53,17 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     match cli.command {
         Command::Version => output.text(&version()),
         Command::Completions { shell } => completions::run(shell, &output),
+        Command::Job(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(job::job(&setup, &command))
+        }
         Command::Token(command) => {
             let setup = setup(env, WARN)?;
             block_on(token::run(&setup, &command))
+        }
+        Command::Artifact(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(artifact::run(&setup, &command))
         }
         Command::Key(KeyCommand::Generate) => key::generate(&output),
         Command::Key(KeyCommand::Check) => key::check(&env, &output),
@@ -95,6 +106,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Import(arguments) => block_on(import::run(&setup, &arguments)),
                 MemoryCommand::Forget(arguments) => block_on(forget::run(&setup, &arguments)),
             }
+        }
+        Command::Session(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(session::run(&setup, &command))
         }
         Command::Vault(command) => {
             let setup = setup(env, WARN)?;

@@ -131,7 +131,8 @@ pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -
     Ok(call)
 }
 
-fn print(output: &Output, outcome: &Outcome, schema: &Value) -> Result<()> {
+/// Prints an outcome, for a person by the output schema of its pack.
+pub(super) fn print(output: &Output, outcome: &Outcome, schema: &Value) -> Result<()> {
     if output.json {
         return output.result(&outcome.to_json());
     }

@@ -35,6 +35,17 @@ fn generate() -> Json {
                         "additionalProperties": {"type": "array", "items": {"enum": directives}},
                     })
                 }
+                [.., last] if last == "prices" => {
+                    let usd = json!({"type": "number", "minimum": 0});
+                    json!({
+                        "additionalProperties": {
+                            "type": "object",
+                            "additionalProperties": false,
+                            "required": ["input", "output"],
+                            "properties": {"input": usd, "output": usd, "cached": usd},
+                        },
+                    })
+                }
                 _ => object(""),
             };
             table["type"] = "object".into();
@@ -104,7 +115,8 @@ fn setting(value: &Value, description: &str) -> Json {
         Value::Integer(number) => (json!("integer"), json!(number)),
         Value::Boolean(flag) => (json!("boolean"), json!(flag)),
         Value::Array(_) => {
-            return json!({"type": "array", "items": {"type": "string"}, "default": [], "description": description});
+            let default = json_of(value.clone());
+            return json!({"type": "array", "items": {"type": "string"}, "default": default, "description": description});
         }
         other => panic!("{other:?} has no schema"),
     };

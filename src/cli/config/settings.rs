@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use helmdeck_engine::McpServer;
+use helmdeck_engine::{McpServer, S3Location};
 use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use crate::exit::{Failure, Result};
 use crate::logging;
 
 /// The tables that make up the engine's settings.
-const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "jobs"];
+const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs"];
 
 /// Everything that is set, understood.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
-    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]` and `[jobs]`.
+    /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
     pub(crate) egress: Egress,
@@ -51,6 +51,10 @@ pub(crate) struct Settings {
     pub(crate) github: GitHub,
     /// `[repo]`.
     pub(crate) repo: Repo,
+    /// `[llm]`.
+    pub(crate) llm: helmdeck_llm::Config,
+    /// `[swe]`.
+    pub(crate) swe: helmdeck_packs::swe::Config,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
     /// `[[mcp.servers]]`.
@@ -103,13 +107,16 @@ pub(super) fn resolve(
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
     let repo = reading.part("repo", Repo::check);
-    let engine = reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], |_| Ok(()));
+    let llm = reading.part("llm", helmdeck_llm::Config::validate);
+    let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
+    let engine =
+        reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
     let credentials = reading.credentials();
     let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, engine, egress, github, repo) {
+    match (log, runtime, server, auth, mcp, memory, engine, egress, github, repo, llm, swe) {
         (
             Some(log),
             Some(runtime),
@@ -121,6 +128,8 @@ pub(super) fn resolve(
             Some(egress),
             Some(github),
             Some(repo),
+            Some(llm),
+            Some(swe),
         ) if reading.problems.is_empty() => Ok(Settings {
             data_dir,
             packs_dir,
@@ -134,6 +143,8 @@ pub(super) fn resolve(
             egress,
             github,
             repo,
+            llm,
+            swe,
             credentials,
             mcp_servers: Vec::new(),
         }),
@@ -255,6 +266,14 @@ impl Reading<'_> {
             },
         }
     }
+}
+
+fn engine_parts(engine: &helmdeck_engine::Config) -> std::result::Result<(), String> {
+    let url = &engine.artifacts.url;
+    if !url.is_empty() {
+        S3Location::parse(url)?;
+    }
+    engine.sessions.validate()
 }
 
 fn set_by_hand(setting: &Setting) -> bool {

@@ -1,5 +1,6 @@
 //! `helmdeck config show`: every setting and, if asked, where it comes from. Shows no secret.
 
+use helmdeck_engine::S3Location;
 use serde_json::{Value as Json, json};
 use toml::Value;
 
@@ -39,6 +40,9 @@ fn safe(key: &[String], setting: &Setting) -> Value {
     let text = setting.value.as_str().unwrap_or_default();
     let authority = text.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
     let misplaced = key[0] == "credentials" && !text.starts_with("env:");
+    if key == ["artifacts", "url"] && !text.is_empty() && S3Location::parse(text).is_err() {
+        return Value::String("(set)".to_owned());
+    }
     // PostgreSQL's may hold one anywhere: after the user, and as a parameter.
     if misplaced || authority.contains('@') || text.starts_with("postgres") {
         return Value::String("(set)".to_owned());
@@ -70,6 +74,7 @@ mod tests {
             layers.set(key, Value::String(value.to_owned()), Origin::Env("X".to_owned())).unwrap();
         };
         set(&["memory", "url"], "postgres://user:canary@host/db");
+        set(&["artifacts", "url"], "s3://bucket?secret=canary");
         set(&["credentials", "a"], "canary");
         set(&["credentials", "b"], "env:B");
         let (value, text) = show(&layers, true, &[("HELMDECK_MEMORY_KEY", "(set)".to_owned())]);

@@ -1,6 +1,6 @@
 //! Makes paths in an input absolute, so that the same words in another folder are another call.
 //!
-//! Only members that the schema marks with `"x-helmdeck-path": true` are touched; the rest stays byte for byte.
+//! A call that pins a session keeps its paths: they are the session's. Only members that the schema marks with `"x-helmdeck-path": true` are touched; the rest stays byte for byte.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -18,6 +18,10 @@ use crate::exit::Result;
 /// # Errors
 /// A failure if a path is relative and there is no working directory.
 pub(crate) fn absolute_paths(schema: &Value, input: &str, env: &Environment) -> Result<Option<String>> {
+    // A relative path in a session's call is one of the session, not of this shell.
+    if members(input).is_some_and(|members| members.iter().any(|(name, _)| name == "_session_id")) {
+        return Ok(None);
+    }
     walk(Shape::of(schema), input, env)
 }
 

@@ -19,6 +19,8 @@ pub enum Part {
     Audit,
     /// Answers that are cached for it alone, those of its dialogues too.
     Cache,
+    /// Files that packs wrote for it.
+    Artifacts,
 }
 
 impl Part {
@@ -30,11 +32,12 @@ impl Part {
             Self::Notes => "notes",
             Self::Audit => "audit",
             Self::Cache => "cache",
+            Self::Artifacts => "artifacts",
         }
     }
 }
 
-/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache"]}`.
+/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts"]}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
@@ -85,7 +88,7 @@ impl Forget {
             Selection::Pack(_) => *part == Part::Audit,
         };
         if parts.is_empty() {
-            return refuse("\"what\" is empty; name at least one of facts, notes, audit and cache");
+            return refuse("\"what\" is empty; name at least one of facts, notes, audit, cache and artifacts");
         }
         if !parts.iter().all(fits) {
             return refuse("\"key\" and \"category\" go with facts and notes, \"pack\" with audit; say so in \"what\"");
@@ -118,8 +121,8 @@ mod tests {
     fn a_request_says_exactly_one_thing_and_means_facts_unless_it_says_more() {
         assert_eq!(read(r#"{"key":"k"}"#).unwrap(), (vec![Part::Facts], "Key(\"k\")".to_owned()));
         assert_eq!(read(r#"{"all":true}"#).unwrap().0, [Part::Facts]);
-        let all = r#"{"all":true,"what":["cache","audit","notes","facts","facts"]}"#;
-        assert_eq!(read(all).unwrap().0, [Part::Facts, Part::Notes, Part::Audit, Part::Cache]);
+        let all = r#"{"all":true,"what":["artifacts","cache","audit","notes","facts","facts"]}"#;
+        assert_eq!(read(all).unwrap().0, [Part::Facts, Part::Notes, Part::Audit, Part::Cache, Part::Artifacts]);
         assert_eq!(read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0, [Part::Audit]);
         for vague in [
             "{}",
@@ -128,6 +131,7 @@ mod tests {
             r#"{"key":"a","category":"b"}"#,
             r#"{"key":"a","what":["audit"]}"#,
             r#"{"category":"a","what":["facts","cache"]}"#,
+            r#"{"key":"a","what":["artifacts"]}"#,
             r#"{"pack":"a.b"}"#,
             r#"{"pack":"a.b","what":["audit","cache"]}"#,
             r#"{"all":true,"what":[]}"#,

@@ -158,7 +158,8 @@ impl Gateway {
 
     /// Opens a tunnel.
     async fn connect(self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Response<Body> {
-        let Some((host, port)) = request.uri().authority().and_then(|authority| target_of(authority.as_str())) else {
+        let bare = request.uri().authority().filter(|_| request.uri().scheme().is_none());
+        let Some((host, port)) = bare.and_then(|authority| target_of(authority.as_str())) else {
             return status(StatusCode::BAD_REQUEST);
         };
         let far = match self.open(&host, port).await {

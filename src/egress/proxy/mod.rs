@@ -181,6 +181,5 @@ fn target_of(authority: &str) -> Option<(Host<String>, u16)> {
     Some((host, written.1.parse().ok()?))
 }
 
-
 #[cfg(test)]
 mod tests;

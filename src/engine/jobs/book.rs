@@ -190,7 +190,7 @@ pub(super) fn gone(id: &JobId, why: &str) -> Error {
 
 /// The job's result was too large to be kept.
 pub(super) fn too_large(id: &JobId) -> Error {
-    gone(id, "it was larger than jobs.max_result_bytes; let the pack write an artifact")
+    gone(id, "it was larger than jobs.max_result_bytes; what is large belongs into artifacts")
 }
 
 pub(super) fn unavailable(error: StoreError) -> Error {

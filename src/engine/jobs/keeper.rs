@@ -11,25 +11,27 @@ use super::table::Jobs;
 /// How often reports of jobs are written, and how long the wish of another process that one ends may go unseen.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// How often results in memory are looked through for those whose time is over.
+const CLEAR_EVERY: Duration = Duration::from_secs(60);
+
 /// Keeps the record up with the jobs of this process as long as there is any.
 pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
     loop {
-        let idle = match jobs.upgrade() {
+        let next = match jobs.upgrade() {
             Some(jobs) => jobs.tick().await,
             None => return,
         };
-        if idle {
-            wake.notified().await;
-        } else {
-            // A change of state is written at once, a report with the next tick.
-            let _ = tokio::time::timeout(EVERY, wake.notified()).await;
+        // A change of state is written at once, a report with the next tick.
+        match next {
+            Some(next) => drop(tokio::time::timeout(next, wake.notified()).await),
+            None => wake.notified().await,
         }
     }
 }
 
 impl Jobs {
-    /// Does what is due; says whether there is nothing left to watch.
-    async fn tick(self: &Arc<Self>) -> bool {
+    /// Does what is due; says when to look again, `None` = when there is something new.
+    async fn tick(self: &Arc<Self>) -> Option<Duration> {
         self.save_all().await;
         if let (Some(book), Some(owner)) = (&self.book, self.known_owner())
             && let Ok(wanted) = book.system.jobs_to_cancel(owner).await
@@ -43,8 +45,12 @@ impl Jobs {
             }
         }
         let mut table = self.table();
-        table.clear(self.clock.now());
-        table.live.is_empty()
+        let recorded = self.book.is_some();
+        table.clear(self.clock.now(), recorded);
+        let settled = |live: &Arc<Live>| if recorded { live.is_settled() } else { live.job().state.is_final() };
+        let busy = !table.live.values().all(settled);
+        // What has ended is here for its result alone.
+        if busy { Some(EVERY) } else { (!table.live.is_empty()).then_some(CLEAR_EVERY) }
     }
 
     /// Writes down every job that has changed.

@@ -157,8 +157,13 @@ impl Live {
 
     /// Says whether all of it is in the row, so that this process need not keep it.
     pub(super) fn is_over(&self) -> bool {
+        self.is_settled() && self.lock().result.is_none()
+    }
+
+    /// Says whether it has ended and the row says so.
+    pub(super) fn is_settled(&self) -> bool {
         let inner = self.lock();
-        inner.job.state.is_final() && inner.job.revision <= inner.saved && inner.result.is_none()
+        inner.job.state.is_final() && inner.job.revision <= inner.saved
     }
 
     /// Returns the result that is kept here, with its size.

@@ -181,9 +181,8 @@ impl Jobs {
             table.stopping = true;
             table.queue.drain()
         };
-        for (live, _) in waiting {
-            self.end(&live, Err(stopped())).await;
-        }
+        let waiting: Vec<_> = waiting.into_iter().map(|(live, _)| live).collect();
+        self.end_all(&waiting).await;
         self.running.close();
         self.show();
     }
@@ -198,11 +197,40 @@ impl Jobs {
             }
         }
         if tokio::time::timeout(GRACE + SAVE_FOR, self.running.wait()).await.is_err() {
-            for live in &live {
-                self.end(live, Err(stopped())).await;
-            }
+            self.end_all(&live).await;
         }
         self.save_all().await;
+    }
+
+    /// Ends jobs that this process runs no more, all in one write.
+    async fn end_all(&self, live: &[Arc<Live>]) {
+        let now = self.clock.now();
+        let ended: Vec<_> = live
+            .iter()
+            .filter(|live| {
+                live.end(Ended::default(), |job| {
+                    (job.state, job.error) = (JobState::Failed, Some(JobError::stopped()));
+                    job.ended_at = Some(now);
+                    job.expires_at = now.saturating_add(self.config.retention);
+                })
+            })
+            .cloned()
+            .collect();
+        self.save_soon(&ended).await;
+        for live in ended {
+            self.metrics.ended(JobState::Failed);
+            live.tell_end();
+        }
+    }
+
+    /// Writes jobs down. If that takes too long, the keeper goes on trying.
+    async fn save_soon(&self, live: &[Arc<Live>]) {
+        let saving = async {
+            while !self.save(live).await {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        let _ = tokio::time::timeout(SAVE_FOR, saving).await;
     }
 
     /// Ends a job with what its call came to: it is written down, and then everybody is told.
@@ -230,14 +258,7 @@ impl Jobs {
             return;
         }
         self.metrics.ended(state);
-        let one = [Arc::clone(live)];
-        let saving = async {
-            while !self.save(&one).await {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        };
-        // If it takes too long, the keeper goes on trying.
-        let _ = tokio::time::timeout(SAVE_FOR, saving).await;
+        self.save_soon(&[Arc::clone(live)]).await;
         if let Some(size) = in_memory {
             self.table().keep_result(&live.id, size, self.config.memory_bytes);
         }

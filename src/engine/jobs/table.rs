@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use helmdeck_core::{Call, Clock, Code, Error, Identity, Result};
+use helmdeck_core::{Call, Clock, Code, Error, Identity, Result, Timestamp};
 use helmdeck_memory::KeyRing;
 use helmdeck_memory::system::System;
 use helmdeck_memory::system::jobs::Ownership;
@@ -100,7 +100,9 @@ impl Jobs {
     /// Returns a job of this process, if it is this caller's.
     pub(super) fn find(&self, owner: Option<&Identity>, id: &JobId) -> Option<Arc<Live>> {
         let live = self.table().live.get(id).map(Arc::clone)?;
-        owner.is_none_or(|owner| live.job().is_of(owner)).then_some(live)
+        let job = live.job();
+        let over = job.state.is_final() && job.expires_at <= self.clock.now();
+        (!over && owner.is_none_or(|owner| job.is_of(owner))).then_some(live)
     }
 
     /// Shows how many wait and run.
@@ -141,11 +143,11 @@ impl Table {
         }
     }
 
-    /// Forgets jobs that need not be here: all of them is in the record, or their time is over.
-    pub(super) fn clear(&mut self, now: helmdeck_core::Timestamp) {
+    /// Forgets jobs that need not be here: all of them is in the record, if there is one, or their time is over.
+    pub(super) fn clear(&mut self, now: Timestamp, recorded: bool) {
         self.live.retain(|_, live| {
             let job = live.job();
-            !(live.is_over() || (job.state.is_final() && job.expires_at <= now))
+            !((recorded && live.is_over()) || (job.state.is_final() && job.expires_at <= now))
         });
         let live = &self.live;
         self.results.retain(|(id, _)| live.contains_key(id));

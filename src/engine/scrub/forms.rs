@@ -84,6 +84,11 @@ fn base64_core(part: &[u8], offset: usize) -> (Vec<u8>, usize, usize) {
 }
 
 impl Needle {
+    /// Returns how long it is where it is written as it is, with what of it stands beside.
+    pub(super) fn len(&self) -> usize {
+        self.before + self.bytes.len() + self.after
+    }
+
     /// Returns where it stands at or after `from`, with what of it stands beside.
     pub(super) fn find(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let rest = bytes.get(from..)?;

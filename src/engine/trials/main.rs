@@ -1,6 +1,8 @@
 //! How the engine behaves, through its public face, with real stores and a clock that is moved by hand.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod artifact_places;
+mod artifacts;
 mod cache;
 mod chains;
 mod cluster;
@@ -8,6 +10,7 @@ mod commands;
 mod credentials;
 mod facts;
 mod faults;
+mod files;
 mod flights;
 mod forget;
 mod gates;

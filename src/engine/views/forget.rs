@@ -25,6 +25,7 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
     for part in parts {
         let removed = match (part, selection) {
             (Part::Cache, _) => cache(views, owner, &mut forgotten.pending).await?,
+            (Part::Artifacts, _) => files(views, owner).await?,
             (Part::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
             (Part::Audit, _) => audit(views, owner, None).await?,
             (Part::Facts, Selection::Key(key)) => one(views, owner, Kind::Fact, &trimmed("key", key)?).await?,
@@ -101,6 +102,13 @@ async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) ->
         }
     }
     Ok(removed)
+}
+
+async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
+    match &views.artifacts {
+        Some(files) => files.forget(owner.identity.tenant(), owner.identity.user()).await,
+        None => Ok(0),
+    }
 }
 
 async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> Result<u64> {

@@ -25,6 +25,7 @@ use helmdeck_memory::{EntryMeta, Namespace, Op, Store, Written};
 pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
 pub use trouble::store_error;
 
+use crate::artifacts::ArtifactStore;
 use crate::audit::Audit;
 use crate::cache::hub::Hub;
 use crate::scrub;
@@ -37,9 +38,12 @@ const CALLED_BY: &str = "called_by";
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The views of one engine, as one pack or a door has them.
+#[derive(Clone)]
 pub(crate) struct EngineViews {
     pub(crate) hub: Arc<Hub>,
     pub(crate) audit: Audit,
+    /// Files that packs wrote; `None` = nowhere.
+    pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     /// The pack; `None` = a door.
     pub(crate) pack: Option<PackName>,
 }
@@ -47,7 +51,7 @@ pub(crate) struct EngineViews {
 impl EngineViews {
     /// Returns the same views as a pack has them.
     pub(crate) fn of_pack(&self, pack: &PackName) -> Self {
-        Self { hub: Arc::clone(&self.hub), audit: self.audit.clone(), pack: Some(pack.clone()) }
+        Self { pack: Some(pack.clone()), ..self.clone() }
     }
 
     /// Says who writes an entry: what is recalled later is only worth what its writer is.

@@ -33,6 +33,15 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// What a call came to: the outcome as JSON, or the error.
 pub(crate) type Answer = Result<Bytes, Error>;
 
+/// What is asked for with a key: the same input is another request if it is asked for differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// The outcome.
+    Call,
+    /// A job.
+    Job,
+}
+
 /// A SHA-256.
 type Digest32 = [u8; 32];
 
@@ -89,8 +98,8 @@ impl Idempotency {
     /// # Errors
     /// 409 if the first call still runs or its answer is gone, 422 if it was another request, 503 if the system database
     /// cannot be asked: then nothing was done.
-    pub(crate) async fn begin(&self, call: &Call, key: &str) -> Result<Begun, Problem> {
-        let (id, request) = (id(&call.identity, key), request(call));
+    pub(crate) async fn begin(&self, operation: Operation, call: &Call, key: &str) -> Result<Begun, Problem> {
+        let (id, request) = (id(&call.identity, key), request(operation, call));
         let ticket = {
             let now = self.0.clock.monotonic();
             let mut kept = self.0.lock();
@@ -185,9 +194,10 @@ fn id(identity: &Identity, key: &str) -> Digest32 {
     digest(&[identity.tenant().as_bytes(), identity.user().as_bytes(), key.as_bytes()])
 }
 
-fn request(call: &Call) -> Digest32 {
+fn request(operation: Operation, call: &Call) -> Digest32 {
     let version = call.version.map_or(0, helmdeck_core::Version::number).to_be_bytes();
-    digest(&[call.pack.as_str().as_bytes(), &version, &call.input])
+    let parts = [call.pack.as_str().as_bytes(), &version, &call.input, b"job"];
+    digest(if operation == Operation::Job { &parts } else { &parts[..3] })
 }
 
 /// The parts are length-prefixed, so that no two lists of them run together into one.

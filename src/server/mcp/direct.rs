@@ -34,11 +34,13 @@ pub(crate) fn plain(
     }
     let table = door.tables.current();
     let entry = table.get(&tool_call.name)?;
-    if entry.has_headers || visit.caller.need_run(&entry.pack).is_err() {
+    // What takes long may become a task; in a session only rmcp knows whether the client can do with one.
+    let may_be_task = entry.is_long && !meta.declares_no_tasks();
+    if entry.has_headers || may_be_task || visit.caller.need_run(&entry.pack).is_err() {
         return None;
     }
     let arguments = raw_arguments(tool_call, bytes)?;
-    let call = door.call(&visit.caller, &entry.pack, arguments, meta.cache);
+    let call = door.call(&visit.caller, entry, arguments, meta.cache);
     Some(Direct { call, id: id.text.into(), typed: meta.is_self_contained() })
 }
 

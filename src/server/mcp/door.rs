@@ -126,10 +126,11 @@ impl Door {
         Err(refused.map_or_else(|| unknown_tool(name), |error| rpc_error(&error)))
     }
 
-    /// Makes a call of a pack. Whether the caller may run it has been asked before.
-    pub(crate) fn call(&self, caller: &Caller, pack: &PackName, arguments: Bytes, wish: CacheWish) -> Call {
-        let mut call = Call::new(pack.clone(), arguments, Arc::clone(&caller.identity));
-        call.deadline = Instant::now().checked_add(self.deadline);
+    /// Makes a call of a pack. Whether the caller may run it has been asked before. A pack that takes long has only its own limit:
+    /// most clients know no tasks, and have to wait for it.
+    pub(crate) fn call(&self, caller: &Caller, entry: &Entry, arguments: Bytes, wish: CacheWish) -> Call {
+        let mut call = Call::new(entry.pack.clone(), arguments, Arc::clone(&caller.identity));
+        call.deadline = Instant::now().checked_add(self.deadline).filter(|_| !entry.is_long);
         wish.apply(&mut call);
         call
     }

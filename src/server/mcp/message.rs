@@ -187,6 +187,11 @@ impl CallMeta<'_> {
         self.progress.is_some()
     }
 
+    /// Whether it is told here what the client can do, and tasks are not among it.
+    pub(crate) fn declares_no_tasks(&self) -> bool {
+        self.is_self_contained() && !self.capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks)
+    }
+
     /// Whether it is all that a request has to bring along since revision 2026-07-28.
     pub(crate) fn is_self_contained(&self) -> bool {
         self.revision.as_deref() == Some(ProtocolVersion::V_2026_07_28.as_str()) && self.capabilities.is_some()

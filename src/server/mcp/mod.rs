@@ -19,6 +19,7 @@ mod sessions;
 mod stdio;
 mod stream;
 mod table;
+mod tasks;
 mod uri;
 mod watch;
 mod wish;

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use helmdeck_core::memory::{ListFacts, NoMemory};
 use helmdeck_core::{Caller, Code, Error, PackName, Permission, Result};
-use helmdeck_engine::{MemoryControl, PackInfo};
+use helmdeck_engine::{Job, JobId, JobPage, JobQuery, MemoryControl, PackInfo};
 use helmdeck_memory::Namespace;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
@@ -17,8 +17,12 @@ const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
 /// The most facts that one read lists.
 const MAX_FACTS: u64 = 1000;
-/// The largest file that is handed out in a message; the REST door has no such limit.
-const MAX_FILE_BYTES: usize = 8 << 20;
+/// The most jobs that one read lists, the newest.
+const MAX_JOBS: usize = 100;
+/// How many of them have an address of their own in the list of resources; every one can be read.
+const MAX_RESULTS: usize = 20;
+/// The largest file or result that is handed out in a message; the REST door has no such limit.
+const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Serialize)]
 struct Summary {
@@ -29,8 +33,9 @@ struct Summary {
     read_only: bool,
 }
 
-/// Returns what a caller can read, sorted by address. What needs a memory is there only if there is one that the caller may read.
-pub(crate) fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
+/// Returns what a caller can read, sorted by address: also the results of the caller's newest jobs. What needs a memory is there
+/// only if there is one that the caller may read.
+pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
     let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
         Resource::new(uri, name).with_description(description).with_mime_type(media_type)
     };
@@ -44,6 +49,13 @@ pub(crate) fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
         ));
     }
     all.push(resource(uri::GUIDE, "guide", MARKDOWN, "Which pack to use for what"));
+    if let Ok(jobs) = jobs(door, caller).await {
+        all.push(resource(uri::JOBS, "my-jobs", JSON, "Your jobs: how each stands, and how it ended"));
+        let mut results: Vec<Resource> =
+            jobs.jobs.iter().filter(|job| job.state.is_final()).take(MAX_RESULTS).map(result).collect();
+        results.sort_by(|a, b| a.uri.cmp(&b.uri));
+        all.append(&mut results);
+    }
     if memory(door, caller).is_ok() {
         all.push(resource(uri::MEMORY, "my-memory", JSON, "What is kept about you: facts, without their values"));
     }
@@ -56,6 +68,9 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
             .with_description("A file that a run of yours wrote"),
+        ResourceTemplate::new("helmdeck://jobs/{id}", "job")
+            .with_description("A job of yours: how it stands, and what came of it")
+            .with_mime_type(JSON),
         ResourceTemplate::new("helmdeck://packs/{name}", "pack")
             .with_description("One pack: its whole contract, with both schemas")
             .with_mime_type(JSON),
@@ -83,6 +98,8 @@ pub(crate) async fn read(door: &Door, caller: &Caller, address: &str) -> Result<
             let whose = Namespace::of_caller(&caller.identity);
             (text(json(&memory(door, caller)?.defaults(&whose).await?)?, JSON), 0)
         }
+        Place::Jobs => (text(json(&jobs(door, caller).await?)?, JSON), 0),
+        Place::Job(id) => (text(job(door, caller, &id).await?, JSON), 0),
         Place::Artifact(key) => (artifact(door, caller, &key, address).await?, 0),
     };
     Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
@@ -106,15 +123,70 @@ fn memory<'a>(door: &'a Door, caller: &Caller) -> Result<&'a MemoryControl> {
     door.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
 
+/// All callers whom nobody vouches for would be one.
+fn need_owner(caller: &Caller) -> Result<()> {
+    if caller.identity.is_anonymous() {
+        return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
+    }
+    Ok(())
+}
+
+/// Returns the newest jobs of a caller, of packs that the caller may run.
+async fn jobs(door: &Door, caller: &Caller) -> Result<JobPage> {
+    need_owner(caller)?;
+    let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
+    let mut page = door.engine.jobs(Some(&caller.identity), &query).await?;
+    page.jobs.retain(|job| caller.need_run(&job.pack).is_ok());
+    Ok(page)
+}
+
+fn result(job: &Job) -> Resource {
+    let created = job.created_at.to_rfc3339();
+    Resource::new(uri::job(&job.id), format!("job {}", job.id))
+        .with_description(format!("{} of {created}: {}", job.pack, job.state.as_str()))
+        .with_mime_type(JSON)
+}
+
+/// Returns a job and what came of it: `{"job": …}`, with `outcome` or `problem` if it has ended.
+async fn job(door: &Door, caller: &Caller, id: &str) -> Result<String> {
+    let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
+    need_owner(caller)?;
+    let (engine, owner) = (&door.engine, Some(&*caller.identity));
+    let id = JobId::parse(id).map_err(|_| unknown())?;
+    let found = engine.job(owner, &id).await;
+    let job = found.map_err(|error| if error.code() == Code::NotFound { unknown() } else { error })?;
+    caller.need_run(&job.pack).map_err(|_| unknown())?;
+    let mut text = format!("{{\"job\":{}", json(&job)?);
+    if job.state.is_final() {
+        match engine.job_outcome(owner, &id).await {
+            Ok(outcome) => {
+                let outcome = outcome.to_json();
+                if outcome.len() > MAX_BYTES {
+                    let message = format!("the result has {} bytes; get it from the REST door", outcome.len());
+                    return Err(Error::new(Code::TooLarge, message));
+                }
+                text.push_str(",\"outcome\":");
+                text.push_str(&String::from_utf8_lossy(&outcome));
+            }
+            Err(error) => text.push_str(&format!(",\"problem\":{}", error.problem())),
+        }
+    }
+    text.push('}');
+    Ok(text)
+}
+
 async fn artifact(door: &Door, caller: &Caller, key: &str, address: &str) -> Result<ResourceContents> {
     if caller.identity.is_anonymous() {
         return Err(Error::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
     }
-    let (about, bytes) = door.engine.artifact(&caller.identity, key).await?;
-    if bytes.len() > MAX_FILE_BYTES {
-        let message = format!("the file has {} bytes; get it from the REST door at /api/v1/artifacts/", bytes.len());
-        return Err(Error::new(Code::TooLarge, message));
-    }
+    let read = door.engine.artifact_up_to(&caller.identity, key, MAX_BYTES as u64).await;
+    let (about, bytes) = read.map_err(|error| match error.code() {
+        Code::TooLarge => {
+            let message = format!("{}; get it from the REST door at /api/v1/artifacts/", error.message());
+            Error::new(Code::TooLarge, message)
+        }
+        _ => error,
+    })?;
     let written = about.media_type.starts_with("text/") || about.media_type.starts_with(JSON);
     let contents = match std::str::from_utf8(&bytes) {
         Ok(text) if written => ResourceContents::text(text, address),

@@ -15,6 +15,8 @@ pub(crate) struct Entry {
     pub(crate) pack: PackName,
     /// Whether parts of the input have to be repeated in headers (`x-mcp-header`).
     pub(crate) has_headers: bool,
+    /// Whether it takes so long that nobody need wait for it.
+    pub(crate) is_long: bool,
 }
 
 /// Every tool, in the order of its name.
@@ -122,7 +124,7 @@ fn entry(info: &PackInfo) -> Option<Entry> {
         tool = tool.with_raw_output_schema(Arc::new(output.clone()));
     }
     let has_headers = info.input.to_string().contains("\"x-mcp-header\"");
-    Some(Entry { tool, pack: info.name.clone(), has_headers })
+    Some(Entry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous })
 }
 
 /// Returns the schema with `"type": "object"` at its root, which MCP asks for: of the same inputs, as long as they are objects.

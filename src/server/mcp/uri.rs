@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use helmdeck_engine::JobId;
+
 pub(crate) const SCHEME: &str = "helmdeck://";
 pub(crate) const PACKS: &str = "helmdeck://packs";
 pub(crate) const MEMORY: &str = "helmdeck://memory";
 pub(crate) const DEFAULTS: &str = "helmdeck://defaults";
 pub(crate) const GUIDE: &str = "helmdeck://guide";
+pub(crate) const JOBS: &str = "helmdeck://jobs";
 
 /// What an address names.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,6 +24,10 @@ pub(crate) enum Place<'a> {
     Defaults,
     /// Which pack to use for what.
     Guide,
+    /// The caller's jobs.
+    Jobs,
+    /// One job with its result, by its id.
+    Job(Cow<'a, str>),
     /// A file of a run, by its key.
     Artifact(Cow<'a, str>),
 }
@@ -35,6 +42,11 @@ pub(crate) fn pack(name: &str) -> String {
     format!("{PACKS}/{}", encode(name))
 }
 
+/// Returns the address of a job.
+pub(crate) fn job(id: &JobId) -> String {
+    format!("{JOBS}/{id}")
+}
+
 /// Returns what an address names, `None` if it is none of ours.
 pub(crate) fn parse(uri: &str) -> Option<Place<'_>> {
     let path = uri.strip_prefix(SCHEME)?;
@@ -44,9 +56,11 @@ pub(crate) fn parse(uri: &str) -> Option<Place<'_>> {
             "memory" => Place::Memory,
             "defaults" => Place::Defaults,
             "guide" => Place::Guide,
+            "jobs" => Place::Jobs,
             _ => return None,
         },
         Some(("packs", name)) if !name.is_empty() => Place::Pack(decode(name)?),
+        Some(("jobs", id)) if !id.is_empty() => Place::Job(decode(id)?),
         Some(("artifacts", key)) if !key.is_empty() => Place::Artifact(decode(key)?),
         Some(_) => return None,
     })
@@ -95,6 +109,9 @@ mod tests {
         assert_eq!(parse(&artifact(key)), Some(Place::Artifact(key.into())));
         assert_eq!(parse(&pack("a.b")), Some(Place::Pack("a.b".into())));
         assert_eq!(parse("helmdeck://guide"), Some(Place::Guide));
+        let id = JobId::parse(&"0a".repeat(16)).unwrap();
+        assert_eq!(parse(&job(&id)), Some(Place::Job(id.as_str().into())));
+        assert_eq!(parse("helmdeck://jobs"), Some(Place::Jobs));
         for other in [
             "helmdeck://",
             "helmdeck://packs/",

@@ -17,7 +17,7 @@ use utoipa::OpenApi;
 
 use crate::access::By;
 use crate::app::App;
-use crate::rest::{artifacts, defaults, facts, memory, operations, packs};
+use crate::rest::{artifacts, defaults, events, facts, jobs, memory, operations, packs, sessions};
 
 /// The shapes of what the routes take and give, by name.
 const SHAPES: &str = include_str!("shapes.json");
@@ -28,14 +28,18 @@ const SHAPES: &str = include_str!("shapes.json");
     info(title = "helmdeck", description = "Packs: typed JSON tools behind one pipeline."),
     paths(
         packs::list, packs::show, packs::run,
-        artifacts::download,
+        jobs::start, jobs::list, jobs::show, jobs::result, jobs::cancel, events::follow,
+        artifacts::list, artifacts::download, artifacts::delete,
+        sessions::list, sessions::end,
         memory::namespaces, memory::entries, memory::purge,
         facts::store, facts::recall, facts::forget, facts::list, defaults::show,
         operations::healthz, operations::readyz, operations::metrics,
     ),
     tags(
         (name = "packs", description = "List, show and run packs"),
+        (name = "jobs", description = "Calls that go on by themselves"),
         (name = "artifacts", description = "Files that packs wrote"),
+        (name = "sessions", description = "Folders that packs run commands in"),
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
         (name = "operations", description = "Health and counters"),
     ),

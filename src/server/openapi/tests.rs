@@ -113,6 +113,15 @@ async fn answers_have_the_documented_shapes() {
         assert!(schema.validate(answer).is_ok(), "{name}: {:?}\n{answer}", schema.validate(answer));
     };
     check("Outcome", &cached.json());
+    let job = fixture.post("/api/v1/packs/test.plain/jobs", r#"{"fail":"rate_limited","steps":1}"#).await;
+    check("Job", &job.json());
+    let waiting = async {
+        while fixture.get(job.header("location")).await.json()["ended_at"].is_null() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap();
+    check("JobList", &fixture.get("/api/v1/jobs").await.json());
     check("PackList", &fixture.get("/api/v1/packs").await.json());
     check("Pack", &fixture.get("/api/v1/packs/test.cached").await.json());
     check("NamespaceList", &fixture.get("/api/v1/memory/namespaces").await.json());

@@ -6,11 +6,17 @@ pub(crate) mod body;
 mod cache_headers;
 pub(crate) mod defaults;
 mod directive;
+pub(crate) mod events;
 pub(crate) mod facts;
+#[cfg(test)]
+mod job_tests;
+pub(crate) mod jobs;
 pub(crate) mod memory;
 pub(crate) mod operations;
 pub(crate) mod packs;
 mod path;
+mod prefer;
+pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use helmdeck_core::Code;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
@@ -38,7 +44,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/packs", get(packs::list))
         .route("/api/v1/packs/{name}", get(packs::show).post(packs::run))
         .route("/api/v1/packs/{name}/{version}", get(packs::show).post(packs::run))
-        .route("/api/v1/artifacts/{*key}", get(artifacts::download))
+        .route("/api/v1/packs/{name}/jobs", post(jobs::start))
+        .route("/api/v1/jobs", get(jobs::list))
+        .route("/api/v1/jobs/{id}", get(jobs::show).delete(jobs::cancel))
+        .route("/api/v1/jobs/{id}/result", get(jobs::result))
+        .route("/api/v1/jobs/{id}/events", get(events::follow))
+        .route("/api/v1/artifacts", get(artifacts::list))
+        .route("/api/v1/artifacts/{*key}", get(artifacts::download).delete(artifacts::delete))
+        .route("/api/v1/sessions", get(sessions::list))
+        .route("/api/v1/sessions/{id}", delete(sessions::end))
         .route("/api/v1/memory/namespaces", get(memory::namespaces))
         .route("/api/v1/memory/entries", get(memory::entries))
         .route("/api/v1/memory/purge", post(memory::purge))

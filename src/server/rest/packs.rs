@@ -7,17 +7,18 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use helmdeck_core::{Call, Code, Error, PackName, Permission, Permissions, Version};
+use helmdeck_core::{Call, Caller, Code, Error, PackName, Permission, Permissions, Version};
 use helmdeck_engine::PackInfo;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
 
 use super::path::PathValues;
-use super::{JSON, body, cache_headers, directive, json};
+use super::prefer::Prefer;
+use super::{JSON, body, cache_headers, directive, jobs, json};
 use crate::access::{By, need_run};
 use crate::app::App;
-use crate::idempotency::{self, Answer, Begun};
+use crate::idempotency::{self, Answer, Begun, Operation};
 use crate::problem::Problem;
 
 /// What an empty body stands for.
@@ -104,11 +105,16 @@ pub(crate) async fn show(
 /// alone, `only-if-cached` never runs the handler; `max-age` and `max-stale` bound the age. If the operator and the pack's
 /// author both opted in to memory, the answer has `Cache-Status` and `Age`. `Idempotency-Key` on a pack that writes makes
 /// a repeat answer what the first call did.
+///
+/// A pack that is `async` runs as a job: the answer is 202 and the job, unless the caller waits (`Prefer: wait=<seconds>`, or
+/// `wait` alone for as long as a request may take) and the outcome is there in time. `Prefer: respond-async` makes a job of any
+/// call.
 #[utoipa::path(post, path = "/api/v1/packs/{name}", tag = "packs", operation_id = "run_pack",
     params(
         ("name" = String, Path, description = "The pack's name, for example `github.list_issues`"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters; kept for 24 hours"),
         ("Cache-Control" = Option<String>, Header, description = "What is wanted of the cache (RFC 9111)"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, `wait=<seconds>` (RFC 7240)"),
     ),
     request_body(content = ref("#/components/schemas/Input"), content_type = "application/json", description = "The input"),
     responses(
@@ -117,6 +123,7 @@ pub(crate) async fn show(
             ("Age" = u64, description = "How many seconds old the answer is, if both gates are open"),
             ("Idempotency-Replayed" = bool, description = "`true` if this is the answer of an earlier call"),
         )),
+        (status = 202, description = "The job that the call became", body = ref("#/components/schemas/Job")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
 pub(crate) async fn run(
@@ -125,17 +132,15 @@ pub(crate) async fn run(
     PathValues(path): PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
+    let asked = asked(&app, &caller, &path, request).await?;
     let (name, version) = address(&path)?;
-    let pack = pack_name(&app, &caller.permissions, name)?;
-    need_run(&caller, &pack)?;
-    let (parts, body) = request.into_parts();
-    let input = body::read(&parts.headers, body, app.config.max_body_bytes, app.config.body_timeout).await?;
-
-    let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, caller.identity);
-    call.version = version;
+    if wants_job(&app, &caller, &asked, version) {
+        // Boxed, so that a hit does not carry it along.
+        return Box::pin(jobs::run(&app, &caller, asked)).await;
+    }
+    let Asked { mut call, headers } = asked;
     call.deadline = Instant::now().checked_add(app.config.request_deadline);
-    directive::apply(&parts.headers, &mut call);
-    if let Some(key) = idempotency::key(&parts.headers)?
+    if let Some(key) = idempotency::key(&headers)?
         && !app.engine.pack(name, version).map_err(|error| discreet(&app, &caller.permissions, name, error))?.read_only
     {
         if call.identity.is_anonymous() {
@@ -153,13 +158,45 @@ pub(crate) async fn run(
     Ok(response)
 }
 
+/// A call as a request asks for it.
+pub(super) struct Asked {
+    pub(super) call: Call,
+    pub(super) headers: HeaderMap,
+}
+
+/// Reads a request for a call, of a caller who may make it.
+pub(super) async fn asked(
+    app: &App,
+    caller: &Caller,
+    path: &RawPathParams,
+    request: Request,
+) -> Result<Asked, Problem> {
+    let (name, version) = address(path)?;
+    let pack = pack_name(app, &caller.permissions, name)?;
+    need_run(caller, &pack)?;
+    let (parts, body) = request.into_parts();
+    let input = body::read(&parts.headers, body, app.config.max_body_bytes, app.config.body_timeout).await?;
+    let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&caller.identity));
+    call.version = version;
+    directive::apply(&parts.headers, &mut call);
+    Ok(Asked { call, headers: parts.headers })
+}
+
+/// Says whether a call runs as a job: its caller prefers that, or its pack is made for it.
+fn wants_job(app: &App, caller: &Caller, asked: &Asked, version: Option<Version>) -> bool {
+    let prefer = if asked.headers.contains_key("prefer") { Prefer::of(&asked.headers) } else { Prefer::default() };
+    // A caller without a token owns no jobs, but may wait.
+    let waits = caller.identity.is_anonymous() && (prefer.wait.is_some() || prefer.respond_async);
+    !waits && (prefer.respond_async || app.engine.is_async(asked.call.pack.as_str(), version))
+}
+
 /// Runs a pack that writes at most once for a key: a repeat gets the answer of the first call.
 ///
 /// All of it is a task of its own, so that a client which lost its connection finds the answer when it asks again.
 async fn run_once(app: &Arc<App>, call: Call, key: String) -> Result<Response, Problem> {
     let own = Arc::clone(app);
     let task = app.calls.spawn(async move {
-        match own.idempotency.begin(&call, &key).await? {
+        match own.idempotency.begin(Operation::Call, &call, &key).await? {
             Begun::New(ticket) => {
                 let answer = own.engine.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
                 ticket.finish(&answer).await;
@@ -182,7 +219,7 @@ fn replay(answer: Answer) -> Response {
     response
 }
 
-fn success(body: Bytes) -> Response {
+pub(super) fn success(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     let mut headers = HeaderMap::with_capacity(4);
     headers.insert(CONTENT_TYPE, JSON);
@@ -201,7 +238,7 @@ fn pack_name(app: &App, permissions: &Permissions, name: &str) -> Result<PackNam
 
 /// Takes the suggestion out of what the engine says of a pack that there is not, for a caller who may not run every pack: it
 /// would tell of one that the caller does not see in lists.
-fn discreet(app: &App, permissions: &Permissions, name: &str, error: Error) -> Error {
+pub(super) fn discreet(app: &App, permissions: &Permissions, name: &str, error: Error) -> Error {
     let told = error.code() != Code::NotFound || permissions.allow(&Permission::RunAny);
     // A pack that is there may answer `not_found` itself, about what it was asked.
     if told || app.engine.pack(name, None).is_ok() {

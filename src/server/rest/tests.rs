@@ -38,7 +38,7 @@ async fn what_is_wrong_with_a_call_is_told_as_problem_details() {
         ("/api/v1/packs/test.plain", r#"{"text":1}"#, 400, "invalid_input"),
         ("/api/v1/packs/test.plain", r#"{"fail":"rate_limited"}"#, 429, "rate_limited"),
         ("/api/v1/packs/test.plain/v1/x", "{}", 404, "not_found"),
-        ("/api/v1/jobs/1", "{}", 404, "not_found"),
+        ("/api/v1/nothing/1", "{}", 404, "not_found"),
         ("/nowhere", "{}", 404, "not_found"),
         ("/api/v1/packs", "{}", 405, "invalid_input"),
     ] {

@@ -11,6 +11,7 @@ mod rates;
 mod readings;
 mod sessions;
 mod stdio;
+mod tasks;
 
 use std::sync::Arc;
 

@@ -13,7 +13,10 @@ async fn what_can_be_read_is_listed_and_read() {
     let fixture = Fixture::with_memory().await;
     let session = begin(&fixture, "2025-11-25").await;
     let uris = uris(&fixture, &session).await;
-    assert_eq!(uris, ["helmdeck://defaults", "helmdeck://guide", "helmdeck://memory", "helmdeck://packs"]);
+    assert_eq!(
+        uris,
+        ["helmdeck://defaults", "helmdeck://guide", "helmdeck://jobs", "helmdeck://memory", "helmdeck://packs"]
+    );
     for uri in uris.iter().map(String::as_str).chain(["helmdeck://packs/test.plain"]) {
         let answer = ask_newest(&fixture, "resources/read", json!({"uri": uri})).await;
         let contents = &answer["result"]["contents"][0];
@@ -28,8 +31,13 @@ async fn what_can_be_read_is_listed_and_read() {
     }
     let templates = ask_newest(&fixture, "resources/templates/list", json!({})).await;
     assert_eq!(templates["result"]["cacheScope"], "public", "{templates}");
-    for missing in ["helmdeck://packs/test.nothing", "helmdeck://artifacts/a/b/c", "helmdeck://x", "file:///etc/passwd"]
-    {
+    for missing in [
+        "helmdeck://packs/test.nothing",
+        "helmdeck://artifacts/a/b/c",
+        "helmdeck://jobs/a",
+        "helmdeck://x",
+        "file:///etc/passwd",
+    ] {
         let answer = ask(&fixture, &session, "resources/read", json!({"uri": missing})).await;
         assert_eq!(answer["error"]["code"], -32002, "{answer}");
         let newest = ask_newest(&fixture, "resources/read", json!({"uri": missing})).await;
@@ -41,7 +49,7 @@ async fn what_can_be_read_is_listed_and_read() {
 async fn without_a_key_there_is_no_trace_of_memory() {
     let fixture = Fixture::plain().await;
     let session = begin(&fixture, "2025-11-25").await;
-    assert_eq!(uris(&fixture, &session).await, ["helmdeck://guide", "helmdeck://packs"]);
+    assert_eq!(uris(&fixture, &session).await, ["helmdeck://guide", "helmdeck://jobs", "helmdeck://packs"]);
     let answer = ask(&fixture, &session, "resources/read", json!({"uri": "helmdeck://memory"})).await;
     assert_eq!(answer["error"]["data"]["code"], "not_found", "{answer}");
     let guide = ask(&fixture, &session, "resources/read", json!({"uri": "helmdeck://guide"})).await;

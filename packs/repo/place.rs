@@ -1,0 +1,112 @@
+//! The folder that is mapped, and how its files are opened: those of a session never by way of a link, since commands may put
+//! one there at any moment.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use helmdeck_core::session::Session;
+use helmdeck_core::{Code, Error, Result};
+use rustix::fs::{Mode, OFlags, open, openat};
+
+use super::walk::SourceFile;
+
+/// A folder to map.
+pub(super) struct Place {
+    /// Where it is.
+    pub(super) root: PathBuf,
+    /// What callers are told of where it is.
+    pub(super) shown: String,
+    /// The folder itself, if it is one of a session.
+    held: Option<OwnedFd>,
+}
+
+impl Place {
+    /// Finds a folder: below the session's own if the path is relative and there is a session, else anywhere on this machine.
+    ///
+    /// # Errors
+    /// `invalid_input`, `not_found` or `forbidden`.
+    pub(super) fn find(path: &str, session: Option<&dyn Session>) -> Result<Self> {
+        match session {
+            Some(session) if !Path::new(path).is_absolute() => Self::below(path, session),
+            _ => {
+                let root = root(path)?;
+                Ok(Self { shown: root.to_string_lossy().into_owned(), root, held: None })
+            }
+        }
+    }
+
+    fn below(path: &str, session: &dyn Session) -> Result<Self> {
+        let shown = path.escape_debug();
+        let parts: Vec<&Path> = Path::new(path)
+            .components()
+            .filter(|part| *part != Component::CurDir)
+            .map(|part| match part {
+                Component::Normal(name) => Ok(Path::new(name)),
+                _ => Err(Error::new(Code::InvalidInput, format!("path \"{shown}\" leads out of the session's folder"))),
+            })
+            .collect::<Result<_>>()?;
+        let gone = |error: rustix::io::Errno| {
+            let message = format!("path \"{shown}\" is no folder of the session; links are not followed there");
+            Error::new(Code::NotFound, message).with_source(error)
+        };
+        let mut held = open(session.folder(), FOLDER, Mode::empty()).map_err(gone)?;
+        let (mut root, mut inside) = (session.folder().to_owned(), session.folder_inside().to_owned());
+        for part in parts {
+            held = openat(&held, part, FOLDER, Mode::empty()).map_err(gone)?;
+            root.push(part);
+            inside = format!("{inside}/{}", part.to_string_lossy());
+        }
+        Ok(Self { root, shown: inside, held: Some(held) })
+    }
+
+    /// Says whether it is a folder of a session, where nothing but the files themselves is looked at.
+    pub(super) const fn is_of_session(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Opens a file that the walk found.
+    pub(super) fn open(&self, file: &SourceFile) -> io::Result<File> {
+        let Some(held) = &self.held else { return File::open(&file.file) };
+        let path = file.file.strip_prefix(&self.root).map_err(io::Error::other)?;
+        let (folders, name) = (path.parent().into_iter().flatten(), path.file_name().unwrap_or_default());
+        let mut folder = held.try_clone()?;
+        for part in folders {
+            folder = openat(&folder, part, FOLDER, Mode::empty())?;
+        }
+        // A pipe in the file's place would make the opening wait.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(openat(&folder, name, flags, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file any more")) }
+    }
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Checks the folder and resolves links in the path to it.
+fn root(path: &str) -> Result<PathBuf> {
+    let shown = path.escape_debug();
+    if !Path::new(path).is_absolute() {
+        // Relative to what? The answer is cached by this text, and a server's working directory means nothing to a caller.
+        return Err(Error::new(
+            Code::InvalidInput,
+            format!("path \"{shown}\" is relative; give an absolute path (the command line makes it absolute itself)"),
+        ));
+    }
+    let root = std::fs::canonicalize(path).map_err(|error| {
+        let (code, fact) = match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => (Code::NotFound, "does not exist"),
+            std::io::ErrorKind::PermissionDenied => (Code::Forbidden, "may not be read"),
+            _ => (Code::InvalidInput, "cannot be resolved"),
+        };
+        Error::new(code, format!("path \"{shown}\" {fact}")).with_source(error)
+    })?;
+    if !root.is_dir() {
+        return Err(Error::new(Code::InvalidInput, format!("path \"{shown}\" is a file; give the folder to map")));
+    }
+    std::fs::read_dir(&root)
+        .map_err(|error| Error::new(Code::Forbidden, format!("path \"{shown}\" may not be read")).with_source(error))?;
+    Ok(root)
+}
+

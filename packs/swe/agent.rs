@@ -1,0 +1,301 @@
+//! The loop: asks the model, runs its commands in the session, shows it what came of them, until it submits or a limit ends it.
+//!
+//! Each command has a process of its own; nothing of the model's key is near it. Dropping the future kills what runs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use helmdeck_core::session::{Ended, Exec, Executed, Session};
+use helmdeck_core::{Code, Context, Result};
+use helmdeck_llm::{Answer, Client, Endpoint, Message, Request, Tool};
+
+use super::action::{self, Action};
+use super::dialogue::Dialogue;
+use super::ending::Ending;
+use super::observation;
+use super::progress;
+use super::prompt::{self, MARKER, Rules};
+use super::trajectory::{Trajectory, What};
+
+/// How many answers in a row may have no command.
+const MAX_WITHOUT_COMMAND: u32 = 3;
+
+/// From how many answers left on the model is told so.
+const FEW_LEFT: u32 = 3;
+
+/// The most of a submission's words that is kept, in bytes.
+const MAX_SUMMARY_BYTES: usize = 4000;
+
+/// What ends the work before the model does.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    /// The most answers.
+    pub(super) steps: u32,
+    /// When it has to be over.
+    pub(super) until: Instant,
+    /// How long that is, for who asks afterwards.
+    pub(super) seconds: u64,
+    /// The most USD. Looked at before each question, so the last answer may go over it.
+    pub(super) cost: Option<f64>,
+    /// The longest that one command may take.
+    pub(super) command: Duration,
+    /// The most of an output that is shown, in bytes.
+    pub(super) observation_bytes: usize,
+    /// The most of the dialogue, in bytes.
+    pub(super) context_bytes: usize,
+}
+
+/// A model at work.
+pub(super) struct Agent<'a> {
+    context: &'a Context,
+    session: &'a dyn Session,
+    client: &'a Client,
+    endpoint: &'a Endpoint,
+    limits: Limits,
+    /// The repository, below the session's folder.
+    folder: &'a str,
+    rules: Rules,
+    dialogue: Dialogue,
+    trajectory: &'a mut Trajectory,
+    without_command: u32,
+}
+
+/// Where the agent works, and with whom.
+pub(super) struct Workplace<'a> {
+    pub(super) context: &'a Context,
+    pub(super) session: &'a dyn Session,
+    pub(super) client: &'a Client,
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) folder: &'a str,
+}
+
+impl<'a> Agent<'a> {
+    /// Puts a model to work: with the map of the repository, if there is one, and the message of the task.
+    pub(super) fn new(
+        place: &Workplace<'a>,
+        limits: Limits,
+        map: String,
+        task: String,
+        nonce: &str,
+        trajectory: &'a mut Trajectory,
+    ) -> Self {
+        let rules = Rules {
+            tools: true,
+            steps: limits.steps,
+            command_timeout: limits.command,
+            observation_bytes: limits.observation_bytes,
+            map,
+            nonce: nonce.to_owned(),
+        };
+        let system = prompt::system(&rules);
+        trajectory.add(What::Rules(system.clone()));
+        trajectory.add(What::Task(task.clone()));
+        let dialogue = Dialogue::new(system, task, limits.context_bytes);
+        let Workplace { context, session, client, endpoint, folder } = *place;
+        Self { context, session, client, endpoint, limits, folder, rules, dialogue, trajectory, without_command: 0 }
+    }
+
+    /// Works until the model submits or something else ends it. Never fails: what went wrong is an ending too.
+    pub(super) async fn run(mut self) -> Ending {
+        loop {
+            if let Err(ending) = self.step().await {
+                return ending;
+            }
+        }
+    }
+
+    /// Asks once and runs what the answer says.
+    async fn step(&mut self) -> Result<(), Ending> {
+        self.check_limits()?;
+        let answer = self.ask().await?;
+        if self.limits.cost.is_some() && self.trajectory.spent.cost.is_none() {
+            return Err(Ending::CostUnknown);
+        }
+        match action::find(&answer) {
+            Ok(actions) => self.act(actions).await,
+            Err(problem) => {
+                self.remind(None, prompt::reminder(&problem, self.rules.tools));
+                self.count_bad_answer()
+            }
+        }
+    }
+
+    fn check_limits(&self) -> Result<(), Ending> {
+        let spent = &self.trajectory.spent;
+        if spent.steps >= self.limits.steps {
+            return Err(Ending::Steps(self.limits.steps));
+        }
+        if Instant::now() >= self.limits.until {
+            return Err(Ending::Time(self.limits.seconds));
+        }
+        match (self.limits.cost, spent.cost) {
+            (Some(limit), Some(cost)) if cost >= limit => Err(Ending::Cost(cost, limit)),
+            _ => Ok(()),
+        }
+    }
+
+    fn count_bad_answer(&mut self) -> Result<(), Ending> {
+        self.without_command += 1;
+        let (step, steps) = (self.trajectory.spent.steps, self.limits.steps);
+        progress::report(self.context, step, steps, "the answer has no command", &self.trajectory.spent);
+        if self.without_command >= MAX_WITHOUT_COMMAND {
+            return Err(Ending::NoCommands(self.without_command));
+        }
+        Ok(())
+    }
+
+    /// Asks the model. A dialogue that is too long is shortened, and an endpoint that knows no tools is asked without.
+    async fn ask(&mut self) -> Result<Answer, Ending> {
+        let mut fitted = self.dialogue.fit().ok_or(Ending::TooLong)?;
+        let started = Instant::now();
+        let tools = [action::tool()];
+        loop {
+            if fitted > 0 {
+                self.trajectory.add(What::LeftOut(fitted));
+            }
+            let tools: &[Tool] = if self.rules.tools { &tools } else { &[] };
+            let request = Request { messages: self.dialogue.messages(), tools, ..Request::default() };
+            let error = match self.client.chat(self.endpoint, &request, Some(self.limits.until)).await {
+                Ok(answer) => {
+                    self.dialogue.push(answer.message());
+                    self.trajectory.add(What::Answered { answer: answer.clone(), took: started.elapsed() });
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            let first = self.trajectory.spent.steps == 0;
+            match error.code() {
+                Code::TooLarge => {
+                    self.trajectory.add(What::Failed(error));
+                    fitted = self.dialogue.shrink().ok_or(Ending::TooLong)?;
+                }
+                Code::InvalidInput | Code::NotFound if first && self.rules.tools => {
+                    self.trajectory.add(What::Failed(error));
+                    self.rules.tools = false;
+                    let system = prompt::system(&self.rules);
+                    self.trajectory.add(What::Rules(system.clone()));
+                    self.dialogue.set_system(system);
+                }
+                Code::Timeout => return Err(Ending::Time(self.limits.seconds)),
+                _ => {
+                    self.trajectory.add(What::Failed(error.clone()));
+                    return Err(Ending::Model(error));
+                }
+            }
+        }
+    }
+
+    /// Runs the commands of an answer, one after the other.
+    async fn act(&mut self, actions: Vec<Action>) -> Result<(), Ending> {
+        let mut ran = false;
+        for Action { id, command } in actions {
+            match command {
+                Ok(command) => {
+                    self.execute(id, command).await?;
+                    ran = true;
+                }
+                Err(problem) => self.remind(id, problem),
+            }
+        }
+        if ran {
+            self.without_command = 0;
+            return Ok(());
+        }
+        self.count_bad_answer()
+    }
+
+    /// Runs a command and shows the model what came of it. A submission is an ending.
+    async fn execute(&mut self, id: Option<String>, command: String) -> Result<(), Ending> {
+        let left = self.limits.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Ending::Time(self.limits.seconds));
+        }
+        let executed = match self.session.exec(self.command(&command, left)).await {
+            Ok(executed) => executed,
+            Err(error) => {
+                self.trajectory.add(What::Failed(error.clone()));
+                return Err(Ending::Session(error));
+            }
+        };
+        let spent = self.trajectory.spent;
+        let step = progress::command(&command, &executed);
+        progress::report(self.context, spent.steps, self.limits.steps, &step, &spent);
+        let submission = submission(&executed);
+        let mut shown = observation::text(&executed, self.limits.observation_bytes);
+        let left = self.limits.steps - spent.steps.min(self.limits.steps);
+        if (1..=FEW_LEFT).contains(&left) {
+            shown.push_str(&prompt::few_left(left));
+        }
+        let message = match &id {
+            Some(id) => Message::Tool { tool_call_id: id.clone(), content: shown.clone() },
+            None => Message::user(shown.clone()),
+        };
+        self.dialogue.push_output(message);
+        let left_out = observation::output(&executed.stdout, self.limits.observation_bytes).1;
+        self.trajectory.add(What::Observed { id, command, shown, left_out, executed: Box::new(executed) });
+        match submission {
+            Some(words) => Err(Ending::Submitted(words)),
+            None => Ok(()),
+        }
+    }
+
+    fn command(&self, command: &str, left: Duration) -> Exec {
+        let mut exec = Exec::new(["bash", "-c", command]);
+        exec.cwd = self.folder.to_owned();
+        exec.timeout = self.limits.command.min(left);
+        exec.max_output = self.limits.observation_bytes;
+        exec.merge_stderr = true;
+        exec.env = quiet();
+        exec
+    }
+
+    fn remind(&mut self, id: Option<String>, text: String) {
+        let message = match &id {
+            Some(id) => Message::Tool { tool_call_id: id.clone(), content: text.clone() },
+            None => Message::user(text.clone()),
+        };
+        self.dialogue.push(message);
+        self.trajectory.add(What::Reminded { id, text });
+    }
+}
+
+/// Returns variables for programs that page, colour or draw bars, which would only waste answers.
+pub(super) fn quiet() -> BTreeMap<String, String> {
+    let quiet = [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("MANPAGER", "cat"), ("TERM", "dumb"), ("NO_COLOR", "1")];
+    let python = [("PIP_PROGRESS_BAR", "off"), ("TQDM_DISABLE", "1"), ("PYTHONDONTWRITEBYTECODE", "1")];
+    quiet.into_iter().chain(python).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Returns the words of a submission: what a command that succeeded printed after the marker on its first line.
+fn submission(executed: &Executed) -> Option<String> {
+    if executed.ended != Ended::Exited(0) {
+        return None;
+    }
+    let (text, _) = observation::output(&executed.stdout, MAX_SUMMARY_BYTES);
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let rest = rest.trim();
+    (first.trim() == MARKER).then(|| rest[..rest.floor_char_boundary(MAX_SUMMARY_BYTES)].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use helmdeck_core::session::Captured;
+
+    use super::*;
+
+    fn printed(text: &str, ended: Ended) -> Executed {
+        let stdout = Captured { head: text.as_bytes().to_vec(), tail: Vec::new(), left_out: 0 };
+        Executed { stdout, stderr: Captured::default(), ended, duration: Duration::ZERO }
+    }
+
+    #[test]
+    fn only_the_marker_on_the_first_line_of_a_success_submits() {
+        let words = |text: &str| submission(&printed(text, Ended::Exited(0)));
+        assert_eq!(words(&format!("{MARKER}\n fixed it \n")).unwrap(), "fixed it");
+        assert_eq!(words(&format!("{MARKER}\r\n")).unwrap(), "");
+        assert_eq!(words(&format!("x\n{MARKER}\n")), None);
+        assert_eq!(words(&format!("{MARKER}x\n")), None);
+        assert_eq!(submission(&printed(MARKER, Ended::Exited(1))), None);
+        assert_eq!(submission(&printed(MARKER, Ended::TimedOut)), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! What an operator can set about `swe.solve`. Every field has a default; unknown keys are refused.
+
+use std::time::Duration;
+
+use helmdeck_core::duration::{size, text};
+use serde::{Deserialize, Serialize};
+
+/// The settings of `swe.solve`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// How long one command of a model may take, unless the call says otherwise. Default 2 min.
+    #[serde(with = "text")]
+    pub command_timeout: Duration,
+    /// How long the tests may take. Default 10 min.
+    #[serde(with = "text")]
+    pub test_timeout: Duration,
+    /// How much of a command's output a model is shown. Default 16 KiB.
+    #[serde(with = "size")]
+    pub observation_bytes: u64,
+    /// How long the dialogue with a model may get before old outputs are left out of it; about four bytes are a token. Default
+    /// 400 KiB.
+    #[serde(with = "size")]
+    pub context_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            command_timeout: Duration::from_secs(120),
+            test_timeout: Duration::from_secs(600),
+            observation_bytes: 16 << 10,
+            context_bytes: 400 << 10,
+        }
+    }
+}
+
+impl Config {
+    /// Says what the settings cannot be.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub fn validate(&self) -> Result<(), String> {
+        for (name, duration) in [("command_timeout", self.command_timeout), ("test_timeout", self.test_timeout)] {
+            if duration.is_zero() {
+                return Err(format!("swe.{name} is 0; no command is that fast"));
+            }
+        }
+        if !(256..=1 << 20).contains(&self.observation_bytes) {
+            return Err("swe.observation_bytes must be 256 to 1MiB".to_owned());
+        }
+        if self.context_bytes < 8 << 10 {
+            return Err("swe.context_bytes is under 8KiB; the rules and the task alone take about that".to_owned());
+        }
+        Ok(())
+    }
+}

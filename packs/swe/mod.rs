@@ -1,0 +1,48 @@
+//! The `swe.*` family: a model that works on a repository.
+//!
+//! The model's commands run in a session and nowhere else. Its key, and that of the repository, never enter the session.
+
+mod action;
+mod agent;
+mod config;
+mod dialogue;
+mod ending;
+mod input;
+mod mini;
+mod observation;
+mod progress;
+mod prompt;
+mod publish;
+mod recall;
+mod repository;
+mod result;
+mod solve;
+mod trajectory;
+
+use std::sync::Arc;
+
+use helmdeck_core::{Builtin, Clock};
+use helmdeck_llm::Client;
+
+pub use config::Config;
+use repository::GitRepository;
+use solve::Solve;
+
+use crate::repo::Git;
+
+/// Returns the packs of this family. Connects to nothing yet. `github_host` is where the repositories of the `github.*` packs are.
+pub(crate) fn packs(
+    config: &Config,
+    client: &Client,
+    git: Git,
+    github_host: Option<String>,
+    clock: &Arc<dyn Clock>,
+) -> Vec<Builtin> {
+    let repository = Arc::new(GitRepository(git));
+    let solve =
+        Solve { config: config.clone(), client: client.clone(), repository, github_host, clock: Arc::clone(clock) };
+    vec![Builtin { file: "packs/swe/solve.toml", manifest: include_str!("solve.toml"), handler: Arc::new(solve) }]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! What `swe.solve` needs of a repository: a work tree to work in, the change made there, and a branch for it.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use helmdeck_core::{Context, Result, Secret};
+
+use crate::repo::{self, Git, Proposal, RepoUrl, Wish};
+
+/// The folder of the work tree, below the session's.
+const FOLDER: &str = "repo";
+
+/// The largest patch, in bytes.
+const MAX_PATCH_BYTES: usize = 8 << 20;
+
+/// The credential of a repository where a call names none.
+const DEFAULT_CREDENTIAL: &str = "github-token";
+
+/// Where a repository is, without any secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    /// The one text that stands for it however its URL is spelled.
+    pub(super) key: String,
+    /// The host; `None` for a folder of this machine.
+    pub(super) host: Option<String>,
+}
+
+/// A work tree in the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Checkout {
+    /// Its folder, below the session's.
+    pub(super) folder: String,
+    /// The commit that it stands at, as it was fetched.
+    pub(super) commit: String,
+    /// The branch that was asked for; `None` if that was a tag, a commit or nothing.
+    pub(super) branch: Option<String>,
+    /// The branch that the remote has as its default, if it says.
+    pub(super) default_branch: Option<String>,
+}
+
+/// What is fetched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) url: &'a str,
+    pub(super) reference: Option<&'a str>,
+    pub(super) credential: Option<&'a str>,
+}
+
+/// The way to repositories.
+#[async_trait]
+pub(super) trait Repository: Send + Sync {
+    /// Reads an address. Touches nothing.
+    ///
+    /// # Errors
+    /// `invalid_input`; no message repeats what may be a password.
+    fn address(&self, url: &str) -> Result<Address>;
+
+    /// Fetches a repository into the session.
+    ///
+    /// # Errors
+    /// `not_found`, `credential_invalid`, `forbidden`, `invalid_input` and those of the session.
+    async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout>;
+
+    /// Returns what the work tree differs from its commit by, as a unified diff; empty if by nothing.
+    ///
+    /// # Errors
+    /// `too_large`, and those of the session.
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes>;
+
+    /// Pushes a patch on the commit of the checkout as a new branch, in one step, and returns its commit.
+    ///
+    /// # Errors
+    /// `conflict` if the remote refuses it, `credential_invalid`, `forbidden`.
+    async fn push(
+        &self,
+        context: &Context,
+        wanted: Wanted<'_>,
+        checkout: &Checkout,
+        patch: &[u8],
+        branch: &str,
+        message: &str,
+    ) -> Result<String>;
+}
+
+/// Repositories by trusted git; what commands of the session wrote is only looked at inside the session.
+pub(super) struct GitRepository(pub(super) Git);
+
+impl GitRepository {
+    async fn open(&self, context: &Context, wanted: Wanted<'_>) -> Result<repo::Remote> {
+        let url = RepoUrl::parse(wanted.url)?;
+        let secret = credential(context, wanted.credential.unwrap_or(DEFAULT_CREDENTIAL))?;
+        self.0.open(&url, secret, wanted.credential.is_some()).await
+    }
+}
+
+/// Returns a secret by its name; `None` if there is no such credential.
+pub(super) fn credential(context: &Context, name: &str) -> Result<Option<Secret>> {
+    let Some(secrets) = &context.secrets else { return Ok(None) };
+    if secrets.grants().iter().any(|grant| grant.name == name) { secrets.get(name) } else { Ok(None) }
+}
+
+#[async_trait]
+impl Repository for GitRepository {
+    fn address(&self, url: &str) -> Result<Address> {
+        let url = RepoUrl::parse(url)?;
+        Ok(Address { key: url.key(), host: url.host().map(ToString::to_string) })
+    }
+
+    async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout> {
+        let remote = self.open(context, wanted).await?;
+        let wish = Wish { reference: wanted.reference.map(str::to_owned), depth: None };
+        let made = repo::check_out(&self.0, &remote, &**context.session()?, FOLDER, &wish).await?;
+        Ok(Checkout {
+            folder: made.path,
+            commit: made.commit,
+            branch: made.branch,
+            default_branch: made.default_branch,
+        })
+    }
+
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes> {
+        let session = &**context.session()?;
+        let made = repo::Checkout::of(session, &checkout.folder)?;
+        Ok(repo::changes(session, &made, MAX_PATCH_BYTES).await?.patch.into())
+    }
+
+    async fn push(
+        &self,
+        context: &Context,
+        wanted: Wanted<'_>,
+        checkout: &Checkout,
+        patch: &[u8],
+        branch: &str,
+        message: &str,
+    ) -> Result<String> {
+        let session = &**context.session()?;
+        let made = repo::Checkout::of(session, &checkout.folder)?;
+        let remote = self.open(context, wanted).await?;
+        repo::apply_and_push(&self.0, &remote, session, &made, Proposal { patch, branch, message }).await
+    }
+}

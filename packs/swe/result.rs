@@ -1,0 +1,138 @@
+//! What `swe.solve` answers.
+
+use std::time::Duration;
+
+use helmdeck_core::session::Executed;
+use serde::Serialize;
+
+use super::ending::Ending;
+use super::observation;
+use super::trajectory::{Spent, ended, exit};
+
+/// The most of the tests' output that is answered, in bytes.
+const MAX_TAIL_BYTES: usize = 4000;
+
+/// The output.
+#[derive(Debug, Serialize)]
+pub(super) struct Output {
+    pub(super) success: bool,
+    pub(super) summary: String,
+    pub(super) ended: &'static str,
+    pub(super) patch: String,
+    pub(super) base_commit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pr_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trajectory_artifact_key: Option<String>,
+    pub(super) steps_executed: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tests: Option<Tests>,
+    pub(super) usage: UsageOut,
+    pub(super) model: String,
+}
+
+/// How the tests ended.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Tests {
+    pub(super) command: String,
+    pub(super) ended: &'static str,
+    pub(super) exit: Option<i32>,
+    pub(super) tail: String,
+}
+
+impl Tests {
+    /// Says how a command of tests ended.
+    pub(super) fn new(command: &str, executed: &Executed) -> Self {
+        let (text, _) = observation::output(&executed.stdout, MAX_TAIL_BYTES * 2);
+        let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL_BYTES));
+        Self {
+            command: command.to_owned(),
+            ended: ended(executed.ended),
+            exit: exit(executed.ended),
+            tail: text[start..].to_owned(),
+        }
+    }
+
+    /// Says that there was no time or no session for the tests.
+    pub(super) fn not_run(command: &str) -> Self {
+        Self { command: command.to_owned(), ended: "not_run", exit: None, tail: String::new() }
+    }
+
+    /// Says whether they passed.
+    pub(super) const fn passed(&self) -> bool {
+        matches!(self.exit, Some(0))
+    }
+
+    /// Says how they ended, for a person.
+    pub(super) fn shown(&self) -> String {
+        match self.exit {
+            Some(status) => format!("`{}` exited with {status}", self.command),
+            None => format!("`{}`: {}", self.command, self.ended.replace('_', " ")),
+        }
+    }
+}
+
+/// What was spent, on the wire.
+#[derive(Debug, Serialize)]
+pub(super) struct UsageOut {
+    steps: u32,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    cached_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<f64>,
+    seconds: f64,
+}
+
+impl UsageOut {
+    pub(super) fn new(spent: &Spent, took: Duration) -> Self {
+        Self {
+            steps: spent.steps,
+            prompt_tokens: spent.usage.prompt_tokens,
+            completion_tokens: spent.usage.completion_tokens,
+            cached_tokens: spent.usage.cached_tokens,
+            cost: spent.known_cost(),
+            seconds: (took.as_secs_f64() * 1000.0).round() / 1000.0,
+        }
+    }
+}
+
+/// Says whether a run succeeded: it submitted by itself, changed something, and the tests pass if there are any.
+pub(super) fn succeeded(ending: &Ending, patch: &str, tests: Option<&Tests>) -> bool {
+    matches!(ending, Ending::Submitted(_)) && !patch.is_empty() && tests.is_none_or(Tests::passed)
+}
+
+/// Says what came of a run, its tests and its change, for a person.
+pub(super) fn summary(ending: &Ending, patch: &str, tests: Option<&Tests>) -> String {
+    let mut text = ending.summary();
+    if patch.is_empty() {
+        text.push_str("\nNothing was changed.");
+    }
+    if let Some(tests) = tests.filter(|tests| !tests.passed()) {
+        text.push_str(&format!("\nThe tests did not pass: {}.", tests.shown()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn success_needs_a_submission_a_change_and_tests_that_pass() {
+        let done = Ending::Submitted("done".into());
+        let tests = |exit| Tests { exit, ..Tests::not_run("t") };
+        assert!(succeeded(&done, "diff", None));
+        assert!(succeeded(&done, "diff", Some(&tests(Some(0)))));
+        assert!(!succeeded(&done, "", None));
+        assert!(!succeeded(&done, "diff", Some(&tests(Some(1)))));
+        assert!(!succeeded(&done, "diff", Some(&tests(None))));
+        assert!(!succeeded(&Ending::Steps(3), "diff", Some(&tests(Some(0)))));
+        let said = summary(&done, "", Some(&tests(Some(1))));
+        assert!(said.contains("Nothing was changed") && said.contains("exited with 1"), "{said}");
+    }
+}

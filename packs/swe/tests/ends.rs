@@ -1,0 +1,204 @@
+//! Every way in which the work of a model ends: the patch and the trajectory are kept.
+
+use std::time::Duration;
+
+use helmdeck_core::Code;
+use helmdeck_llm::Price;
+use helmdeck_testkit::{ChatReply, ChatServer};
+use serde_json::{Value, json};
+
+use super::world::{KEY, World};
+use super::{fix, run, submit};
+
+/// Checks that a run ended so, and that what was done till then is kept.
+fn ended(world: &World, output: &Value, how: &str) {
+    assert_eq!((&output["success"], &output["ended"]), (&json!(false), &json!(how)), "{output}");
+    world.apply(output["patch"].as_str().unwrap());
+    assert_eq!(world.artifacts.trajectory()["ended"], how);
+    assert!(output["summary"].as_str().unwrap().starts_with("Stopped"), "{output}");
+}
+
+#[tokio::test]
+async fn the_limit_of_steps_keeps_the_patch_and_is_announced() {
+    let world = World::new(vec![fix(), run("true")]).await;
+    let output = world.solve(json!({"max_steps": 3, "test_command": "sh test.sh"})).await.unwrap();
+    ended(&world, &output, "step_limit");
+    assert_eq!((&output["steps_executed"], &output["tests"]["exit"]), (&json!(3), &json!(0)));
+    assert!(world.server.requests()[2].content(-1).contains("[1 of your answers left"));
+    assert_eq!(world.server.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn the_limit_of_time_ends_a_step_that_runs_for_ever() {
+    let world = World::new(vec![fix(), run("sleep 1000")]).await;
+    let output = world.solve(json!({"max_seconds": 2})).await.unwrap();
+    ended(&world, &output, "time_limit");
+    let last = world.artifacts.trajectory()["messages"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["command"], &last["ended"]), (&json!("sleep 1000"), &json!("timed_out")));
+}
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_is_killed_and_the_work_goes_on() {
+    let world = World::new(vec![run("sleep 1000"), fix(), submit()]).await;
+    let output = world.solve(json!({"command_seconds": 1})).await.unwrap();
+    assert_eq!(output["success"], true);
+    assert!(world.server.requests()[1].content(-1).contains("no command may take longer"));
+}
+
+#[tokio::test]
+async fn a_model_that_never_answers_ends_with_the_deadline_of_the_call() {
+    let script = |index, _: &_| if index == 0 { fix() } else { ChatReply::Silent };
+    let mut world = World::around(ChatServer::start(script).await);
+    world.deadline = Some(Duration::from_secs(5));
+    let output = world.solve(json!({})).await.unwrap();
+    ended(&world, &output, "time_limit");
+}
+
+#[tokio::test]
+async fn the_limit_of_cost_is_kept_with_a_price_and_with_the_endpoints_own_figures() {
+    let mut world = World::new(vec![fix(), run("true")]).await;
+    // 100 in and 10 out: $0.0002 an answer.
+    world.llm.prices = [("small".to_owned(), Price { input: 1.0, output: 10.0, cached: None })].into();
+    let output = world.solve(json!({"max_cost": 0.0005})).await.unwrap();
+    ended(&world, &output, "cost_limit");
+    assert_eq!(output["steps_executed"], 3);
+    assert!((output["usage"]["cost"].as_f64().unwrap() - 0.0006).abs() < 1e-9);
+
+    let mut told = serde_json::to_value(json!({"usage": {"cost": 0.3}})).unwrap();
+    told["choices"] = json!([{"message": {"content": "```bash\nsed -i 's/helo/hello/' greet.sh\n```"}}]);
+    let world = World::new(vec![ChatReply::json(&told)]).await;
+    let output = world.solve(json!({"max_cost": 0.5})).await.unwrap();
+    ended(&world, &output, "cost_limit");
+    assert_eq!(output["usage"]["cost"], 0.6);
+}
+
+#[tokio::test]
+async fn a_limit_of_cost_that_cannot_be_kept_stops_before_any_command() {
+    let world = World::new(vec![fix()]).await;
+    let output = world.solve(json!({"max_cost": 10})).await.unwrap();
+    assert_eq!((&output["ended"], &output["patch"]), (&json!("cost_unknown"), &json!("")));
+    assert_eq!((world.server.requests().len(), output["usage"].get("cost")), (1, None));
+    assert!(output["summary"].as_str().unwrap().contains("[llm.prices]"));
+}
+
+#[tokio::test]
+async fn answers_without_commands_are_counted_and_reminded() {
+    let world =
+        World::new(vec![fix(), ChatReply::text("I am done!"), ChatReply::text("Really."), fix(), ChatReply::text("x")])
+            .await;
+    let output = world.solve(json!({})).await.unwrap();
+    ended(&world, &output, "no_commands");
+    // Two, a good one that sets the count back, and three.
+    assert_eq!(output["steps_executed"], 7);
+    let reminder = world.server.requests()[2].content(-1).to_owned();
+    assert!(reminder.contains("no command") && reminder.contains("`bash`"), "{reminder}");
+}
+
+#[tokio::test]
+async fn a_model_that_fails_in_the_middle_loses_nothing() {
+    for (reply, word) in [
+        (ChatReply::error(500, "x"), "500"),
+        (ChatReply::error(429, "rate_limit_exceeded").with_header("retry-after: 3600"), "rate limit"),
+        (ChatReply::Http(200, vec![], b"garbage".to_vec()), "chat completion"),
+        (ChatReply::Endless, "over"),
+        (ChatReply::error(401, "x"), "credential"),
+    ] {
+        let world = World::new(vec![fix(), reply]).await;
+        let output = world.solve(json!({"test_command": "sh test.sh"})).await.unwrap();
+        ended(&world, &output, "model_failed");
+        assert_eq!(output["tests"]["exit"], 0);
+        assert!(output["summary"].as_str().unwrap().contains(word), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_asked_at_all_is_an_error_that_names_the_trajectory() {
+    for (reply, code) in [
+        (ChatReply::error(401, "x"), Code::CredentialInvalid),
+        (ChatReply::error(404, "model_not_found"), Code::NotFound),
+        (ChatReply::error(429, "rate_limit_exceeded").with_header("retry-after: 3600"), Code::RateLimited),
+        (ChatReply::error(503, "x"), Code::HandlerFailed),
+    ] {
+        let world = World::new(vec![reply]).await;
+        let error = world.solve(json!({})).await.unwrap_err();
+        assert_eq!(error.code(), code);
+        assert!(error.message().ends_with("is in the artifact swe.solve/run/trajectory.json"), "{error}");
+        assert!(!format!("{error} {error:?} {}", error.cause()).contains(KEY));
+        assert_eq!(error.retry_after().is_some(), code == Code::RateLimited);
+        assert_eq!(world.artifacts.trajectory()["ended"], "model_failed");
+    }
+}
+
+#[tokio::test]
+async fn a_dialogue_that_is_too_long_for_the_model_is_shortened_or_ends() {
+    let long = "seq 1 3000";
+    let script = move |index: usize, request: &helmdeck_testkit::ChatRequest| match index {
+        0 => fix(),
+        1..=4 => run(long),
+        5 => ChatReply::error(400, "context_length_exceeded"),
+        _ if request.body.to_string().contains("bytes of output left out to save room") => submit(),
+        _ => ChatReply::error(500, "x"),
+    };
+    let world = World::around(ChatServer::start(script).await);
+    let output = world.solve(json!({})).await.unwrap();
+    assert_eq!(output["success"], true, "{output}");
+
+    let script = |index, _: &_| if index == 0 { fix() } else { ChatReply::error(400, "context_length_exceeded") };
+    let world = World::around(ChatServer::start(script).await);
+    let output = world.solve(json!({})).await.unwrap();
+    ended(&world, &output, "too_long");
+}
+
+#[tokio::test]
+async fn old_outputs_are_left_out_before_the_dialogue_gets_too_long() {
+    let mut replies = vec![fix()];
+    replies.extend((0..12).map(|_| run("seq 1 800")));
+    replies.push(submit());
+    let mut world = World::new(replies).await;
+    world.config.context_bytes = 20 << 10;
+    let output = world.solve(json!({})).await.unwrap();
+    assert_eq!(output["success"], true);
+    let largest = world.server.requests().iter().map(|request| request.body.to_string().len()).max().unwrap();
+    assert!(largest < 40 << 10, "{largest}");
+    assert!(world.artifacts.trajectory().to_string().contains("old outputs left out"));
+}
+
+#[tokio::test]
+async fn a_trajectory_that_cannot_be_kept_costs_nothing_else() {
+    let world = World::new(vec![fix(), submit()]).await;
+    *world.artifacts.full.lock().unwrap() = true;
+    let output = world.solve(json!({})).await.unwrap();
+    assert_eq!((&output["success"], output.get("trajectory_artifact_key")), (&json!(true), None));
+    assert!(output["summary"].as_str().unwrap().contains("could not be kept"));
+}
+
+#[tokio::test]
+async fn dropping_a_run_kills_its_command() {
+    let world = World::new(vec![run("echo $$ > ../pid; exec sleep 1000")]).await;
+    let context = world.context();
+    let pid_file = context.session().unwrap().folder().join("pid");
+    let session = context.session.clone();
+    let mut running = Box::pin(world.solve_in(context, json!({})));
+    let pid = loop {
+        tokio::select! {
+            output = &mut running => panic!("{output:?}"),
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+        }
+        let pid = std::fs::read_to_string(&pid_file).unwrap_or_default();
+        if pid.ends_with('\n') {
+            break pid.trim().to_owned();
+        }
+    };
+    let process = std::path::PathBuf::from(format!("/proc/{pid}/cmdline"));
+    assert!(std::fs::read_to_string(&process).unwrap().contains("sleep"));
+    drop(running);
+    // A killed process has no command line any more, before it is waited for too.
+    for _ in 0..1000 {
+        if std::fs::read_to_string(&process).unwrap_or_default().is_empty() {
+            drop(session);
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("process {pid} is still there");
+}

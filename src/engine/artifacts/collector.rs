@@ -1,0 +1,109 @@
+//! Collects the files of one run. What a handler was told in confidence is taken out of them.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream;
+use helmdeck_core::context::{Artifacts, ByteStream, CallSecrets};
+use helmdeck_core::{ArtifactRef, Code, Error, Identity, Manifest, Result, RunId, Secret, Timestamp};
+
+use super::upload::Wanted;
+use super::{ArtifactStore, names};
+use crate::scrub;
+
+/// Collects the files of one run.
+pub(crate) struct Collector {
+    store: Arc<ArtifactStore>,
+    prefix: String,
+    retention: Duration,
+    owner: Identity,
+    secrets: Option<Arc<dyn CallSecrets>>,
+    written: Mutex<Vec<ArtifactRef>>,
+}
+
+impl Collector {
+    pub(crate) fn new(
+        store: Arc<ArtifactStore>,
+        manifest: &Manifest,
+        run: RunId,
+        owner: &Identity,
+        secrets: Option<Arc<dyn CallSecrets>>,
+    ) -> Self {
+        let retention = manifest.artifact_retention.unwrap_or(store.config.retention);
+        Self {
+            store,
+            prefix: format!("{}/{run}", manifest.name),
+            retention,
+            owner: owner.clone(),
+            secrets,
+            written: Mutex::default(),
+        }
+    }
+
+    /// Returns what was written so far, and forgets it.
+    pub(crate) fn take(&self) -> Vec<ArtifactRef> {
+        std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn revealed(&self) -> Vec<Secret> {
+        self.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default()
+    }
+
+    async fn store(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+        names::check(name)?;
+        let revealed = self.revealed();
+        // What stands in a secret's place could make two files one, so such a name is refused instead.
+        if matches!(scrub::text(name, &revealed), Cow::Owned(_)) {
+            return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
+        }
+        let earlier = {
+            let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.iter().find(|earlier| earlier.name == name).cloned()
+        };
+        let wanted = Wanted {
+            owner: &self.owner,
+            key: &format!("{}/{name}", self.prefix),
+            name,
+            media_type: &scrub::text(media_type, &revealed),
+            retention: self.retention,
+            replaces: earlier.as_ref(),
+        };
+        let artifact = self.store.put(&wanted, source).await?;
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.retain(|earlier| earlier.name != artifact.name);
+        written.push(artifact.clone());
+        Ok(artifact)
+    }
+}
+
+#[async_trait]
+impl Artifacts for Collector {
+    async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef> {
+        let max = self.store.config.max_bytes;
+        if bytes.len() as u64 > max {
+            let message = format!("the file has {} bytes, the limit is {max}", bytes.len());
+            return Err(Error::new(Code::TooLarge, message));
+        }
+        let bytes = match scrub::bytes(&bytes, &self.revealed()) {
+            Cow::Borrowed(_) => bytes,
+            Cow::Owned(clean) => clean.into(),
+        };
+        self.store(name, media_type, Box::pin(stream::iter([Ok(bytes)]))).await
+    }
+
+    async fn put_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+        let source = match &self.secrets {
+            Some(secrets) => scrub::stream(source, Arc::clone(secrets)),
+            None => source,
+        };
+        self.store(name, media_type, source).await
+    }
+}
+
+/// Returns the time before which nothing of a run with these files may be served from a cache.
+pub(crate) fn earliest_end(artifacts: &[ArtifactRef]) -> Option<Timestamp> {
+    artifacts.iter().map(|artifact| artifact.expires_at).min()
+}

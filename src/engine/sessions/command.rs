@@ -1,0 +1,286 @@
+//! One running command: started, fed, read, watched and, however it ends, killed with everything that it started.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use helmdeck_core::session::{Captured, Ended, Exec, Executed};
+use helmdeck_core::{Code, Error, Result};
+use rustix::process::Pid;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::output::Output;
+use super::sandbox::Line;
+use super::stage::STARTED;
+use super::{disk, processes};
+
+/// How often the memory of a command is looked at.
+const MEMORY_LOOK: Duration = Duration::from_millis(200);
+/// How many looks at its memory there are for one at its folder.
+const DISK_LOOK: u32 = 5;
+/// How often what is being killed is looked for.
+const KILL_LOOK: Duration = Duration::from_millis(10);
+/// How long the sandbox is given to end after everything in it was killed; then it is killed itself.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// How long the last output may take once everybody who could write has ended.
+const LAST_OUTPUT: Duration = Duration::from_secs(10);
+
+/// What a command may take, and where that is looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Allowed {
+    pub(super) memory: u64,
+    pub(super) disk: u64,
+    /// The session's folder.
+    pub(super) folder: PathBuf,
+    /// Whom files of root in it are given to.
+    pub(super) owner: Option<u32>,
+    pub(super) timeout: Duration,
+}
+
+/// Starts programs from one thread, which lives as long as this: what is started dies with the thread that started it.
+#[derive(Debug, Clone)]
+pub(super) struct Starter(std::sync::mpsc::Sender<(Command, oneshot::Sender<io::Result<Child>>)>);
+
+impl Starter {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(super) fn new(runtime: Handle) -> io::Result<Self> {
+        let (sender, receiver) = std::sync::mpsc::channel::<(Command, oneshot::Sender<io::Result<Child>>)>();
+        let work = move || {
+            let _inside = runtime.enter();
+            for (mut command, answer) in receiver {
+                // Whoever asked may be gone; then the child is dropped, which kills it.
+                let _ = answer.send(command.spawn());
+            }
+        };
+        std::thread::Builder::new().name("helmdeck-sessions".to_owned()).spawn(work)?;
+        Ok(Self(sender))
+    }
+
+    async fn start(&self, command: Command) -> io::Result<Child> {
+        let gone = || io::Error::other("the thread that starts programs has ended");
+        let (answer, child) = oneshot::channel();
+        self.0.send((command, answer)).map_err(|_| gone())?;
+        child.await.map_err(|_| gone())?
+    }
+}
+
+/// A started command. Dropped while it runs, it is killed by a task of its own, which holds `turn` until all is over.
+struct Running<T: Send + 'static> {
+    child: Option<Child>,
+    turn: Option<T>,
+    tasks: TaskTracker,
+}
+
+impl<T: Send + 'static> Drop for Running<T> {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let turn = self.turn.take();
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.tasks.spawn_on(
+            async move {
+                kill(&mut child).await;
+                drop(turn);
+            },
+            &runtime,
+        );
+    }
+}
+
+/// Runs a command to its end. `turn` is held until nothing of it is left, also when the future is dropped.
+///
+/// # Errors
+/// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the system.
+pub(super) async fn run<T: Send + 'static>(
+    starter: &Starter,
+    line: Line,
+    command: &Exec,
+    allowed: Allowed,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+    turn: T,
+) -> Result<Executed> {
+    let started = Instant::now();
+    if let Some(ended) = look_at_disk(&allowed).await {
+        let nothing = || Captured::default();
+        return Ok(Executed { stdout: nothing(), stderr: nothing(), ended, duration: started.elapsed() });
+    }
+    let child = starter.start(program(line)).await.map_err(cannot_start)?;
+    let mut running = Running { child: Some(child), turn: Some(turn), tasks: tasks.clone() };
+    let Some(child) = running.child.as_mut() else { return Err(lost()) };
+    let (Some(stdin), Some(stdout), Some(stderr), Some(root)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take(), pid(child))
+    else {
+        return Err(lost());
+    };
+    let (out, err) = (Output::new(command.max_output), Output::new(command.max_output.saturating_add(1)));
+    let pipes = async { tokio::join!(feed(stdin, command.stdin.clone()), out.read(stdout), err.read(stderr)) };
+    let mut pipes = std::pin::pin!(pipes);
+    let mut watch = std::pin::pin!(watch(root, allowed, started));
+    let mut read_all = false;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            status = child.wait() => break Some(status.map_err(cannot_start)?),
+            _ = &mut pipes, if !read_all => read_all = true,
+            ended = &mut watch => {
+                kill(child).await;
+                break_with(&mut running, &mut pipes, read_all).await;
+                return Ok(executed(&out, &err, ended, started).0);
+            }
+            () = stop.cancelled() => {
+                kill(child).await;
+                break_with(&mut running, &mut pipes, read_all).await;
+                return Err(Error::new(Code::SessionUnavailable, "the session has ended"));
+            }
+        }
+    };
+    break_with(&mut running, &mut pipes, read_all).await;
+    let code = ended.and_then(|status| status.code()).unwrap_or(-1);
+    match executed(&out, &err, Ended::Exited(code), started) {
+        (executed, true) => Ok(executed),
+        (executed, false) => {
+            let said = String::from_utf8_lossy(&executed.stderr.head).trim().to_owned();
+            let message = "the sandbox of the command cannot be made; `helmdeck check` says what is missing";
+            Err(Error::new(Code::SessionUnavailable, message).with_source(said))
+        }
+    }
+}
+
+/// Takes note that the command has ended, and reads what is left of its output.
+async fn break_with<T: Send + 'static, R>(
+    running: &mut Running<T>,
+    pipes: &mut std::pin::Pin<&mut impl Future<Output = R>>,
+    read_all: bool,
+) {
+    running.child = None;
+    if !read_all {
+        let _ = tokio::time::timeout(LAST_OUTPUT, pipes).await;
+    }
+}
+
+/// Puts the result together; says too whether the command was ever reached.
+fn executed(out: &Output, err: &Output, ended: Ended, started: Instant) -> (Executed, bool) {
+    let mut stderr = err.take();
+    let reached = stderr.head.first() == Some(&STARTED);
+    if reached {
+        stderr.head.remove(0);
+    }
+    (Executed { stdout: out.take(), stderr, ended, duration: started.elapsed() }, reached)
+}
+
+fn program(line: Line) -> Command {
+    let mut words = line.argv.into_iter();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command
+        .args(words)
+        .env_clear()
+        .envs(line.env)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    command
+}
+
+fn cannot_start(error: io::Error) -> Error {
+    let (code, message) = match error.kind() {
+        io::ErrorKind::ArgumentListTooLong => {
+            (Code::InvalidInput, "the command is longer than this system takes; put what is long into a file or stdin")
+        }
+        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
+            (Code::ResourceExhausted, "this machine has no room for one more process")
+        }
+        _ => (Code::SessionUnavailable, "the command cannot be started"),
+    };
+    Error::new(code, message).with_source(error)
+}
+
+fn lost() -> Error {
+    Error::new(Code::Internal, "the command has no pipes")
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+}
+
+async fn feed(mut stdin: ChildStdin, input: Bytes) {
+    // A command need not read its input; a broken pipe is its choice, not a failure.
+    let _ = stdin.write_all(&input).await;
+    let _ = stdin.shutdown().await;
+}
+
+/// Waits until the command has taken more than it may.
+async fn watch(root: Pid, allowed: Allowed, started: Instant) -> Ended {
+    let late = tokio::time::sleep_until((started + allowed.timeout).into());
+    let mut late = std::pin::pin!(late);
+    let looks = async {
+        for look in 1_u32.. {
+            tokio::time::sleep(MEMORY_LOOK).await;
+            let ended = look_at(root, &allowed, look % DISK_LOOK == 0).await;
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = &mut late => Ended::TimedOut,
+        ended = looks => ended,
+    }
+}
+
+async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> Option<Ended> {
+    let allowed = allowed.clone();
+    let look = move || {
+        use std::os::unix::fs::MetadataExt;
+        let device = std::fs::symlink_metadata(&allowed.folder).map_or(0, |about| about.dev());
+        let usage = processes::usage(root, device);
+        if usage.memory > allowed.memory {
+            return Some(Ended::OutOfMemory);
+        }
+        let folder = if disk { disk::usage(&allowed.folder, allowed.disk, None).unwrap_or(0) } else { 0 };
+        (folder.saturating_add(usage.nameless) > allowed.disk).then_some(Ended::OutOfDisk)
+    };
+    tokio::task::spawn_blocking(look).await.ok().flatten()
+}
+
+/// Looks whether the folder is full before anything runs, and makes what helmdeck put there the command's.
+async fn look_at_disk(allowed: &Allowed) -> Option<Ended> {
+    let allowed = allowed.clone();
+    let look = move || disk::usage(&allowed.folder, allowed.disk, allowed.owner).unwrap_or(0) > allowed.disk;
+    let full = tokio::task::spawn_blocking(look).await.unwrap_or(false);
+    full.then_some(Ended::OutOfDisk)
+}
+
+/// Kills a command with everything that it started, and waits until all of it is gone.
+///
+/// The outermost process collects whatever is left without a parent, and ends when nothing is. So what is below it is killed until
+/// it has ended; killed itself, it could not say so.
+async fn kill(child: &mut Child) {
+    let Some(root) = pid(child) else { return };
+    let kill_below = async {
+        loop {
+            let below = move || processes::children(root).into_iter().for_each(|pid| processes::kill_child(pid, root));
+            let _ = tokio::task::spawn_blocking(below).await;
+            if tokio::time::timeout(KILL_LOOK, child.wait()).await.is_ok() {
+                return;
+            }
+        }
+    };
+    if tokio::time::timeout(KILL_LIMIT, kill_below).await.is_err() {
+        tracing::warn!("a command of a session does not end although it was killed");
+        let _ = child.kill().await;
+    }
+}

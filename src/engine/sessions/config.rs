@@ -1,0 +1,92 @@
+//! What an operator can set about sessions.
+
+use std::path::PathBuf;
+
+use helmdeck_core::duration::size;
+use serde::{Deserialize, Serialize};
+
+/// The settings of sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionConfig {
+    /// The most memory that the processes of one command may use together, unless its pack says otherwise. Default 2 GiB.
+    #[serde(with = "size")]
+    pub memory: u64,
+    /// The most address space that one process may reserve (`RLIMIT_AS`). Programs reserve far more than they use. Default 64 GiB.
+    #[serde(with = "size")]
+    pub address_space: u64,
+    /// The most processes and threads of one command. Default 256.
+    pub processes: u64,
+    /// The most files that one process may have open. Default 1024.
+    pub open_files: u64,
+    /// The most that a session's folder may hold. Default 4 GiB.
+    #[serde(with = "size")]
+    pub disk: u64,
+    /// The size of a command's `/tmp`, which is memory and ends with it. Default 256 MiB.
+    #[serde(with = "size")]
+    pub tmp: u64,
+    /// The most sessions of one caller. Default 8.
+    pub max_per_caller: usize,
+    /// The most sessions in all. Default 64.
+    pub max_total: usize,
+    /// The user id that commands run as when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
+    pub user: u32,
+    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path. Default none.
+    pub read_only_paths: Vec<PathBuf>,
+    /// Folders that commands look for programs in before the usual ones. Default none.
+    pub path: Vec<PathBuf>,
+    /// Whether commands may run without a sandbox where none can be made. Default false.
+    pub allow_unsandboxed: bool,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            memory: 2 << 30,
+            address_space: 64 << 30,
+            processes: 256,
+            open_files: 1024,
+            disk: 4 << 30,
+            tmp: 256 << 20,
+            max_per_caller: 8,
+            max_total: 64,
+            user: 65_534,
+            read_only_paths: Vec::new(),
+            path: Vec::new(),
+            allow_unsandboxed: false,
+        }
+    }
+}
+
+impl SessionConfig {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.user == 0 {
+            return Err("user must not be 0: commands never run as root".to_owned());
+        }
+        if self.processes < 4 {
+            return Err("processes must be at least 4".to_owned());
+        }
+        if self.open_files < 16 {
+            return Err("open_files must be at least 16".to_owned());
+        }
+        for path in self.read_only_paths.iter().chain(&self.path) {
+            if !path.is_absolute() || path.components().any(|part| part.as_os_str() == "..") {
+                return Err(format!("{} must be an absolute path", path.display()));
+            }
+            if path.to_str().is_none_or(|path| path.contains([':', '\0'])) {
+                return Err(format!("{} must be text without a colon", path.display()));
+            }
+        }
+        for path in &self.read_only_paths {
+            let closed = ["/", "/proc", "/sys", "/dev", "/run", "/var/run", "/tmp", "/etc"];
+            if closed.iter().any(|closed| path.components().eq(std::path::Path::new(closed).components())) {
+                return Err(format!("{} cannot be opened to commands as a whole", path.display()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! Sessions: a private folder and commands that run in it, for a limited time, away from everything else.
+//!
+//! [`Sessions`] knows who may use which; [`runtime`] says what a place for sessions must be able to do; [`local`] is this machine.
+//! `docs/sessions.md` says what commands see and what they may take.
+
+mod check;
+mod command;
+mod config;
+mod disk;
+mod fill;
+mod local;
+mod metrics;
+mod output;
+mod place;
+mod probe;
+mod processes;
+mod runtime;
+mod sandbox;
+mod stage;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use helmdeck_core::manifest::SessionSpec;
+use helmdeck_core::session::{Exec, Executed, Session};
+use helmdeck_core::{Clock, Code, Error, Identity, PackName, Result, Timestamp};
+use serde::Serialize;
+
+pub use config::SessionConfig;
+pub use stage::{STAGE, StageEnd, stage};
+
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+use local::{LocalRuntime, Parts};
+use metrics::SessionMetrics;
+use place::Record;
+use runtime::{Found, Reason, SessionRuntime, Wish};
+
+/// Where sessions are, and what they are made with.
+#[derive(Debug, Clone)]
+pub struct SessionPlace {
+    /// The folder that holds a folder for each session. The first session makes it (0700).
+    pub folder: PathBuf,
+    /// The helmdeck program, which sets the limits of commands: it must hand everything after its argument [`STAGE`] to [`stage`].
+    pub program: PathBuf,
+    /// Whether sessions that a pack preserves outlive this process: yes for a single call, no for a server.
+    pub outlive: bool,
+}
+
+/// A session, for whoever looks after sessions.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: String,
+    /// The tenant of its owner.
+    pub tenant: String,
+    /// The user of its owner.
+    pub user: String,
+    /// The pack that asked for it.
+    pub pack: String,
+    /// When it was made.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub created_at: Timestamp,
+    /// When it ends.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub expires_at: Timestamp,
+    /// Whether it outlives the call that made it.
+    pub preserved: bool,
+}
+
+impl From<Record> for SessionInfo {
+    fn from(record: Record) -> Self {
+        let Record { id, tenant, user, pack, created_at, expires_at, preserved, memory: _ } = record;
+        Self { id, tenant, user, pack, created_at, expires_at, preserved }
+    }
+}
+
+/// The sessions of an engine: who may use which.
+#[derive(Clone)]
+pub(crate) struct Sessions {
+    runtime: Arc<dyn SessionRuntime>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sessions {
+    /// Keeps sessions on this machine. Touches nothing before the first one.
+    pub(crate) fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
+        let SessionPlace { folder, program, outlive } = place;
+        let metrics = SessionMetrics::register(metrics);
+        let parts = Parts { folder, program, outlive, config, clock: Arc::clone(&clock), metrics };
+        Self { runtime: LocalRuntime::new(parts), clock }
+    }
+
+    /// Makes a session for a pack that asks for one.
+    pub(crate) async fn create(&self, spec: &SessionSpec, identity: &Identity, pack: &PackName) -> Result<Used> {
+        if spec.network {
+            let message = format!("pack \"{pack}\" asks for a session with network, and sessions have none here");
+            return Err(Error::new(Code::SessionUnavailable, message));
+        }
+        let wish = Wish {
+            tenant: identity.tenant().to_owned(),
+            user: identity.user().to_owned(),
+            pack: pack.to_string(),
+            expires_at: self.clock.now().saturating_add(spec.timeout),
+            memory: spec.memory_bytes,
+        };
+        let found = self.runtime.create(wish).await?;
+        Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: true, kept: false })
+    }
+
+    /// Returns a session of this caller.
+    ///
+    /// # Errors
+    /// `not_found`, in the same words whether it has ended, never was, or is somebody else's.
+    pub(crate) async fn of(&self, identity: &Identity, id: &str) -> Result<Used> {
+        let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
+        // All callers without a token are one, and what one of them made is not for the others.
+        if identity.is_anonymous() {
+            return Err(none());
+        }
+        let found = self.runtime.get(id).await?.filter(|found| owns(identity, &found.record)).ok_or_else(none)?;
+        Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
+    }
+
+    async fn list(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
+        let mut records = self.runtime.list().await?;
+        records.retain(|record| identity.is_none_or(|identity| owns(identity, record)));
+        Ok(records.into_iter().map(SessionInfo::from).collect())
+    }
+
+    async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
+        let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
+        let records = self.runtime.list().await?;
+        let owned = |record: &&Record| record.id == id && identity.is_none_or(|identity| owns(identity, record));
+        records.iter().find(owned).ok_or_else(none)?;
+        match self.runtime.terminate(id, Reason::Asked).await? {
+            true => Ok(()),
+            false => Err(none()),
+        }
+    }
+
+    pub(crate) async fn sweep(&self) {
+        self.runtime.sweep().await;
+    }
+
+    /// Ends every session of this process.
+    pub(crate) async fn close(&self) {
+        self.runtime.close().await;
+    }
+}
+
+fn owns(identity: &Identity, record: &Record) -> bool {
+    !identity.is_anonymous() && identity.tenant() == record.tenant && identity.user() == record.user
+}
+
+/// A session that a call uses. Dropped, it ends, if the call made it.
+pub(crate) struct Used {
+    runtime: Arc<dyn SessionRuntime>,
+    found: Found,
+    /// Whether it ends with the call.
+    ends: bool,
+    /// Whether it is there after the call.
+    kept: bool,
+}
+
+impl Used {
+    /// Returns what a handler gets.
+    pub(crate) fn handle(&self) -> Arc<dyn Session> {
+        Arc::new(Handle { runtime: Arc::clone(&self.runtime), found: self.found.clone() })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.found.record.id
+    }
+
+    /// Says whether it outlives the call.
+    pub(crate) const fn kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Lets the session outlive the call, until then at least.
+    pub(crate) async fn keep(&mut self, until: Timestamp) -> Result<()> {
+        self.runtime.extend(&self.found.record.id, until).await?;
+        (self.ends, self.kept) = (false, true);
+        Ok(())
+    }
+
+    /// Ends the session if the call made it, and waits for that.
+    pub(crate) async fn finish(&mut self) {
+        if std::mem::take(&mut self.ends)
+            && let Err(error) = self.runtime.terminate(&self.found.record.id, Reason::CallOver).await
+        {
+            tracing::warn!(session = self.id(), cause = error.cause(), "{}", error.message());
+        }
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        if self.ends {
+            self.runtime.terminate_later(&self.found.record.id, Reason::CallOver);
+        }
+    }
+}
+
+/// A session as handlers see it.
+struct Handle {
+    runtime: Arc<dyn SessionRuntime>,
+    found: Found,
+}
+
+#[async_trait]
+impl Session for Handle {
+    fn id(&self) -> &str {
+        &self.found.record.id
+    }
+
+    fn folder(&self) -> &Path {
+        &self.found.folder
+    }
+
+    fn supplies(&self) -> &Path {
+        &self.found.supplies
+    }
+
+    fn folder_inside(&self) -> &str {
+        &self.found.folder_inside
+    }
+
+    fn supplies_inside(&self) -> &str {
+        &self.found.supplies_inside
+    }
+
+    fn expires_at(&self) -> Timestamp {
+        self.found.record.expires_at
+    }
+
+    async fn exec(&self, command: Exec) -> Result<Executed> {
+        self.runtime.exec(&self.found.record.id, command).await
+    }
+}
+
+impl Engine {
+    fn sessions_here(&self) -> Result<&Sessions> {
+        let none = || Error::new(Code::SessionUnavailable, "this server has no session runtime");
+        self.0.sessions.as_ref().ok_or_else(none)
+    }
+
+    /// Returns the sessions of a caller, of every process on this data folder, oldest first; those of everyone without one, which
+    /// only an operator may ask.
+    ///
+    /// # Errors
+    /// `session_unavailable` if this engine has no sessions; `internal` if they cannot be read.
+    pub async fn sessions(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
+        self.sessions_here()?.list(identity).await
+    }
+
+    /// Returns a session of a caller, to run commands in.
+    ///
+    /// # Errors
+    /// `not_found` if it has ended, never was, or is somebody else's; `session_unavailable` if none can be used here.
+    pub async fn session(&self, identity: &Identity, id: &str) -> Result<Arc<dyn Session>> {
+        Ok(self.sessions_here()?.of(identity, id).await?.handle())
+    }
+
+    /// Ends a session of a caller with everything that runs in it; that of anyone without one, which only an operator may ask.
+    /// What another process runs in it ends within a second or two.
+    ///
+    /// # Errors
+    /// As [`Engine::session`]; `internal` if something of it cannot be removed.
+    pub async fn end_session(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
+        self.sessions_here()?.end(identity, id).await
+    }
+
+    /// Says in words how commands of sessions are kept away from everything else, after running one.
+    ///
+    /// # Errors
+    /// `session_unavailable` with what is missing and what to do.
+    pub async fn probe_sessions(&self) -> Result<String> {
+        self.sessions_here()?.runtime.probe().await
+    }
+}

@@ -1,0 +1,80 @@
+//! Finds out whether commands can be kept in here, by running one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use helmdeck_core::session::{Ended, Exec};
+use helmdeck_core::{Code, Error, Result};
+use rustix::process::geteuid;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::command::{self, Allowed, Starter};
+use super::config::SessionConfig;
+use super::sandbox::{Bwrap, Folders, Sandbox};
+
+/// How long a command that does nothing may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+const MISSING: &str = "sessions need bubblewrap, which is not installed here: install the package `bubblewrap`, \
+    or set sessions.allow_unsandboxed = true to run commands without a sandbox";
+const REFUSED: &str = "bubblewrap cannot make a sandbox here: user namespaces must be allowed \
+    (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces, or what a container \
+    forbids), and sessions.read_only_paths must be there; or set sessions.allow_unsandboxed = true to run commands without a sandbox";
+
+const AS_ROOT: &str = "there is no sandbox here, and commands never run as root: start helmdeck as another user for \
+    sessions.allow_unsandboxed = true to count";
+
+/// Finds a sandbox that works.
+///
+/// # Errors
+/// `session_unavailable` with what is missing and what to do.
+pub(super) async fn probe(
+    starter: &Starter,
+    program: &Path,
+    config: &SessionConfig,
+    tasks: &TaskTracker,
+) -> Result<Sandbox> {
+    let unavailable = |message: &'static str| Error::new(Code::SessionUnavailable, message);
+    let user = geteuid().is_root().then_some(config.user);
+    let bwrap = tokio::task::spawn_blocking(Bwrap::find).await.ok().flatten();
+    let missing = bwrap.is_none();
+    let sandbox = Sandbox { bwrap, program: program.to_owned(), user };
+    let refused = match missing {
+        true => unavailable(MISSING),
+        false => match attempt(starter, &sandbox, config, tasks).await {
+            Ok(()) => return Ok(sandbox),
+            Err(error) => unavailable(REFUSED).with_source(error.cause()),
+        },
+    };
+    if !config.allow_unsandboxed {
+        return Err(refused);
+    }
+    if sandbox.user.is_some() {
+        // Another user could not reach the session's folder, and as root they could do anything.
+        return Err(unavailable(AS_ROOT).with_source(refused.cause()));
+    }
+    tracing::warn!(
+        reason = refused.message(),
+        cause = refused.cause(),
+        "commands of sessions run WITHOUT a sandbox: they can read and reach what this process can"
+    );
+    Ok(Sandbox { bwrap: None, ..sandbox })
+}
+
+/// Runs a command that does nothing, over folders that are there anyway.
+async fn attempt(starter: &Starter, sandbox: &Sandbox, config: &SessionConfig, tasks: &TaskTracker) -> Result<()> {
+    // Folders that every machine has, so that nothing is made; files of ours in /etc are left out where they are not.
+    let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };
+    let exec = Exec { timeout: LIMIT, ..Exec::new(["true"]) };
+    let line = sandbox.line(&folders, config, config.memory, &exec);
+    let allowed = Allowed { memory: u64::MAX, disk: u64::MAX, folder: folders.folder, owner: None, timeout: LIMIT };
+    let executed = command::run(starter, line, &exec, allowed, &CancellationToken::new(), tasks, ()).await?;
+    match executed.ended {
+        Ended::Exited(0) => Ok(()),
+        other => {
+            let said = String::from_utf8_lossy(&executed.stderr.head).into_owned();
+            Err(Error::new(Code::SessionUnavailable, format!("{other:?}")).with_source(said))
+        }
+    }
+}

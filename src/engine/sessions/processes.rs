@@ -1,0 +1,95 @@
+//! Which processes there are below one, what memory they take, and how to kill one: what `/proc` says (`proc(5)`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// What the processes below one take, in bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Memory that is theirs and nobody else's: anonymous, shared, and files in memory that have no name (any more).
+    pub(crate) memory: u64,
+    /// Files without a name (any more) on the device of the session's folder.
+    pub(crate) nameless: u64,
+}
+
+/// Returns all processes with their parents.
+fn all() -> Vec<(i32, i32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+/// Returns the parent of a process. The name in `/proc/<pid>/stat` may hold anything, so what counts comes after its end.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns the children of a process.
+pub(crate) fn children(of: Pid) -> Vec<Pid> {
+    let of = of.as_raw_nonzero().get();
+    all().into_iter().filter(|(_, parent)| *parent == of).filter_map(|(pid, _)| Pid::from_raw(pid)).collect()
+}
+
+/// Returns every process below one.
+pub(crate) fn below(root: Pid) -> Vec<i32> {
+    let mut of: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for (pid, parent) in all() {
+        of.entry(parent).or_default().push(pid);
+    }
+    let mut found = Vec::new();
+    let mut todo = vec![root.as_raw_nonzero().get()];
+    while let Some(pid) = todo.pop() {
+        let children = of.remove(&pid).unwrap_or_default();
+        todo.extend_from_slice(&children);
+        found.extend(children);
+    }
+    found
+}
+
+/// Adds up what every process below one takes. `device` is that of the session's folder.
+pub(crate) fn usage(root: Pid, device: u64) -> Usage {
+    let mut usage = Usage::default();
+    let mut seen = BTreeSet::new();
+    for pid in below(root) {
+        usage.memory = usage.memory.saturating_add(memory(pid));
+        let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+        for file in open.flatten() {
+            // Following the link asks the open file itself, whatever its name says.
+            let Ok(about) = std::fs::metadata(file.path()) else { continue };
+            if !about.is_file() || about.nlink() > 0 || !seen.insert((about.dev(), about.ino())) {
+                continue;
+            }
+            let bytes = about.blocks().saturating_mul(512);
+            let place = if about.dev() == device { &mut usage.nameless } else { &mut usage.memory };
+            *place = place.saturating_add(bytes);
+        }
+    }
+    usage
+}
+
+/// Returns what one process takes and shares with no file, in bytes.
+fn memory(pid: i32) -> u64 {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
+    let kibibytes = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
+    let counts = |line: &&str| line.starts_with("RssAnon:") || line.starts_with("RssShmem:");
+    status.lines().filter(counts).filter_map(kibibytes).sum::<u64>().saturating_mul(1024)
+}
+
+/// Kills a process that is a child of `parent`, and no other that got its number meanwhile.
+pub(crate) fn kill_child(pid: Pid, of: Pid) {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if parent(pid.as_raw_nonzero().get()) == Some(of.as_raw_nonzero().get()) {
+        // Fails only if it has ended, which is what is wanted.
+        let _ = pidfd_send_signal(process, Signal::KILL);
+    }
+}
+
+/// Kills a process of which the caller knows that its number is still its own: a child that was not waited for.
+pub(crate) fn kill(pid: Pid) {
+    let _ = rustix::process::kill_process(pid, Signal::KILL);
+}

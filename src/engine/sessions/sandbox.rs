@@ -1,0 +1,271 @@
+//! The sandbox that commands of a session run in, by bubblewrap: its own user, process, network, IPC, host name and cgroup
+//! namespaces, no capability, and a file system with the session's folders, `/usr`, and the few files of `/etc` that programs need.
+//!
+//! When helmdeck runs as root there are two sandboxes, one in the other. The outer one only puts the session's folders where another
+//! user can reach them, in a mount namespace of its own; then root is given up, and that user makes the real one. So nothing that a
+//! session runs is root anywhere, and the limit on processes binds, which it does not for root.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use helmdeck_core::session::Exec;
+
+use super::config::SessionConfig;
+use super::stage::STAGE;
+
+/// Where commands see the session's folder; it is their home too.
+pub(crate) const FOLDER: &str = "/workspace";
+/// Where commands see the session's supplies.
+pub(crate) const SUPPLIES: &str = "/supplies";
+/// Where this program stands in the sandbox.
+const PROGRAM: &str = "/run/helmdeck";
+/// Where bubblewrap is looked for.
+const PLACES: &[&str] = &["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
+/// The user and group that commands see themselves as.
+const INSIDE_USER: &str = "1000";
+/// What is a link into `/usr` on most systems, and a folder on others.
+const BESIDE_USR: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// What programs need of `/etc`: the linker's, TLS roots, names of alternatives, the time zone, types of files.
+const ETC: &[&str] = &[
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/os-release",
+    "/etc/mime.types",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/python3",
+];
+/// Files of `/etc` that are ours: name and content.
+pub(crate) const OWN_ETC: &[(&str, &str)] = &[
+    ("passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:1000:1000:agent:/workspace:/bin/sh\n"),
+    ("group", "root:x:0:\nagent:x:1000:\n"),
+    ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
+    ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
+];
+/// The usual folders of programs.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// The folders of one session, as this process sees them.
+#[derive(Debug, Clone)]
+pub(crate) struct Folders {
+    pub(crate) folder: PathBuf,
+    pub(crate) supplies: PathBuf,
+    pub(crate) etc: PathBuf,
+}
+
+impl Folders {
+    pub(crate) fn of(session: &Path) -> Self {
+        let at = |name| session.join(name);
+        Self { folder: at("folder"), supplies: at("supplies"), etc: at("etc") }
+    }
+}
+
+/// How commands are kept away from everything else.
+#[derive(Debug, Clone)]
+pub(crate) struct Sandbox {
+    /// `None`: there is none, and the operator allows that.
+    pub(crate) bwrap: Option<Bwrap>,
+    /// This program.
+    pub(crate) program: PathBuf,
+    /// The user that commands run as; `None` = as the one that this process is.
+    pub(crate) user: Option<u32>,
+}
+
+/// A bubblewrap that works.
+#[derive(Debug, Clone)]
+pub(crate) struct Bwrap {
+    path: PathBuf,
+    /// Whether it can forbid user namespaces in its own (`--disable-userns`, since 0.8.0).
+    disables_user_namespaces: bool,
+}
+
+/// The command line of a command in a session, with everything around it.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) argv: Vec<OsString>,
+    /// The environment of the outermost program; the command has its own in the sandbox.
+    pub(crate) env: Vec<(String, OsString)>,
+}
+
+impl Bwrap {
+    /// Finds bubblewrap; `None` if it is not installed.
+    pub(crate) fn find() -> Option<Self> {
+        let path = PLACES.iter().map(PathBuf::from).find(|path| path.is_file())?;
+        let help = std::process::Command::new(&path).arg("--help").env_clear().output().ok()?;
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        Some(Self { path, disables_user_namespaces: help.contains("--disable-userns") })
+    }
+}
+
+/// Puts a command line together.
+struct Words(Vec<OsString>);
+
+/// Returns the folders that a file system needs for `paths` to stand in it, outermost first. What bubblewrap makes by itself for a
+/// file, nobody else can enter.
+fn parents<'a>(paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
+    let all = paths.flat_map(|path| path.ancestors().skip(1));
+    all.filter(|folder| folder.parent().is_some() && !folder.starts_with("/usr")).collect()
+}
+
+impl Words {
+    fn add<const N: usize>(&mut self, words: [&str; N]) {
+        self.0.extend(words.map(OsString::from));
+    }
+
+    fn place(&mut self, option: &str, from: &Path, to: &str) {
+        self.0.extend([OsString::from(option), from.into(), to.into()]);
+    }
+
+    /// What both sandboxes have: `folders` and `program` are where they stand outside of it.
+    fn mounts(&mut self, folders: &Folders, program: &Path, config: &SessionConfig) {
+        self.add(["--ro-bind", "/usr", "/usr"]);
+        for path in BESIDE_USR {
+            match std::fs::read_link(path) {
+                Ok(target) => self.place("--symlink", &target, path),
+                Err(_) if Path::new(path).is_dir() => self.add(["--ro-bind", path, path]),
+                Err(_) => {}
+            }
+        }
+        let ours = OWN_ETC.iter().map(|(name, _)| Path::new("/etc").join(name)).collect::<Vec<_>>();
+        let places = ETC.iter().map(Path::new).chain(config.read_only_paths.iter().map(PathBuf::as_path));
+        for folder in parents(places.chain(ours.iter().map(PathBuf::as_path)).chain([Path::new(PROGRAM)])) {
+            self.0.extend([OsString::from("--dir"), folder.into()]);
+        }
+        for path in ETC {
+            self.add(["--ro-bind-try", path, path]);
+        }
+        for (name, _) in OWN_ETC {
+            self.place("--ro-bind-try", &folders.etc.join(name), &format!("/etc/{name}"));
+        }
+        for path in &config.read_only_paths {
+            self.place("--ro-bind", path, &path.to_string_lossy());
+        }
+        self.place("--ro-bind", program, PROGRAM);
+        self.place("--ro-bind", &folders.supplies, SUPPLIES);
+        self.place("--bind", &folders.folder, FOLDER);
+    }
+}
+
+impl Sandbox {
+    /// Returns the path of the session's folder as commands see it, and that of its supplies.
+    pub(crate) fn inside(&self, folders: &Folders) -> (String, String) {
+        match self.bwrap {
+            Some(_) => (FOLDER.to_owned(), SUPPLIES.to_owned()),
+            None => (folders.folder.to_string_lossy().into_owned(), folders.supplies.to_string_lossy().into_owned()),
+        }
+    }
+
+    /// Makes the whole command line. `cwd` is below the session's folder, without `..`.
+    pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
+        let mut words = Words(vec![self.program.clone().into()]);
+        words.add([STAGE, "supervise", &std::process::id().to_string(), "--"]);
+        let environment = self.environment(folders, config, command);
+        let limits = |words: &mut Words, program: &Path| {
+            words.0.push(program.into());
+            let numbers = [config.processes, config.address_space.max(memory), config.disk, config.open_files];
+            words.add([STAGE, "limits"]);
+            words.0.extend(numbers.map(|number| number.to_string().into()));
+            words.add([if command.merge_stderr { "merge" } else { "apart" }]);
+            let (folder, _) = self.inside(folders);
+            words.0.push(Path::new(&folder).join(&command.cwd).into());
+            words.add(["--"]);
+            words.0.extend(command.argv.iter().map(OsString::from));
+        };
+        let Some(bwrap) = &self.bwrap else {
+            limits(&mut words, &self.program);
+            let env = environment.into_iter().map(|(name, value)| (name, value.into())).collect();
+            return Line { argv: words.0, env };
+        };
+        words.0.push(bwrap.path.clone().into());
+        match self.user {
+            Some(user) => {
+                // A process that died without capabilities cannot take one of another user with it; the end of a namespace can.
+                words.add([
+                    "--die-with-parent",
+                    "--unshare-pid",
+                    "--dev-bind",
+                    "/dev",
+                    "/dev",
+                    "--bind",
+                    "/proc",
+                    "/proc",
+                ]);
+                words.add(["--tmpfs", "/tmp"]);
+                words.mounts(folders, &self.program, config);
+                words.add(["--", PROGRAM, STAGE, "user", &user.to_string(), "--"]);
+                words.0.push(bwrap.path.clone().into());
+                let moved = Folders { folder: FOLDER.into(), supplies: SUPPLIES.into(), etc: "/etc".into() };
+                inner(&mut words, bwrap, &moved, Path::new(PROGRAM), config, &environment);
+            }
+            None => inner(&mut words, bwrap, folders, &self.program, config, &environment),
+        }
+        limits(&mut words, Path::new(PROGRAM));
+        Line { argv: words.0, env: Vec::new() }
+    }
+
+    /// Returns the short environment of commands, and what this one adds to it.
+    fn environment(&self, folders: &Folders, config: &SessionConfig, command: &Exec) -> Vec<(String, String)> {
+        let mut path: String = config.path.iter().map(|path| format!("{}:", path.display())).collect();
+        path.push_str(PATH);
+        let (folder, _) = self.inside(folders);
+        let tmp = if self.bwrap.is_some() { "/tmp".to_owned() } else { folder.clone() };
+        let mut all = vec![
+            ("PATH".to_owned(), path),
+            ("HOME".to_owned(), folder.clone()),
+            (
+                "PWD".to_owned(),
+                Path::new(&folder).join(&command.cwd).to_string_lossy().trim_end_matches('/').to_owned(),
+            ),
+            ("TMPDIR".to_owned(), tmp),
+            ("USER".to_owned(), "agent".to_owned()),
+            ("LOGNAME".to_owned(), "agent".to_owned()),
+            ("SHELL".to_owned(), "/bin/sh".to_owned()),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            ("TZ".to_owned(), "UTC".to_owned()),
+            ("TERM".to_owned(), "dumb".to_owned()),
+            ("PAGER".to_owned(), "cat".to_owned()),
+            ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
+            ("GIT_CONFIG_NOSYSTEM".to_owned(), "1".to_owned()),
+            ("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned()),
+        ];
+        all.retain(|(name, _)| !command.env.contains_key(name));
+        all.extend(command.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        all
+    }
+}
+
+/// Adds the sandbox itself.
+fn inner(
+    words: &mut Words,
+    bwrap: &Bwrap,
+    folders: &Folders,
+    program: &Path,
+    config: &SessionConfig,
+    environment: &[(String, String)],
+) {
+    words.add(["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+    if bwrap.disables_user_namespaces {
+        words.add(["--disable-userns"]);
+    }
+    words.add(["--uid", INSIDE_USER, "--gid", INSIDE_USER, "--hostname", "sandbox", "--clearenv"]);
+    for (name, value) in environment {
+        words.add(["--setenv", name, value]);
+    }
+    let tmp = config.tmp.to_string();
+    words.add(["--proc", "/proc", "--dev", "/dev"]);
+    words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/tmp"]);
+    words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/dev/shm"]);
+    // After /tmp and the rest, so that a path of the operator's below one of them is seen.
+    words.mounts(folders, program, config);
+    words.add(["--dir", "/var/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]);
+    words.add(["--chdir", "/", "--"]);
+}

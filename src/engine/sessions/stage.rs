@@ -1,0 +1,173 @@
+//! What this program does between helmdeck and a command of a session, each time executed anew, because limits and users are set
+//! for the process that sets them.
+//!
+//! - `supervise <parent> -- program...`: starts a program, waits for it and for everything that it left behind, which it kills. It dies
+//!   with helmdeck, and the sandbox dies with it.
+//! - `user <id> -- program...`: gives up root for that user, then becomes the program.
+//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits, says on stderr
+//!   with the byte [`STARTED`] that the sandbox stands, goes to the folder, and becomes the program.
+//!
+//! It is one thread, reads no configuration and no environment, and trusts nothing that comes after `--`.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
+    set_parent_process_death_signal, setrlimit, wait,
+};
+use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use super::processes;
+
+/// The argument of this program that makes it a stage.
+pub const STAGE: &str = "__sandbox";
+
+/// What stands on stderr before anything that the command writes there. Without it, there was no command.
+pub(super) const STARTED: u8 = 1;
+
+/// The exit status when a stage itself fails, as shells and `env` have it.
+const CANNOT: u8 = 126;
+/// The exit status for a program that is not there.
+const MISSING: u8 = 127;
+
+/// How a stage ended that came back: its exit status, and what to write to stderr.
+pub type StageEnd = (u8, Option<String>);
+
+/// Runs a stage with the arguments after [`STAGE`]. Comes back only if it waited for the program, or failed.
+///
+/// Must be called by the only thread of the process.
+pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    let Some(end) = arguments.iter().position(|argument| argument == "--") else {
+        return failed("no program is named");
+    };
+    let mut command = arguments.split_off(end);
+    command.remove(0);
+    let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let Some((program, rest)) = command.split_first() else { return failed("no program is named") };
+    let mut program = Command::new(program);
+    program.args(rest);
+    match words[..] {
+        ["supervise", parent] => supervise(parent, program),
+        ["user", user] => become_user(user, program),
+        ["limits", processes, space, file, open, outputs, folder] => {
+            limits([processes, space, file, open], outputs == "merge", folder, program)
+        }
+        _ => failed("this is not for people to call"),
+    }
+}
+
+fn failed(what: &str) -> StageEnd {
+    (CANNOT, Some(format!("helmdeck: {what}")))
+}
+
+/// Says that the kernel shall kill this process when its parent ends, unless that has happened already.
+fn die_with(parent: Option<Pid>) -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("no death signal: {error}"))?;
+    if getppid() != parent {
+        return Err("the parent has gone".to_owned());
+    }
+    Ok(())
+}
+
+fn supervise(parent: &str, mut program: Command) -> StageEnd {
+    let parent = parent.parse().ok().and_then(Pid::from_raw);
+    if let Err(message) = die_with(parent) {
+        return failed(&message);
+    }
+    if let Err(error) = set_child_subreaper(Some(getpid())) {
+        return failed(&format!("what is left behind cannot be collected: {error}"));
+    }
+    // When the machine has no memory left, this is what should go. A container may forbid to say so.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let child = match program.spawn() {
+        Ok(child) => child,
+        Err(error) => return cannot_run(&program, &error),
+    };
+    let status = loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if u32::try_from(pid.as_raw_nonzero().get()) == Ok(child.id()) => break status,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return failed(&format!("the command was lost: {error}")),
+        }
+    };
+    kill_the_rest();
+    (exit_status(status), None)
+}
+
+/// Kills what the program left behind, until nothing is left.
+fn kill_the_rest() {
+    loop {
+        for pid in processes::children(getpid()) {
+            processes::kill(pid);
+        }
+        match wait(WaitOptions::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            // No child is left.
+            Err(_) => return,
+        }
+    }
+}
+
+fn exit_status(status: WaitStatus) -> u8 {
+    let status = std::process::ExitStatus::from_raw(status.as_raw());
+    let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(number).unwrap_or(CANNOT)
+}
+
+fn become_user(user: &str, mut program: Command) -> StageEnd {
+    let Some(id) = user.parse().ok().filter(|id| *id != 0) else { return failed("no user is named") };
+    let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
+    let parent = getppid();
+    let become_it = || {
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)
+    };
+    if let Err(error) = become_it() {
+        return failed(&format!("cannot become user {id}: {error}"));
+    }
+    // The kernel forgot it with the change of user.
+    if let Err(message) = die_with(parent) {
+        return failed(&message);
+    }
+    let error = program.exec();
+    cannot_run(&program, &error)
+}
+
+fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -> StageEnd {
+    let kinds = [Resource::Nproc, Resource::As, Resource::Fsize, Resource::Nofile];
+    let numbers = numbers.into_iter().map(|number| number.parse::<u64>().ok());
+    for (kind, number) in kinds.into_iter().zip(numbers).chain([(Resource::Core, Some(0))]) {
+        let set = setrlimit(kind, Rlimit { current: number, maximum: number });
+        if let (None, _) | (_, Err(_)) = (number, set) {
+            return failed(&format!("the limit {kind:?} cannot be set"));
+        }
+    }
+    if let Err(message) = die_with(getppid()) {
+        return failed(&message);
+    }
+    if let Err(error) = std::io::stderr().write_all(&[STARTED]) {
+        return failed(&format!("stderr is closed: {error}"));
+    }
+    if let Err(error) = std::env::set_current_dir(folder) {
+        return failed(&format!("{folder}: {error}"));
+    }
+    if merge {
+        match std::io::stdout().as_fd().try_clone_to_owned() {
+            Ok(stdout) => program.stderr(Stdio::from(stdout)),
+            Err(error) => return failed(&format!("stderr cannot be merged: {error}")),
+        };
+    }
+    let error = program.exec();
+    cannot_run(&program, &error)
+}
+
+fn cannot_run(program: &Command, error: &std::io::Error) -> StageEnd {
+    let status = if error.kind() == ErrorKind::NotFound { MISSING } else { CANNOT };
+    (status, Some(format!("helmdeck: {}: {error}", program.get_program().display())))
+}

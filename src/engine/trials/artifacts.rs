@@ -1,0 +1,316 @@
+//! One suite over both places of files: what is written, read, listed, deleted, forgotten and swept.
+
+use std::time::Duration;
+
+use helmdeck_core::{Code, Identity, PackName};
+use serde_json::json;
+
+use crate::files::{DAY, PREFIX, Rig, large, noise, people, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_comes_back_byte_for_byte_whatever_its_size() {
+    const PART: usize = 8 << 20;
+    for rig in Rig::both() {
+        for stream in [false, true] {
+            let sizes: &[usize] =
+                if stream { &[0, 1, (1 << 20) + 1, PART, PART + 1] } else { &[0, 1 << 20, 2 * PART + 1] };
+            for &bytes in sizes {
+                let written = rig.write(json!({"bytes": bytes, "stream": stream})).await.unwrap();
+                let expected = noise(bytes);
+                let read = rig.read(&Identity::local(), &written.key).await.unwrap();
+                assert!(read == expected, "{} {bytes} {stream}", rig.name());
+                assert_eq!(written.size, bytes as u64);
+                assert!(written.key.starts_with("t.write/") && written.key.ends_with("/a.bin"), "{}", written.key);
+            }
+        }
+        assert_eq!(rig.count("helmdeck_artifacts_stored_total"), 8);
+        // SHA-256 of no bytes, as everybody knows it.
+        let empty = rig.write(json!({"bytes": 0, "stream": true})).await.unwrap();
+        assert_eq!(empty.sha256, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert!(rig.engine.ready().iter().all(|(_, state)| state.is_ok()));
+        rig.engine.probe_artifacts().await.unwrap();
+        rig.engine.reach_artifacts().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_its_owner_reads_lists_and_deletes_a_file() {
+    for rig in Rig::both() {
+        let mut keys = Vec::new();
+        for who in people() {
+            keys.push(rig.write_as(&who, "t.write", json!({})).await.unwrap().key);
+        }
+        for (who, own) in people().iter().zip(&keys) {
+            let listed = rig.engine.artifacts(Some(who), None, 10, None).await.unwrap();
+            let found: Vec<&str> = listed.artifacts.iter().map(|listed| listed.artifact.key.as_str()).collect();
+            assert_eq!((found, listed.next), (vec![own.as_str()], None), "{} {who:?}", rig.name());
+            assert_eq!((&*listed.artifacts[0].tenant, &*listed.artifacts[0].user), (who.tenant(), who.user()));
+            for key in keys.iter().filter(|key| *key != own) {
+                assert_eq!(rig.read(who, key).await.unwrap_err().code(), Code::NotFound);
+                assert_eq!(rig.engine.delete_artifact(Some(who), key).await.unwrap_err().code(), Code::NotFound);
+            }
+        }
+        assert_eq!(
+            rig.engine.artifacts(None, None, 10, None).await.unwrap().artifacts.len(),
+            4,
+            "an operator sees all"
+        );
+
+        rig.engine.delete_artifact(Some(&people()[0]), &keys[0]).await.unwrap();
+        assert_eq!(rig.engine.delete_artifact(Some(&people()[0]), &keys[0]).await.unwrap_err().code(), Code::NotFound);
+        rig.engine.delete_artifact(None, &keys[1]).await.unwrap();
+        assert_eq!(rig.engine.forget_artifacts("a", "bc").await.unwrap(), 1);
+        let left = rig.engine.artifacts(None, None, 10, None).await.unwrap().artifacts;
+        assert_eq!(left.iter().map(|left| &left.artifact.key).collect::<Vec<_>>(), [&keys[3]]);
+        let objects = rig.objects();
+        assert_eq!(objects.len(), 3, "nothing is left of the others: {objects:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_gives_the_newest_first_in_pages_and_by_pack() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        let mut written = Vec::new();
+        for n in 0..7 {
+            let pack = if n % 2 == 0 { "t.write" } else { "t.other" };
+            written.push(rig.write_as(&me, pack, json!({"name": format!("{n}-1-2.bin")})).await.unwrap().key);
+            rig.advance(1);
+        }
+        written.reverse();
+        let (mut paged, mut after) = (Vec::new(), None);
+        loop {
+            let page = rig.engine.artifacts(Some(&me), None, 3, after.as_deref()).await.unwrap();
+            assert!(page.artifacts.len() <= 3);
+            paged.extend(page.artifacts.into_iter().map(|listed| listed.artifact.key));
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(paged, written, "{}", rig.name());
+        let pack = PackName::new("t.other").unwrap();
+        let of_pack = rig.engine.artifacts(Some(&me), Some(&pack), 10, None).await.unwrap().artifacts;
+        assert_eq!(of_pack.len(), 3);
+        assert!(of_pack.iter().all(|listed| listed.artifact.key.starts_with("t.other/")));
+        // No page of another's, and no place outside.
+        for after in ["x", "../../about", "a/b/c/d"] {
+            let refused = rig.engine.artifacts(Some(&me), None, 3, Some(after)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidInput, "{after}");
+        }
+        // The retention of its pack.
+        rig.advance(3600);
+        assert_eq!(rig.engine.artifacts(Some(&me), None, 10, None).await.unwrap().artifacts.len(), 4);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_never_looks_whole() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        for bytes in [1000_usize, 9 << 20] {
+            let written = rig.write(json!({"bytes": bytes})).await.unwrap();
+            let place = format!("files/{}", written.key);
+            let good = rig.raw(&place).unwrap();
+            assert!(good == noise(bytes));
+
+            let mut flipped = good.clone();
+            flipped[bytes - 1] ^= 1;
+            rig.put_raw(&place, &flipped);
+            let (_, mut pieces) = match rig.engine.open_artifact(Some(&me), &written.key).await {
+                Ok(opened) => opened,
+                Err(error) => {
+                    assert_eq!((error.code(), bytes), (Code::ArtifactFailed, 1000));
+                    rig.put_raw(&place, &good[..bytes - 1]);
+                    let cut = rig.read(&me, &written.key).await.unwrap_err();
+                    assert_eq!(cut.code(), Code::ArtifactFailed);
+                    continue;
+                }
+            };
+            let mut seen = 0;
+            let failure = loop {
+                match futures_util::StreamExt::next(&mut pieces).await {
+                    Some(Ok(piece)) => seen += piece.len(),
+                    Some(Err(error)) => break error,
+                    None => panic!("{}: a damaged file looked whole", rig.name()),
+                }
+            };
+            assert_eq!(failure.code(), Code::ArtifactFailed);
+            assert!(seen < bytes, "the last piece is held back");
+            rig.put_raw(&place, &good[..bytes / 2]);
+            assert_eq!(rig.read(&me, &written.key).await.unwrap_err().code(), Code::ArtifactFailed);
+            rig.delete_raw(&place);
+            assert_eq!(rig.read(&me, &written.key).await.unwrap_err().code(), Code::NotFound);
+        }
+        let written = rig.write(json!({})).await.unwrap();
+        rig.put_raw(&format!("about/{}", written.key), b"{");
+        assert_eq!(rig.read(&me, &written.key).await.unwrap_err().code(), Code::NotFound, "nobody knows whose it is");
+        assert_eq!(rig.engine.open_artifact(None, &written.key).await.err().unwrap().code(), Code::ArtifactFailed);
+        let listed = rig.engine.artifacts(Some(&me), None, 10, None).await.unwrap();
+        assert_eq!(listed.artifacts.len(), 2, "one bad object hides no other");
+        assert!(rig.engine.ready().iter().all(|(_, state)| state.is_ok()), "the place itself is well");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_file_that_is_too_long_or_whose_source_fails() {
+    for rig in Rig::both() {
+        for (input, code) in [
+            (json!({"bytes": 19 << 20}), Code::TooLarge),
+            (json!({"bytes": 19 << 20, "stream": true}), Code::TooLarge),
+            (json!({"bytes": 9 << 20, "stream": true, "fails": true}), Code::HandlerFailed),
+            (json!({"bytes": 10, "stream": true, "fails": true}), Code::HandlerFailed),
+        ] {
+            assert_eq!(rig.write(input.clone()).await.unwrap_err().code(), code, "{} {input}", rig.name());
+        }
+        until(|| rig.objects().is_empty(), "the end of all parts").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_nobody_waits_for_any_more_is_not_seen_and_goes_when_it_would_have_ended() {
+    for rig in Rig::both() {
+        let hanging = rig.write(json!({"bytes": 9 << 20, "stream": true, "hangs": true}));
+        let cut = tokio::time::timeout(Duration::from_millis(1500), hanging).await;
+        assert!(cut.is_err(), "it hangs");
+        let me = Identity::local();
+        assert_eq!(rig.engine.artifacts(Some(&me), None, 10, None).await.unwrap().artifacts, []);
+        until(|| rig.objects().iter().all(|name| name.starts_with("owners/")), "the end of all parts").await;
+        rig.start_sweeping();
+        rig.swept().await;
+        assert_eq!(rig.objects().len(), 1);
+        rig.advance(7 * DAY + 1);
+        until(|| rig.objects().is_empty(), "the end of the entry").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_leaves_is_not_seen_and_goes() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        // Of a file that is there, each state that a killed writer or deleter can have left.
+        let mut keys = Vec::new();
+        for name in ["entry-only", "no-about", "no-file", "entry-and-about"] {
+            keys.push(rig.write_as(&me, "t.other", json!({"name": name})).await.unwrap().key);
+        }
+        rig.delete_raw(&format!("files/{}", keys[0]));
+        rig.delete_raw(&format!("about/{}", keys[0]));
+        rig.delete_raw(&format!("about/{}", keys[1]));
+        rig.delete_raw(&format!("files/{}", keys[2]));
+        rig.delete_raw(&format!("files/{}", keys[3]));
+        for key in &keys {
+            assert_eq!(rig.read(&me, key).await.unwrap_err().code(), Code::NotFound, "{} {key}", rig.name());
+        }
+        let kept = rig.write(json!({})).await.unwrap();
+        rig.start_sweeping();
+        // Past its end, but it may still be written.
+        rig.advance(3601);
+        rig.swept().await;
+        let left = rig.objects();
+        assert!(
+            left.contains(&format!("files/{}", keys[1])) && !left.contains(&format!("about/{}", keys[2])),
+            "{left:?}"
+        );
+        rig.advance(DAY);
+        until(|| rig.objects().len() == 3, "the end of what was left").await;
+        assert_eq!(rig.read(&me, &kept.key).await.unwrap(), noise(10));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_is_killed_in_a_folder_leaves_a_half_that_goes_after_a_day() {
+    let [rig, _] = Rig::both();
+    assert!(rig.is_folder());
+    let kept = rig.write(json!({})).await.unwrap();
+    let half = rig.folder().join(format!("files/{}#3", kept.key));
+    let young = rig.folder().join(format!("files/{}#4", kept.key));
+    for path in [&half, &young] {
+        std::fs::write(path, "half").unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(2 * DAY);
+    std::fs::File::options().write(true).open(&half).unwrap().set_modified(long_ago).unwrap();
+    rig.start_sweeping();
+    until(|| !half.exists(), "the end of the half").await;
+    assert!(young.exists(), "it may still be written");
+    assert_eq!(rig.read(&Identity::local(), &kept.key).await.unwrap(), noise(10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_deletes_what_has_ended_and_nothing_of_anybody_else() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        let ended = rig.write_as(&me, "t.other", json!({})).await.unwrap();
+        let bad = rig.write_as(&me, "t.other", json!({"name": "bad"})).await.unwrap();
+        rig.put_raw(&format!("about/{}", bad.key), b"not JSON");
+        let kept = rig.write(json!({})).await.unwrap();
+        for foreign in ["owners/readme.txt", "files/notes.txt", "other/x"] {
+            rig.put_raw(foreign, b"not ours");
+        }
+        rig.start_sweeping();
+        rig.swept().await;
+        assert_eq!(rig.objects().len(), 12, "nothing has ended");
+        rig.advance(3600);
+        until(|| rig.count("helmdeck_swept_total") == 2, "two files").await;
+        let objects = rig.objects();
+        assert_eq!(objects.len(), 6, "{} {objects:?}", rig.name());
+        assert!(objects.contains(&"owners/readme.txt".to_owned()) && objects.contains(&"other/x".to_owned()));
+        assert_eq!(rig.read(&me, &ended.key).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(rig.read(&me, &kept.key).await.unwrap(), noise(10));
+        rig.swept().await;
+        assert_eq!(rig.count("helmdeck_artifacts_kept"), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_its_run_replaced_lives_as_long_as_the_later_one() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        let written = rig.write_as(&me, "t.other", json!({})).await.unwrap();
+        // The entry of an earlier write that a crash kept from going.
+        let entry = rig.objects().into_iter().find(|name| name.starts_with("owners/")).unwrap();
+        let (folder, name) = entry.rsplit_once('/').unwrap();
+        rig.put_raw(
+            &format!("{folder}/00000000000000000001-00000000000000000001-{}", name.rsplit('-').next().unwrap()),
+            b"",
+        );
+        assert_eq!(rig.engine.artifacts(Some(&me), None, 10, None).await.unwrap().artifacts.len(), 1);
+        rig.start_sweeping();
+        until(|| rig.objects().len() == 3, "the end of the earlier entry").await;
+        assert_eq!(rig.read(&me, &written.key).await.unwrap(), noise(10), "{}", rig.name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_files_than_one_answer_of_the_server_lists_are_listed_and_swept() {
+    let rig = Rig::bucket();
+    let me = Identity::local();
+    rig.write_as(&me, "t.other", json!({"count": 1100})).await.unwrap();
+    rig.write(json!({})).await.unwrap();
+    let page = rig.engine.artifacts(Some(&me), None, 1050, None).await.unwrap();
+    assert_eq!(page.artifacts.len(), 1050);
+    let rest = rig.engine.artifacts(Some(&me), None, 1050, page.next.as_deref()).await.unwrap();
+    assert_eq!((rest.artifacts.len(), rest.next), (51, None));
+    rig.advance(3600);
+    rig.start_sweeping();
+    until(|| rig.count("helmdeck_swept_total") == 1100, "1100 files").await;
+    assert_eq!(rig.objects().len(), 3);
+    assert!(rig.objects().iter().all(|name| !name.starts_with(PREFIX)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forgetting_also_stops_a_file_that_is_being_written() {
+    for rig in Rig::both() {
+        let me = Identity::local();
+        rig.write(large(true)).await.unwrap();
+        let hanging = rig.write(json!({"bytes": 10, "stream": true, "hangs": true}));
+        let forgetting = async {
+            until(|| rig.objects().iter().filter(|name| name.starts_with("owners/")).count() == 2, "the entry").await;
+            rig.engine.forget_artifacts(me.tenant(), me.user()).await
+        };
+        tokio::select! {
+            _ = hanging => panic!("it hangs"),
+            forgotten = forgetting => assert_eq!(forgotten.unwrap(), 2, "{}", rig.name()),
+        }
+        assert_eq!(rig.objects(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,198 @@
+//! Long packs as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663). A task is a job of the engine, by the same id.
+//!
+//! A client that declares the extension gets a task instead of the answer of a pack with `async = true`, and asks for it by
+//! `tasks/get` until it has ended; other clients wait for the answer. Nothing is ever asked of the client while a task runs.
+//! A task belongs to the caller who began it, in whatever session; for everybody else there is none.
+
+use helmdeck_core::{Call, Caller, Code, Result, Timestamp};
+use helmdeck_engine::{Job, JobId, JobState};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData, JsonObject, Task, TaskPayload,
+    TaskStatus,
+};
+use serde::de::DeserializeOwned;
+
+use super::answer;
+use super::door::{Door, rpc_error};
+use super::handler::unwritable;
+
+/// How often a client is to ask; milliseconds.
+const POLL_MS: u64 = 1000;
+
+/// Begins a task with a call; if there is something wrong with it, that is the answer of the tool, as without a task.
+///
+/// # Errors
+/// If the answer cannot be written.
+pub(crate) async fn begin(door: &Door, call: Call) -> Result<CallToolResponse, ErrorData> {
+    match door.engine.submit(call).await {
+        Ok(job) => Ok(CallToolResponse::Task(CreateTaskResult::new(task(&job)))),
+        Err(error) => {
+            let mut text = Vec::new();
+            answer::write_failure(&error, true, &mut text);
+            Ok(read::<CallToolResult>(&text)?.into())
+        }
+    }
+}
+
+/// Returns a task as it stands; with its answer if it has ended.
+///
+/// # Errors
+/// The same for an id that there is not, for one of somebody else and for one that is none; what the engine has to say if it
+/// cannot tell.
+pub(crate) async fn get(door: &Door, caller: &Caller, id: &str) -> Result<DetailedTask, ErrorData> {
+    let job = find(door, caller, id).await?;
+    let payload = payload(door, caller, &job).await?;
+    Ok(DetailedTask::new(task(&job), payload))
+}
+
+/// Takes what was asked of a client. Since nothing is, there is nothing that it could answer, and what it says is left aside.
+///
+/// # Errors
+/// As [`get`].
+pub(crate) async fn update(door: &Door, caller: &Caller, id: &str) -> Result<(), ErrorData> {
+    find(door, caller, id).await.map(|_| ())
+}
+
+/// Wants a task to end. One that has ended stays as it is.
+///
+/// # Errors
+/// As [`get`].
+pub(crate) async fn cancel(door: &Door, caller: &Caller, id: &str) -> Result<(), ErrorData> {
+    let job = find(door, caller, id).await?;
+    let cancelled = door.engine.cancel_job(Some(&caller.identity), &job.id).await;
+    cancelled.map(|_| ()).map_err(|error| refusal(&error))
+}
+
+/// Returns a job of a caller who may run its pack.
+async fn find(door: &Door, caller: &Caller, id: &str) -> Result<Job, ErrorData> {
+    let id = JobId::parse(id).map_err(|_| unknown())?;
+    let job = door.engine.job(Some(&caller.identity), &id).await.map_err(|error| refusal(&error))?;
+    caller.need_run(&job.pack).map(|()| job).map_err(|_| unknown())
+}
+
+fn refusal(error: &helmdeck_core::Error) -> ErrorData {
+    if error.code() == Code::NotFound { unknown() } else { rpc_error(error) }
+}
+
+/// Says that there is no such task: of a wrong id nothing else is known, so the text names none.
+pub(crate) fn unknown() -> ErrorData {
+    ErrorData::invalid_params("there is no such task; it may have been forgotten after its end", None)
+}
+
+/// Returns what a job has to show besides how it stands.
+async fn payload(door: &Door, caller: &Caller, job: &Job) -> Result<TaskPayload, ErrorData> {
+    let result = |text: Vec<u8>| Ok(TaskPayload::Completed { result: read::<JsonObject>(&text)? });
+    match job.state {
+        JobState::Queued | JobState::Running => Ok(TaskPayload::Working),
+        JobState::Cancelled => Ok(TaskPayload::Cancelled),
+        JobState::Succeeded | JobState::Failed => {
+            let mut text = Vec::new();
+            match door.engine.job_outcome(Some(&caller.identity), &job.id).await {
+                Ok(outcome) => answer::write_outcome(&outcome, true, &mut text),
+                Err(error) if job.state == JobState::Failed && !is_ours(error.code()) => {
+                    answer::write_failure(&error, true, &mut text);
+                }
+                Err(error) => return Ok(TaskPayload::Failed { error: object(&rpc_error(&error))? }),
+            }
+            result(text)
+        }
+    }
+}
+
+/// Says whether an error is the server's: it failed or stopped. Then the task has failed; all other errors are answers of the tool,
+/// and a task with one is complete.
+const fn is_ours(code: Code) -> bool {
+    matches!(code, Code::Internal | Code::Overloaded)
+}
+
+/// Returns how a job stands.
+fn task(job: &Job) -> Task {
+    let status = match job.state {
+        JobState::Queued | JobState::Running => TaskStatus::Working,
+        JobState::Succeeded => TaskStatus::Completed,
+        JobState::Failed => TaskStatus::Failed,
+        JobState::Cancelled => TaskStatus::Cancelled,
+    };
+    let kept = job.expires_at.since(job.created_at).as_millis();
+    let mut task = Task::new(job.id.as_str(), status, job.created_at.to_rfc3339(), changed_at(job).to_rfc3339())
+        .with_ttl_ms(u64::try_from(kept).unwrap_or(u64::MAX))
+        .with_poll_interval_ms(POLL_MS);
+    task.status_message = said(job);
+    task
+}
+
+/// Returns when something about a job last changed.
+fn changed_at(job: &Job) -> Timestamp {
+    let said = job.progress.as_ref().map(|progress| progress.at);
+    [job.started_at, said, job.ended_at].into_iter().flatten().fold(job.created_at, Timestamp::max)
+}
+
+/// Returns what a job does, for people.
+fn said(job: &Job) -> Option<String> {
+    match (job.state, &job.progress) {
+        (JobState::Queued, _) => Some("waiting for its turn".to_owned()),
+        (JobState::Running, Some(progress)) => Some(match progress.percent {
+            Some(percent) => format!("{percent:.0}% {}", progress.message).trim_end().to_owned(),
+            None => progress.message.clone(),
+        }),
+        _ => None,
+    }
+    .filter(|text| !text.is_empty())
+}
+
+fn object(error: &ErrorData) -> Result<JsonObject, ErrorData> {
+    read(&serde_json::to_vec(error).map_err(|_| unwritable())?)
+}
+
+fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, ErrorData> {
+    serde_json::from_slice(text).map_err(|_| unwritable())
+}
+
+#[cfg(test)]
+mod tests {
+    use helmdeck_core::{PackName, Version};
+    use helmdeck_engine::JobProgress;
+
+    use super::*;
+
+    fn job(state: JobState, progress: Option<(Option<f32>, &str)>) -> Job {
+        Job {
+            id: JobId::parse(&"a".repeat(32)).unwrap(),
+            pack: PackName::new("a.b").unwrap(),
+            version: Version::new(1).unwrap(),
+            tenant: "t".to_owned(),
+            user: "u".to_owned(),
+            state,
+            progress: progress.map(|(percent, message)| JobProgress {
+                percent,
+                message: message.to_owned(),
+                at: Timestamp(3_000_000),
+            }),
+            created_at: Timestamp(1_000_000),
+            started_at: Some(Timestamp(2_000_000)),
+            ended_at: None,
+            expires_at: Timestamp(61_000_000),
+            error: None,
+            has_result: false,
+            artifacts: Vec::new(),
+            revision: 1,
+        }
+    }
+
+    #[test]
+    fn a_task_tells_what_the_job_says() {
+        let running = task(&job(JobState::Running, Some((Some(40.4), "reading"))));
+        let expected = serde_json::json!({
+            "taskId": "a".repeat(32), "status": "working", "statusMessage": "40% reading",
+            "createdAt": "1970-01-01T00:00:01.000000Z", "lastUpdatedAt": "1970-01-01T00:00:03.000000Z",
+            "ttlMs": 60_000, "pollIntervalMs": 1000,
+        });
+        assert_eq!(serde_json::to_value(running).unwrap(), expected);
+        let message = |state, progress| task(&job(state, progress)).status_message;
+        assert_eq!(message(JobState::Queued, None).as_deref(), Some("waiting for its turn"));
+        assert_eq!(message(JobState::Running, Some((None, "thinking"))).as_deref(), Some("thinking"));
+        assert_eq!(message(JobState::Running, Some((Some(5.0), ""))).as_deref(), Some("5%"));
+        assert_eq!(message(JobState::Running, Some((None, ""))), None);
+        assert_eq!(message(JobState::Succeeded, Some((Some(100.0), "done"))), None);
+    }
+}

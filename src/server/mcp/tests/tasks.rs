@@ -1,0 +1,331 @@
+//! Long packs as tasks: who gets one, what it says, what came of it, and that it is its caller's alone.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// What a client declares that knows tasks.
+fn able() -> Value {
+    json!({"extensions": {EXTENSION: {}}})
+}
+
+fn call(name: &str, arguments: Value) -> Value {
+    json!({"name": name, "arguments": arguments})
+}
+
+/// Asks a door, as the newest revision does, what a client asks that can do this.
+async fn ask_able(mcp: &Mcp, caller: &Caller, method: &str, mut params: Value, able: Value) -> Answer {
+    let name = ["name", "uri", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned()));
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able;
+    params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": "t", "version": "1"});
+    let mut request = Request::builder().method(Method::POST).uri("/mcp").header("host", "localhost");
+    for (name, value) in HEADERS.into_iter().chain([("mcp-protocol-version", NEWEST), ("mcp-method", method)]) {
+        request = request.header(name, value);
+    }
+    if let Some(name) = name {
+        request = request.header("mcp-name", name);
+    }
+    let request = request.body(Body::from(super::request(method, &params))).unwrap();
+    read(mcp.handle(caller.clone(), None, request).await).await
+}
+
+/// Asks as a client that knows tasks.
+async fn ask(mcp: &Mcp, caller: &Caller, method: &str, params: Value) -> Value {
+    message(&ask_able(mcp, caller, method, params, able()).await)
+}
+
+/// Begins a task and returns its id.
+async fn task(mcp: &Mcp, caller: &Caller, arguments: Value) -> String {
+    let begun = ask(mcp, caller, "tools/call", call("test__long", arguments)).await;
+    assert_eq!(begun["result"]["resultType"], "task", "{begun}");
+    begun["result"]["taskId"].as_str().unwrap().to_owned()
+}
+
+/// Asks until the task has ended.
+async fn ended(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
+    let asking = async {
+        loop {
+            let task = ask(mcp, caller, "tasks/get", json!({"taskId": id})).await;
+            if task["result"]["status"] != "working" {
+                return task["result"].clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, asking).await.unwrap()
+}
+
+/// Waits until a task says something.
+async fn said(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
+    let asking = async {
+        loop {
+            let task = ask(mcp, caller, "tasks/get", json!({"taskId": id})).await;
+            if task["result"]["status"] != "working" || task["result"]["statusMessage"] != "waiting for its turn" {
+                return task["result"].clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, asking).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_comes_of_a_task_is_what_a_plain_call_answers() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    for arguments in [
+        json!({"text": "x"}),
+        json!({"text": "x", "file": "<p>"}),
+        json!({"fail": "handler_failed"}),
+        json!({"fail": "rate_limited"}),
+    ] {
+        let plain = ask_able(&mcp, &local, "tools/call", call("test__long", arguments.clone()), json!({})).await;
+        let plain = message(&plain)["result"].clone();
+        assert!(plain["content"][0]["text"].is_string() && plain.get("taskId").is_none(), "{plain}");
+        let id = task(&mcp, &local, arguments.clone()).await;
+        let task = ended(&mcp, &local, &id).await;
+        assert_eq!(
+            (&task["status"], &task["taskId"], &task["resultType"]),
+            (&"completed".into(), &id.into(), &"complete".into())
+        );
+        // Each run counts, and has its own files.
+        let mut results = [plain, task["result"].clone()];
+        for result in &mut results {
+            for item in result["content"].as_array_mut().unwrap() {
+                let own = if item["type"] == "text" { "text" } else { "uri" };
+                assert!(item[own].take().is_string(), "{item}");
+            }
+            if let Some(structured) = result.get_mut("structuredContent") {
+                assert!(structured["run"].take().is_u64());
+            }
+        }
+        assert_eq!(results[0], results[1], "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_is_answered_at_once_and_a_failure_of_the_server_is_no_answer_of_the_tool() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let refused = ask(&mcp, &local, "tools/call", call("test__long", json!({"text": 7}))).await;
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    assert_eq!(refused["result"]["_meta"]["helmdeck/problem"]["code"], "invalid_input");
+    assert_eq!(fixture.probe.runs(), 0);
+    let unknown = ask(&mcp, &local, "tools/call", call("test__nothing", json!({}))).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+
+    let id = task(&mcp, &local, json!({"fail": "internal"})).await;
+    let failed = ended(&mcp, &local, &id).await;
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&"failed".into(), &(-32603).into()), "{failed}");
+    assert_eq!(failed["error"]["data"]["code"], "internal");
+    assert!(failed.get("result").is_none(), "{failed}");
+}
+
+#[tokio::test]
+async fn a_task_runs_on_when_its_client_hangs_up_and_ends_when_it_is_cancelled() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let id = task(&mcp, &local, json!({"wait": true})).await;
+    timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+    // Neither the connection nor a session holds it; another client of the same caller finds it.
+    let working = said(&door(&fixture, McpConfig::default()), &local, &id).await;
+    assert_eq!(working["status"], "working", "{working}");
+    assert!(working.get("result").is_none() && working["ttlMs"].is_u64() && working["pollIntervalMs"].is_u64());
+    assert!(working["createdAt"].as_str().unwrap().ends_with('Z'), "{working}");
+
+    let nothing = json!({"taskId": id, "inputResponses": {"nobody asked": {"action": "accept"}}});
+    let ack = json!({"resultType": "complete"});
+    assert_eq!(ask(&mcp, &local, "tasks/update", nothing).await["result"], ack);
+    for _ in 0..2 {
+        assert_eq!(ask(&mcp, &local, "tasks/cancel", json!({"taskId": id})).await["result"], ack);
+        let cancelled = ended(&mcp, &local, &id).await;
+        assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
+        assert!(cancelled.get("result").is_none() && cancelled.get("error").is_none(), "{cancelled}");
+    }
+    // Whoever waited at the gate is gone: a permit that is given is still there.
+    fixture.probe.gate.add_permits(1);
+    timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
+}
+
+#[tokio::test]
+async fn a_task_of_somebody_else_is_like_one_that_there_is_not() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let mcp = door(&fixture, McpConfig::default());
+    let owner = caller("acme", "alice", "packs:run");
+    let id = task(&mcp, &owner, json!({"wait": true})).await;
+    timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
+    let others = [
+        caller("acme", "bob", "packs:run"),
+        caller("globex", "alice", "packs:run admin"),
+        // The same person, by a token that may not run the pack.
+        caller("acme", "alice", "packs:run:other.*"),
+        Caller::local(),
+        anonymous,
+    ];
+    let nowhere = "0".repeat(32);
+    for other in &others {
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let asked = async |id: &str| {
+                let answer = ask_able(&mcp, other, method, json!({"taskId": id, "inputResponses": {}}), able()).await;
+                (answer.status, message(&answer)["error"].clone())
+            };
+            let theirs = asked(&id).await;
+            assert_eq!(theirs.1["code"], -32602, "{theirs:?}");
+            for none in [nowhere.as_str(), "", "../x", "a b"] {
+                let answer = ask_able(&mcp, other, method, json!({"taskId": none, "inputResponses": {}}), able()).await;
+                assert_eq!((answer.status, message(&answer)["error"].clone()), theirs, "{none}");
+            }
+        }
+        let listed = ask(&mcp, other, "resources/list", json!({})).await.to_string();
+        assert!(!listed.contains(&id), "{listed}");
+        let refused = ask(&mcp, other, "resources/read", json!({"uri": format!("helmdeck://jobs/{id}")})).await;
+        assert!(refused["error"]["code"].is_i64() && !refused.to_string().contains("test.long"), "{refused}");
+    }
+    assert_eq!(said(&mcp, &owner, &id).await["status"], "working");
+    fixture.probe.gate.add_permits(1);
+    assert_eq!(ended(&mcp, &owner, &id).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn who_declares_no_tasks_waits_for_the_answer_and_has_no_tasks() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let params = json!({"taskId": "0".repeat(32), "inputResponses": {}});
+        let refused = message(&ask_able(&mcp, &local, method, params, json!({})).await);
+        assert_eq!(refused["error"]["code"], -32021, "{refused}");
+        assert!(refused["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object(), "{refused}");
+    }
+    // Those of the experimental revision were never ours.
+    for method in ["tasks/list", "tasks/result"] {
+        let refused = ask(&mcp, &local, method, json!({"taskId": "0".repeat(32)})).await;
+        assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    }
+    let misfit = ask(&mcp, &local, "tasks/get", json!({"taskId": 7})).await;
+    assert!(misfit["error"]["code"] == -32602 || misfit["error"]["code"] == -32020, "{misfit}");
+
+    // A pack that is quick is never a task, whatever is asked for.
+    let mut quick = call("test__plain", json!({"text": "x"}));
+    quick["task"] = json!({"ttl": 60_000});
+    let answer = ask(&mcp, &local, "tools/call", quick).await;
+    assert_eq!((&answer["result"]["resultType"], &answer["result"]["isError"]), (&"complete".into(), &false.into()));
+    // Whom nobody vouches for waits too: all of them would be one caller.
+    let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
+    let answer = ask(&mcp, &anonymous, "tools/call", call("test__long", json!({}))).await;
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+}
+
+#[tokio::test]
+async fn a_session_whose_client_declared_tasks_has_them_and_another_does_not() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let begin = async |able: Value| {
+        let info = json!({"name": "t", "version": "1"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": info});
+        let answer = read(send_as(&mcp, &local, Method::POST, None, request("initialize", &params)).await).await;
+        assert!(message(&answer)["result"]["capabilities"]["extensions"][EXTENSION].is_object(), "{answer:?}");
+        answer.headers["mcp-session-id"].to_str().unwrap().to_owned()
+    };
+    let (with, without) = (begin(able()).await, begin(json!({})).await);
+    let params = call("test__long", json!({"text": "x"}));
+    let plain = message(&ask_as(&mcp, &local, &without, "tools/call", params.clone()).await);
+    assert_eq!(plain["result"]["structuredContent"]["text"], "x", "{plain}");
+    let begun = message(&ask_as(&mcp, &local, &with, "tools/call", params).await);
+    let id = begun["result"]["taskId"].as_str().unwrap();
+    let refused = message(&ask_as(&mcp, &local, &without, "tasks/get", json!({"taskId": id})).await);
+    assert_eq!(refused["error"]["code"], -32021, "{refused}");
+    let asking = async {
+        loop {
+            let task = message(&ask_as(&mcp, &local, &with, "tasks/get", json!({"taskId": id})).await);
+            if task["result"]["status"] != "working" {
+                return task["result"].clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let task = timeout(SOON, asking).await.unwrap();
+    assert_eq!((&task["status"], &task["result"]["structuredContent"]["text"]), (&"completed".into(), &"x".into()));
+    // It outlives its session.
+    read(send_as(&mcp, &local, Method::DELETE, Some(&with), String::new()).await).await;
+    assert_eq!(ended(&mcp, &local, id).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn the_extension_is_announced_and_headers_must_name_the_task() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let found = ask(&mcp, &local, "server/discover", json!({})).await;
+    assert!(found["result"]["capabilities"]["extensions"][EXTENSION].is_object(), "{found}");
+    assert!(found["result"]["capabilities"].get("tasks").is_none(), "{found}");
+
+    let id = task(&mcp, &local, json!({})).await;
+    let params = json!({"taskId": id, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": able(),
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"}}});
+    let headers = [("mcp-protocol-version", NEWEST), ("mcp-method", "tasks/get"), ("mcp-name", "another")];
+    let answer = post(&fixture, &headers, &request("tasks/get", &params)).await;
+    assert_eq!((answer.status.as_u16(), &message(&answer)["error"]["code"]), (400, &(-32020).into()), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_long_pack_has_its_own_limit_and_not_that_of_requests() {
+    let config = ServerConfig { request_deadline: Duration::from_millis(20), ..ServerConfig::default() };
+    let fixture = Fixture::with_long(config.clone()).await;
+    let mcp = Mcp::new(fixture.engine.clone(), &config, McpConfig::default(), Arc::clone(&fixture.clock) as _, None);
+    let local = Caller::local();
+    let wait = json!({"wait": true});
+    let late = message(&ask_able(&mcp, &local, "tools/call", call("test__plain", wait.clone()), json!({})).await);
+    assert_eq!(late["result"]["_meta"]["helmdeck/problem"]["code"], "timeout", "{late}");
+    fixture.probe.someone_waits().await;
+    let let_go = async {
+        fixture.probe.someone_waits().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        fixture.probe.gate.add_permits(1);
+    };
+    let asking = ask_able(&mcp, &local, "tools/call", call("test__long", wait), json!({}));
+    let (answer, ()) = timeout(SOON, futures_util::future::join(asking, let_go)).await.unwrap();
+    assert_eq!(message(&answer)["result"]["isError"], false, "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_came_of_a_job_can_be_read_as_a_resource() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let read = async |uri: &str| {
+        let answer = ask(&mcp, &local, "resources/read", json!({"uri": uri})).await;
+        let contents = &answer["result"]["contents"][0];
+        assert_eq!((&contents["uri"], &contents["mimeType"]), (&uri.into(), &"application/json".into()), "{answer}");
+        serde_json::from_str::<Value>(contents["text"].as_str().unwrap()).unwrap()
+    };
+    let (good, bad) =
+        (task(&mcp, &local, json!({"text": "x"})).await, task(&mcp, &local, json!({"fail": "conflict"})).await);
+    let held = task(&mcp, &local, json!({"wait": true})).await;
+    for id in [&good, &bad] {
+        ended(&mcp, &local, id).await;
+    }
+    timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+    let address = |id: &str| format!("helmdeck://jobs/{id}");
+    let result = read(&address(&good)).await;
+    assert_eq!((&result["job"]["state"], &result["outcome"]["output"]["text"]), (&"succeeded".into(), &"x".into()));
+    let problem = read(&address(&bad)).await;
+    assert_eq!((&problem["job"]["state"], &problem["problem"]["code"]), (&"failed".into(), &"conflict".into()));
+    let running = read(&address(&held)).await;
+    assert!(running.get("outcome").is_none() && running.get("problem").is_none(), "{running}");
+
+    let list = ask(&mcp, &local, "resources/list", json!({})).await;
+    let listed: Vec<&str> =
+        list["result"]["resources"].as_array().unwrap().iter().map(|it| it["uri"].as_str().unwrap()).collect();
+    assert!(listed.is_sorted(), "{listed:?}");
+    let (good, bad, held) = (address(&good), address(&bad), address(&held));
+    assert!(listed.contains(&good.as_str()) && listed.contains(&bad.as_str()), "{listed:?}");
+    assert!(listed.contains(&"helmdeck://jobs") && !listed.contains(&held.as_str()), "only what has ended: {listed:?}");
+    assert_eq!(read("helmdeck://jobs").await["jobs"].as_array().unwrap().len(), 3);
+    fixture.probe.gate.add_permits(1);
+}

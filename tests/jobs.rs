@@ -1,0 +1,270 @@
+//! Jobs through the real program: what becomes of them when their server is killed, told to stop, or asked by another process.
+
+use std::path::Path;
+
+use helmdeck_testkit::Issuer;
+use serde_json::{Value, json};
+
+use crate::support::program::{Home, Run, SERVE, Server};
+use crate::support::raw_mcp::bearer;
+use crate::support::{KEY, outside, wait_for};
+
+/// Says who it is and that it began, waits until it is let go, and answers with its input.
+const HELD: &str = "#!/bin/sh\ninput=$(cat)\necho $$ >>pids\nprintf '%s\\n' \"$input\" >>began\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf '{\"input\":%s}' \"$input\"\n";
+/// Fails.
+const BROKEN: &str = "#!/bin/sh\ncat >/dev/null\necho 'it broke' >&2\nexit 3\n";
+const ONE_AT_A_TIME: &[(&str, &str)] = &[("HELMDECK_JOBS__CONCURRENCY", "1"), ("HELMDECK_SERVER__DRAIN_TIMEOUT", "1s")];
+
+/// Makes a home with packs that are never cached.
+fn home() -> Home {
+    let home = Home::new();
+    for (name, script) in [("test.held", HELD), ("test.broken", BROKEN)] {
+        home.install(name, script, "");
+        let manifest = home.packs().join(format!("{name}.toml"));
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        std::fs::write(manifest, text.split("[memory]").next().unwrap()).unwrap();
+    }
+    home
+}
+
+/// Starts a job and returns its id.
+#[track_caller]
+fn start(server: &Server, pack: &str, repo: &str) -> String {
+    let answer = server.ask(&format!("POST /api/v1/packs/{pack}/jobs"), &json!({"repo": repo}).to_string());
+    assert_eq!(answer.code, 202, "{}", answer.body);
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// Asks the shell.
+fn shell(home: &Home, arguments: &[&str]) -> Run {
+    home.run(KEY, &[&["--json", "job"], arguments].concat())
+}
+
+#[track_caller]
+fn shown(home: &Home, id: &str) -> Value {
+    let run = shell(home, &["show", id]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+/// Looks into the row, so that nobody who asks notices anything first.
+fn state(home: &Home, id: &str) -> String {
+    let database = outside(&home.data().join("helmdeck.db"));
+    database.query_row("SELECT state FROM jobs WHERE id = ?1", [id], |row| row.get(0)).unwrap()
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn began(home: &Home, count: usize) {
+    wait_for("runs to begin", || lines(&home.packs().join("began")).len() >= count);
+}
+
+/// Waits until no program of a pack runs.
+fn no_program_is_left(home: &Home) {
+    for pid in lines(&home.packs().join("pids")) {
+        wait_for("the programs to end", || !Path::new("/proc").join(&pid).exists());
+    }
+}
+
+fn let_go(home: &Home) {
+    std::fs::write(home.packs().join("go"), "").unwrap();
+}
+
+#[test]
+fn a_server_that_is_killed_loses_no_job_and_leaves_none_that_seems_to_run() {
+    let home = home();
+    let mut server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
+    let done = start(&server, "test.plain", "done");
+    wait_for("a job to end", || state(&home, &done) == "succeeded");
+    let running = start(&server, "test.held", "running");
+    began(&home, 1);
+    let queued = start(&server, "test.held", "queued");
+    assert_eq!(
+        (shown(&home, &running)["state"].clone(), shown(&home, &queued)["state"].clone()),
+        (json!("running"), json!("queued"))
+    );
+    server.signal("-KILL");
+    assert_eq!(server.ended(), None, "it was killed");
+
+    // Without any server: whoever asks first is told.
+    for id in [&running, &queued] {
+        let job = shown(&home, id);
+        assert_eq!((&job["state"], &job["error"]["retry"]), (&json!("failed"), &json!("later")), "{job}");
+        assert!(job["error"]["message"].as_str().unwrap().contains("start it again"), "{job}");
+        let result = shell(&home, &["result", id]);
+        assert_eq!((result.code, result.stderr.contains("overloaded")), (1, true), "{}", result.stderr);
+    }
+    assert_eq!(shown(&home, &done)["state"], "succeeded");
+    let result = shell(&home, &["result", &done]);
+    let outcome: Value = serde_json::from_str(&result.stdout).unwrap();
+    assert_eq!((result.code, &outcome["output"]["input"]["repo"]), (0, &json!("done")), "{}", result.stderr);
+    // And after a restart the server says the same.
+    let server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
+    let list = server.ask("GET /api/v1/jobs", "").json();
+    let states: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| job["state"].clone()).collect();
+    assert_eq!(states, ["failed", "failed", "succeeded"], "{list}");
+    let answer = server.ask(&format!("GET /api/v1/jobs/{done}/result"), "");
+    assert_eq!((answer.code, answer.json()["output"].clone()), (200, outcome["output"].clone()));
+    let_go(&home);
+}
+
+#[test]
+fn a_running_server_notices_that_another_was_killed() {
+    let home = home();
+    let (mut one, other) =
+        (Server::start_with(&home, KEY, ONE_AT_A_TIME), Server::start_with(&home, KEY, ONE_AT_A_TIME));
+    let id = start(&one, "test.held", "a");
+    began(&home, 1);
+    let theirs = start(&other, "test.held", "b");
+    began(&home, 2);
+    one.signal("-KILL");
+    one.ended();
+    wait_for("the other server to notice", || state(&home, &id) == "failed");
+    assert_eq!(state(&home, &theirs), "running", "its own job goes on");
+    assert!(other.ask("GET /metrics", "").body.contains("helmdeck_jobs_lost_total 1"));
+    let_go(&home);
+    wait_for("its own job to end", || state(&home, &theirs) == "succeeded");
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_ends_streams_and_jobs_and_says_so() {
+    let home = home();
+    let mut server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
+    let running = start(&server, "test.held", "running");
+    began(&home, 1);
+    let queued = start(&server, "test.held", "queued");
+    std::thread::scope(|scope| {
+        let stream = scope.spawn(|| server.exchange(&format!("GET /api/v1/jobs/{running}/events"), ""));
+        wait_for("the stream to open", || {
+            server.ask("GET /metrics", "").body.contains("helmdeck_jobs{state=\"running\"} 1")
+        });
+        server.signal("-TERM");
+        let stream = stream.join().unwrap().map(|answer| answer.body).unwrap_or_default();
+        assert!(!stream.contains("\"succeeded\""), "{stream}");
+    });
+    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    no_program_is_left(&home);
+    for id in [&running, &queued] {
+        let row = state(&home, id);
+        let job = shown(&home, id);
+        assert_eq!((row.as_str(), &job["error"]["retry"]), ("failed", &json!("later")), "{job}");
+    }
+    assert_eq!(lines(&home.packs().join("began")).len(), 1, "what waited never ran");
+    let locks = std::fs::read_dir(home.data().join("jobs")).unwrap().count();
+    assert_eq!(locks, 0, "its lock is gone");
+}
+
+#[test]
+fn the_shell_cancels_a_job_of_a_server_whether_it_runs_or_waits() {
+    let home = home();
+    let server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
+    let running = start(&server, "test.held", "running");
+    began(&home, 1);
+    let queued = start(&server, "test.held", "queued");
+    for id in [&queued, &running, &running] {
+        let run = shell(&home, &["cancel", id]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert_eq!(serde_json::from_str::<Value>(&run.stdout).unwrap()["state"], "cancelled");
+    }
+    no_program_is_left(&home);
+    assert_eq!(lines(&home.packs().join("began")).len(), 1, "what waited never ran");
+    let answer = server.ask(&format!("GET /api/v1/jobs/{running}"), "").json();
+    assert_eq!(answer["state"], "cancelled");
+    // And the place is free again.
+    let next = start(&server, "test.plain", "next");
+    wait_for("the next job", || state(&home, &next) == "succeeded");
+}
+
+#[test]
+fn a_hundred_jobs_of_one_caller_do_not_starve_another() {
+    const SECRET: &str = "a shared secret of 32 bytes or so";
+    let home = home();
+    let server = Server::start_with(&home, KEY, &[ONE_AT_A_TIME, &[("HELMDECK_JWT_SECRET", SECRET)]].concat());
+    let submit = |user: &str| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let claims = json!({"sub": user, "tenant": "t", "scope": "packs:run", "iat": now, "exp": now + 600});
+        let token = Issuer::shared(SECRET.as_bytes()).token(&claims);
+        let head = format!("POST /api/v1/packs/test.held/jobs\n{}", bearer(&token));
+        let answer = server.ask(&head, &json!({"repo": user}).to_string());
+        assert_eq!(answer.code, 202, "{}", answer.body);
+        answer.json()["id"].as_str().unwrap().to_owned()
+    };
+    for _ in 0..100 {
+        submit("many");
+    }
+    let one = submit("one");
+    let_go(&home);
+    wait_for("the one job", || state(&home, &one) == "succeeded");
+    let order = lines(&home.packs().join("began"));
+    let place = order.iter().position(|line| line.contains("\"one\"")).unwrap();
+    assert!(place <= 2, "it had to wait for {place} jobs of another");
+    wait_for("all jobs", || lines(&home.packs().join("began")).len() == 101);
+}
+
+#[test]
+fn without_a_memory_key_a_result_ends_with_its_server_which_says_so() {
+    let home = home();
+    let keyless = |arguments: &[&str]| {
+        let mut command = home.command(KEY, arguments);
+        command.env_remove("HELMDECK_MEMORY_KEY");
+        command
+    };
+    let mut server = Server::launch(keyless(SERVE));
+    let id = start(&server, "test.plain", "canary-of-an-input");
+    wait_for("the job to end", || state(&home, &id) == "succeeded");
+    let answer = server.ask(&format!("GET /api/v1/jobs/{id}/result"), "");
+    assert_eq!(answer.json()["output"]["input"]["repo"], "canary-of-an-input");
+    server.signal("-TERM");
+    assert_eq!(server.ended(), Some(0));
+    let run = Run::of(keyless(&["--json", "job", "result", &id]).output().unwrap());
+    assert_eq!((run.code, run.stderr.contains("no memory key is set")), (3, true), "{}", run.stderr);
+    assert_eq!(shown(&home, &id)["has_result"], false);
+    for file in std::fs::read_dir(home.data()).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file()) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"), "{} holds an input or a result", file.display());
+    }
+}
+
+#[test]
+fn the_shell_waits_for_a_job_and_ends_as_it_did() {
+    let home = home();
+    let server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
+    let broken = start(&server, "test.broken", "x");
+    let waited = shell(&home, &["wait", &broken]);
+    assert_eq!((waited.code, waited.stderr.contains("handler_failed")), (1, true), "{}", waited.stderr);
+    let id = start(&server, "test.held", "x");
+    let late = shell(&home, &["wait", &id, "--timeout", "100ms"]);
+    assert_eq!((late.code, late.stderr.contains("in time")), (1, true), "{}", late.stderr);
+    let unready = shell(&home, &["result", &id]);
+    assert_eq!((unready.code, unready.stderr.contains("has not ended")), (1, true), "{}", unready.stderr);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| shell(&home, &["wait", &id]));
+        began(&home, 1);
+        let_go(&home);
+        let waited = waiting.join().unwrap();
+        let job: Value = serde_json::from_str(&waited.stdout).unwrap();
+        assert_eq!((waited.code, &job["state"]), (0, &json!("succeeded")), "{}", waited.stderr);
+    });
+    let list = home.run(KEY, &["job", "list", "--state", "failed"]);
+    assert!(list.stdout.contains(&broken) && !list.stdout.contains(&id), "{}", list.stdout);
+    assert!(list.stdout.contains("handler_failed") && list.stdout.contains("local/local"), "{}", list.stdout);
+    let show = home.run(KEY, &["job", "show", &id]);
+    assert!(show.stdout.contains(&format!("helmdeck job result {id}")), "{}", show.stdout);
+    let result = home.run(KEY, &["job", "result", &id]);
+    assert_eq!((result.code, result.stdout.contains('x')), (0, true), "{}", result.stderr);
+}
+
+#[test]
+fn where_there_are_no_jobs_the_shell_says_so_and_makes_nothing() {
+    let home = home();
+    let list = home.run(KEY, &["job", "list"]);
+    assert_eq!((list.code, list.stdout.trim()), (0, "there are no jobs"), "{}", list.stderr);
+    let id = "0123456789abcdef0123456789abcdef";
+    for verb in ["show", "wait", "result", "cancel"] {
+        assert_eq!(home.run(KEY, &["job", verb, id]).code, 3, "{verb}");
+        assert_eq!(home.run(KEY, &["job", verb, "../x"]).code, 2, "{verb}");
+    }
+    assert!(!home.data().exists(), "looking made the data folder");
+}
