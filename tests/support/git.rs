@@ -122,7 +122,7 @@ impl Drop for GitServer {
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let output = try_git(folder, arguments);
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned()
 }
 
 /// Runs git in a folder, with no settings but its own.

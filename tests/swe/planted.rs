@@ -95,13 +95,12 @@ fn nothing_that_an_agent_plants_runs_outside_the_sandbox() {
     assert!(pushed.contains("\"%f\": \"[0-9]{1,6}\""), "no filter changed it");
     desk.task.assert_mended_by(output["patch"].as_str().unwrap());
     assert!(desk.git.log().iter().all(|line| line["user"].is_null() || line["user"] == "x-access-token"));
-    // The planted programs do run when they are let: the traps are real.
+    // The traps are real: outside of a sandbox, git itself walks into one. (It then waits for a filter that says nothing.)
     let proof = tempfile::tempdir().unwrap();
-    let clone = desk.task.clone_into(proof.path());
-    let mut planting = std::process::Command::new("bash");
-    planting.args(["-c", &PLANT.replace('@', outside.path().to_str().unwrap())]).current_dir(clone);
-    planting.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", proof.path());
-    assert!(planting.output().unwrap().status.success());
-    let ran = std::fs::read_dir(outside.path()).unwrap().count();
-    assert!(ran > 0, "outside of a sandbox the same commands leave traces");
+    let planted = PLANT.replace('@', outside.path().to_str().unwrap());
+    let mut walk = std::process::Command::new("bash");
+    walk.args(["-c", &format!("{planted}\ntimeout -k 1 3 git add -A </dev/null")]).current_dir(desk.task.clone_into(proof.path()));
+    walk.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", proof.path());
+    walk.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).status().unwrap();
+    assert!(outside.path().join("filter").exists(), "outside of a sandbox the same commands leave traces");
 }
