@@ -99,7 +99,8 @@ fn nothing_that_an_agent_plants_runs_outside_the_sandbox() {
     let proof = tempfile::tempdir().unwrap();
     let planted = PLANT.replace('@', outside.path().to_str().unwrap());
     let mut walk = std::process::Command::new("bash");
-    walk.args(["-c", &format!("{planted}\ntimeout -k 1 3 git add -A </dev/null")]).current_dir(desk.task.clone_into(proof.path()));
+    walk.args(["-c", &format!("{planted}\ntimeout -k 1 3 git add -A </dev/null")])
+        .current_dir(desk.task.clone_into(proof.path()));
     walk.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", proof.path());
     walk.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).status().unwrap();
     assert!(outside.path().join("filter").exists(), "outside of a sandbox the same commands leave traces");

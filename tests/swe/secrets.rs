@@ -102,13 +102,14 @@ fn a_wrong_key_and_a_wrong_login_are_told_without_them() {
     let said =
         json!({"error": {"message": format!("Incorrect API key provided: {MODEL_SECRET}"), "code": "invalid_api_key"}});
     let desk = Desk::new("parse", [Reply::Status(401, vec![], said)]);
+    desk.set("git-of-yesterday", &format!("{GIT_SECRET}-of-yesterday"));
     let server = desk.server_with(&[("HELMDECK_LOG", "trace")]);
     let (code, problem) = result(&server, &submit(&server, &desk.input(json!({})), None), None);
     assert_eq!((code, &problem["code"]), (424, &json!("credential_invalid")), "{problem}");
     canaries.absent("the problem", problem.to_string().as_bytes());
 
-    desk.set("git", &format!("{GIT_SECRET}-of-yesterday"));
-    let (code, problem) = result(&server, &submit(&server, &desk.input(json!({})), None), None);
+    let old = desk.input(json!({"credential": "git-of-yesterday"}));
+    let (code, problem) = result(&server, &submit(&server, &old, None), None);
     assert_eq!((code, &problem["code"]), (424, &json!("credential_invalid")), "{problem}");
     canaries.absent("the problem", problem.to_string().as_bytes());
     canaries.absent("the log", server.log().as_bytes());
