@@ -27,6 +27,7 @@ mod mcp_process;
 mod mcp_servers;
 mod mcp_tasks;
 mod replicas;
+mod repo;
 mod rotation;
 mod secrets;
 mod session_life;

@@ -109,4 +109,3 @@ fn root(path: &str) -> Result<PathBuf> {
         .map_err(|error| Error::new(Code::Forbidden, format!("path \"{shown}\" may not be read")).with_source(error))?;
     Ok(root)
 }
-

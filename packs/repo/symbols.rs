@@ -67,7 +67,11 @@ pub(super) enum Skip {
 }
 
 /// Reads a file's symbols. Parsing ends early, with [`Skip::Stopped`], when `stopped` says so.
-pub(super) fn read(file: io::Result<File>, grammar: &'static Grammar, stopped: &dyn Fn() -> bool) -> Result<Symbols, Skip> {
+pub(super) fn read(
+    file: io::Result<File>,
+    grammar: &'static Grammar,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Symbols, Skip> {
     let text = text(file)?;
     let ready = grammar.ready().ok_or(Skip::Unreadable)?;
     parse(&text, ready, stopped).ok_or(Skip::Stopped)

@@ -38,7 +38,8 @@ impl Agent {
     pub(super) async fn start(folder: &Path, path: &str, key: &Secret, host: &str) -> Result<Self> {
         let socket = folder.join("agent");
         let mut command = Command::new("ssh-agent");
-        command.env_clear().env("PATH", path).env("HOME", folder).arg("-D").arg("-a").arg(&socket);
+        // The agent ends with the program that it starts, and that one when its stdin does: with this process, however it ends.
+        command.env_clear().env("PATH", path).env("HOME", folder).arg("-a").arg(&socket).arg("cat");
         let agent = Self { _group: Group::spawn(command)?, socket };
         agent.come_up().await?;
 
@@ -51,7 +52,12 @@ impl Agent {
             Some(_) => {
                 let fifo = Fifo::serve(folder, "passphrase", Passphrase(key.clone()))?;
                 let script = folder.join("askpass");
-                write_program(&script, &format!("#!/bin/sh\nexec cat {}\n", quoted(fifo.path())))?;
+                // Asked once more, it says nothing: ssh-add asks until the key opens or nobody answers.
+                let (said, fifo_path) = (quoted(&folder.join("said")), quoted(fifo.path()));
+                write_program(
+                    &script,
+                    &format!("#!/bin/sh\nmkdir {said} 2>/dev/null && exec cat {fifo_path}\nexit 1\n"),
+                )?;
                 command.env("SSH_ASKPASS", script);
                 Some(fifo)
             }

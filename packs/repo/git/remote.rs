@@ -36,7 +36,8 @@ pub(crate) struct Remote {
     settings: Settings,
     variables: Vec<(&'static str, String)>,
     _fifo: Option<Fifo>,
-    _agent: Option<Agent>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "held so that it lives as long"))]
+    agent: Option<Agent>,
     // Last, so that the folder goes when nothing uses it any more.
     scratch: TempDir,
 }
@@ -126,18 +127,7 @@ impl Git {
             url = self.folder(&url)?;
         }
         let git = self.clone();
-        Ok(Remote {
-            url,
-            proxy,
-            marks,
-            credential: used,
-            git,
-            settings,
-            variables,
-            _fifo: fifo,
-            _agent: agent,
-            scratch,
-        })
+        Ok(Remote { url, proxy, marks, credential: used, git, settings, variables, _fifo: fifo, agent, scratch })
     }
 
     /// Picks the credential that may go to a host. One that the caller did not name is left out where it does not belong.
@@ -172,9 +162,9 @@ impl Git {
         let connect = self.config.connect.as_ref().ok_or_else(|| {
             Error::new(Code::Forbidden, "ssh cannot be used here; use the https address of the repository")
         })?;
-        // ssh reads %h and %p in this line; a shell reads the rest.
+        // ssh reads %h and %p in this line, and puts `exec` in front; a shell reads the rest.
         let program = quoted(connect).replace('%', "%%");
-        let through = format!("ProxyCommand=exec {program} __connect {} %h %p", proxy.address());
+        let through = format!("ProxyCommand={program} __connect {} %h %p", proxy.address());
         let identity = agent.map_or_else(|| "none".to_owned(), |agent| agent.socket().display().to_string());
         let known =
             self.config.known_hosts.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
@@ -233,6 +223,12 @@ impl Remote {
     #[cfg(test)]
     pub(crate) const fn credential(&self) -> Option<&Secret> {
         self.credential.as_ref()
+    }
+
+    /// Returns where the agent with the key listens, if there is one.
+    #[cfg(test)]
+    pub(crate) fn agent_socket(&self) -> Option<&Path> {
+        self.agent.as_ref().map(Agent::socket)
     }
 
     /// Asks what the repository has. One without any commit has nothing.

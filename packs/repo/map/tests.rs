@@ -350,7 +350,8 @@ fn what_a_file_became_since_the_walk_is_not_read() {
     fs::remove_dir_all(folder.join("a")).unwrap();
     symlink(outside.path(), folder.join("a")).unwrap();
     symlink(outside.path().join("x.py"), folder.join("x.py")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe.py"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe.py"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
     for name in ["a/x.py", "x.py", "pipe.py", "none.py"] {
         assert!(place.open(&source(name)).is_err(), "{name}");
     }

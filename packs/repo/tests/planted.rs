@@ -57,7 +57,9 @@ impl Trap {
 #[tokio::test]
 async fn no_hook_runs() {
     let trap = Trap::set().await;
-    for hook in ["pre-push", "post-checkout", "pre-commit", "post-index-change", "reference-transaction", "pre-applypatch"] {
+    for hook in
+        ["pre-push", "post-checkout", "pre-commit", "post-index-change", "reference-transaction", "pre-applypatch"]
+    {
         trap.plant_program(&format!(".git/hooks/{hook}"));
     }
     trap.plant_program("hooks/pre-push");
@@ -70,10 +72,29 @@ async fn no_setting_that_names_a_program_runs_one() {
     let trap = Trap::set().await;
     let touch = trap.touch();
     for name in [
-        "core.fsmonitor", "core.sshCommand", "core.editor", "core.pager", "core.askPass", "core.gitProxy", "diff.external",
-        "diff.x.textconv", "diff.x.command", "filter.x.clean", "filter.x.smudge", "filter.x.process", "merge.x.driver",
-        "credential.helper", "gpg.program", "alias.add", "alias.push", "remote.origin.uploadpack", "remote.origin.receivepack",
-        "uploadpack.packObjectsHook", "core.alternateRefsCommand", "sequence.editor", "pager.diff",
+        "core.fsmonitor",
+        "core.sshCommand",
+        "core.editor",
+        "core.pager",
+        "core.askPass",
+        "core.gitProxy",
+        "diff.external",
+        "diff.x.textconv",
+        "diff.x.command",
+        "filter.x.clean",
+        "filter.x.smudge",
+        "filter.x.process",
+        "merge.x.driver",
+        "credential.helper",
+        "gpg.program",
+        "alias.add",
+        "alias.push",
+        "remote.origin.uploadpack",
+        "remote.origin.receivepack",
+        "uploadpack.packObjectsHook",
+        "core.alternateRefsCommand",
+        "sequence.editor",
+        "pager.diff",
     ] {
         let value = if name.starts_with("alias.") { format!("!{touch}") } else { touch.clone() };
         trap.config(name, &value);

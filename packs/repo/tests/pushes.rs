@@ -111,8 +111,7 @@ async fn a_branch_that_appears_in_between_is_not_overwritten() {
     let remote = desk.open(&origin.url()).await.unwrap();
     // As the push sees it that loses the race: the branch was not there when it looked.
     git(&origin.bare(), &["branch", "race", "v1"]);
-    let error =
-        remote.push_new_branch(&checkout.mirror(&desk.session), &checkout.commit, "race").await.unwrap_err();
+    let error = remote.push_new_branch(&checkout.mirror(&desk.session), &checkout.commit, "race").await.unwrap_err();
     assert_eq!(error.code(), Code::Conflict, "{error}");
     assert_eq!(origin.id("race"), origin.id("v1"));
 }
@@ -147,7 +146,8 @@ async fn a_repository_of_this_machine_is_pushed_to_without_its_hooks() {
     for hook in ["pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive"] {
         let path = format!("hooks/{hook}");
         write(&origin.bare(), &path, &touch);
-        std::fs::set_permissions(origin.bare().join(path), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(origin.bare().join(path), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
     }
     for setting in ["core.alternateRefsCommand", "core.fsmonitor", "core.sshCommand", "uploadpack.packObjectsHook"] {
         git(&origin.bare(), &["config", setting, &format!("touch {}", canary.display())]);
@@ -185,7 +185,9 @@ async fn a_patch_that_does_not_apply_and_one_that_leaves_the_repository_are_refu
     let remote = desk.open(&origin.url()).await.unwrap();
     for path in ["none.txt", "../outside.txt", "/outside.txt", ".git/hooks/pre-push", "a/../../outside.txt"] {
         let patch = format!("--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-x\n+y\n");
-        let new = format!("diff --git a/{path} b/{path}\nnew file mode 100755\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+y\n");
+        let new = format!(
+            "diff --git a/{path} b/{path}\nnew file mode 100755\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+y\n"
+        );
         for patch in [&patch, &new] {
             if path == "none.txt" && patch == &new {
                 continue;

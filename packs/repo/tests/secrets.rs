@@ -164,3 +164,39 @@ async fn an_error_does_not_hold_the_password_even_if_the_server_repeats_it() {
     assert!(!error.to_string().contains(PASSWORD) && !error.cause().contains(PASSWORD), "{}", error.cause());
     assert!(error.cause().contains("[secret]"), "{}", error.cause());
 }
+
+#[tokio::test]
+async fn an_ssh_key_is_held_by_an_agent_that_ends_with_the_way_to_the_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, passphrase) in [("plain", ""), ("locked", "open sesame")] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-C", "", "-N", passphrase, "-f"])
+            .arg(folder.path().join(name))
+            .status();
+        assert!(made.unwrap().success());
+    }
+    let key = |name: &str| {
+        let hosts: Arc<[_]> = ["127.0.0.1".parse().unwrap()].into();
+        Secret::new(read(folder.path(), name)).for_hosts(hosts)
+    };
+    let with = |secret: Secret| {
+        let config = Config { connect: Some("/bin/false".into()), ..Config::default() };
+        Desk { credential: Some(secret), ..Desk::with(config, &["127.0.0.1"]) }
+    };
+    let url = "ssh://git@127.0.0.1:1/a.git";
+    for secret in [key("plain"), key("locked").with_passphrase("open sesame".to_owned())] {
+        let remote = with(secret).open(url).await;
+        let remote = Desk::told(remote);
+        let socket = remote.agent_socket().unwrap().to_owned();
+        let listed = Command::new("ssh-add").arg("-l").env("SSH_AUTH_SOCK", &socket).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        assert!(listed.contains("ED25519"), "{listed}");
+        drop(remote);
+        assert!(!socket.exists());
+        let after = Command::new("ssh-add").arg("-l").env("SSH_AUTH_SOCK", &socket).output().unwrap();
+        assert!(!after.status.success());
+    }
+    for secret in [key("locked").with_passphrase("wrong".to_owned()), key("locked")] {
+        assert_eq!(with(secret).open(url).await.err().unwrap().code(), Code::CredentialInvalid);
+    }
+}

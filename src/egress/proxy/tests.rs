@@ -92,7 +92,9 @@ async fn connect(proxy: &Proxy, target: &str) -> (TcpStream, u16) {
 
 async fn get(proxy: &Proxy, url: &str) -> (u16, String) {
     let authorization = proxy.authorization();
-    let head = format!("GET {url} HTTP/1.1\r\nHost: whatever\r\nProxy-Authorization: {authorization}\r\nConnection: close\r\n\r\n");
+    let head = format!(
+        "GET {url} HTTP/1.1\r\nHost: whatever\r\nProxy-Authorization: {authorization}\r\nConnection: close\r\n\r\n"
+    );
     let (mut stream, status, mut answer) = send(proxy, &head).await;
     let _ = stream.read_to_string(&mut answer).await;
     (status, answer)
@@ -114,7 +116,10 @@ async fn mirror() -> u16 {
                     break;
                 }
             }
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\nkeep-alive: x\r\n\r\n", got.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\nkeep-alive: x\r\n\r\n",
+                got.len()
+            );
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.write_all(&got).await;
         }

@@ -123,7 +123,8 @@ async fn a_redirect_is_handed_back_and_not_followed() {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.read(&mut [0; 4096]).await;
-            let answer = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let answer =
+                format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -152,7 +153,8 @@ async fn requests_that_make_no_sense_reach_nobody() {
         "GET http:///x".to_owned(),
         "NONSENSE".to_owned(),
     ] {
-        let head = format!("{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nProxy-Authorization: {authorization}\r\n\r\n");
+        let head =
+            format!("{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nProxy-Authorization: {authorization}\r\n\r\n");
         let (_, status, answer) = send(&proxy, &head).await;
         assert!((400..500).contains(&status), "{request}: {answer:?}");
     }
