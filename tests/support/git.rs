@@ -16,17 +16,8 @@ pub(crate) struct GitServer {
 }
 
 impl GitServer {
-    /// Starts a server that anybody may read and write.
-    pub(crate) fn open() -> Self {
-        Self::start(None)
-    }
-
     /// Starts a server that asks for this user and password.
     pub(crate) fn with_login(user: &str, password: &str) -> Self {
-        Self::start(Some((user, password)))
-    }
-
-    fn start(login: Option<(&str, &str)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [root, control] = ["repositories", "control"].map(|name| folder.path().join(name));
         std::fs::create_dir(&root).unwrap();
@@ -34,11 +25,9 @@ impl GitServer {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/git/git_http.py");
         let mut command = Command::new("python3");
         command.arg(script).arg(root).arg(control).stdin(Stdio::null()).stdout(Stdio::piped());
-        if let Some((user, password)) = login {
-            let file = folder.path().join("password");
-            std::fs::write(&file, password).unwrap();
-            command.args(["--user", user, "--password-file"]).arg(file);
-        }
+        let file = folder.path().join("password");
+        std::fs::write(&file, password).unwrap();
+        command.args(["--user", user, "--password-file"]).arg(file);
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
