@@ -113,7 +113,7 @@ impl Setup {
             settings
                 .engine
                 .sessions
-                .keeps_from(&data)
+                .keeps_from(data)
                 .map_err(|problem| Failure::config(format!("sessions: {problem}")))?;
             if let Ok(program) = std::env::current_exe() {
                 // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
