@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use helmdeck_testkit::{Issuer, key_set};
 use serde_json::{Value, json};
 
-use crate::support::KEY;
+use crate::support::{KEY, wait_for};
 use crate::support::program::{Home, Run, SERVE, Server};
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
