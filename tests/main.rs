@@ -34,7 +34,7 @@ mod session_life;
 mod sessions;
 mod store_trouble;
 mod support;
-mod swe_mini;
+mod swe;
 mod tampering;
 mod terminal;
 mod two_processes;

@@ -19,7 +19,14 @@ pub(super) fn to_json(trajectory: &Trajectory, about: &About, ending: &Ending, p
     let submitted = matches!(ending, Ending::Submitted(_));
     let submission = if submitted { patch } else { "" };
     let status = ending.mini_name();
-    let mut messages: Vec<Value> = trajectory.events().iter().filter_map(message).collect();
+    let mut events = trajectory.events();
+    if let ([earlier @ .., last], true) = (events, submitted)
+        && matches!(last.what, What::Observed { .. })
+    {
+        // What a submission prints is not shown to the model any more.
+        events = earlier;
+    }
+    let mut messages: Vec<Value> = events.iter().filter_map(message).collect();
     let last = if submitted { submission } else { status };
     messages.push(json!({
         "role": "exit",

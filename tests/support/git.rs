@@ -16,17 +16,8 @@ pub(crate) struct GitServer {
 }
 
 impl GitServer {
-    /// Starts a server that anybody may read and write.
-    pub(crate) fn open() -> Self {
-        Self::start(None)
-    }
-
     /// Starts a server that asks for this user and password.
     pub(crate) fn with_login(user: &str, password: &str) -> Self {
-        Self::start(Some((user, password)))
-    }
-
-    fn start(login: Option<(&str, &str)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [root, control] = ["repositories", "control"].map(|name| folder.path().join(name));
         std::fs::create_dir(&root).unwrap();
@@ -34,11 +25,9 @@ impl GitServer {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/git/git_http.py");
         let mut command = Command::new("python3");
         command.arg(script).arg(root).arg(control).stdin(Stdio::null()).stdout(Stdio::piped());
-        if let Some((user, password)) = login {
-            let file = folder.path().join("password");
-            std::fs::write(&file, password).unwrap();
-            command.args(["--user", user, "--password-file"]).arg(file);
-        }
+        let file = folder.path().join("password");
+        std::fs::write(&file, password).unwrap();
+        command.args(["--user", user, "--password-file"]).arg(file);
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -88,6 +77,11 @@ impl GitServer {
         std::fs::remove_file(self.control(word)).unwrap();
     }
 
+    /// Takes a word back if it was said.
+    pub(crate) fn try_stop(&self, word: &str) {
+        let _ = std::fs::remove_file(self.control(word));
+    }
+
     /// Waits until a request waits here, as it was told.
     #[track_caller]
     pub(crate) fn wait_until_stalled(&self) {
@@ -117,7 +111,7 @@ impl Drop for GitServer {
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let output = try_git(folder, arguments);
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned()
 }
 
 /// Runs git in a folder, with no settings but its own.

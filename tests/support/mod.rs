@@ -4,10 +4,8 @@
 //! and an engine that runs commands in sessions (`sessions`).
 
 pub(crate) mod conformance;
-#[allow(dead_code, reason = "what asks it comes next")]
 pub(crate) mod git;
 pub(crate) mod mcp;
-#[allow(dead_code, reason = "what asks it comes next")]
 pub(crate) mod model;
 pub(crate) mod program;
 pub(crate) mod raw_mcp;

@@ -105,6 +105,11 @@ impl Model {
         self.shared.script.lock().unwrap().extend(script);
     }
 
+    /// Forgets what is left of the script.
+    pub(crate) fn forget(&self) {
+        self.shared.script.lock().unwrap().clear();
+    }
+
     /// Returns the requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
@@ -113,12 +118,6 @@ impl Model {
     /// Returns how many answers of the script nobody asked for.
     pub(crate) fn left(&self) -> usize {
         self.shared.script.lock().unwrap().len()
-    }
-
-    /// Waits until it has been asked so often.
-    #[track_caller]
-    pub(crate) fn wait_until_asked(&self, times: usize) {
-        wait_for("the model to be asked", || self.asked().len() >= times);
     }
 
     /// Waits until a request hangs here.

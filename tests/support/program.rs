@@ -48,8 +48,12 @@ impl Home {
 
     /// Keeps the memory at another place than the data folder.
     pub(crate) fn keep_memory_at(&self, url: &str) {
-        let file = self.0.path().join(".config/helmdeck/helmdeck.toml");
-        std::fs::write(file, format!("[memory]\nurl = \"{url}\"\n")).unwrap();
+        self.configure(&format!("[memory]\nurl = \"{url}\"\n"));
+    }
+
+    /// Writes the configuration.
+    pub(crate) fn configure(&self, settings: &str) {
+        std::fs::write(self.0.path().join(".config/helmdeck/helmdeck.toml"), settings).unwrap();
     }
 
     /// Returns the path of the store.

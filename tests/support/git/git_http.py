@@ -20,7 +20,7 @@ import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("root")
@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
             "PATH": os.environ["PATH"],
             "GIT_PROJECT_ROOT": os.path.abspath(options.root),
             "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": url.path,
+            "PATH_INFO": unquote(url.path),
             "QUERY_STRING": url.query,
             "REQUEST_METHOD": self.command,
             "CONTENT_TYPE": self.headers.get("content-type", ""),

@@ -1,0 +1,59 @@
+//! A server that is killed, whatever a run is doing then: nothing of it goes on, and the next start cleans up and says what happened.
+
+use super::cancel::{Held, Phase};
+use super::{ask, job, wait_for};
+use crate::support::model::submit as done;
+
+/// Kills the server in this phase, starts it again, and looks for what is left of the run.
+fn killed_at(phase: Phase) {
+    let mut held = Held::at(phase);
+    held.server.signal("-KILL");
+    held.server.ended();
+    held.wait_until_gone();
+
+    let server = held.desk.server();
+    wait_for("the session to be swept", || held.desk.sessions().is_empty());
+    let found = job(&server, &held.id, None);
+    assert_eq!(found["state"], "failed", "{phase:?}: {found}");
+    let error = &found["error"];
+    assert!(error["message"].as_str().or(error["detail"].as_str()).unwrap().contains("stopped"), "{found}");
+    assert!(error.to_string().contains("later"), "it says that it can be run again: {found}");
+    let running = ask(&server, "GET /api/v1/jobs?state=running", None, "").1;
+    assert!(!running.to_string().contains(&held.id), "{running}");
+    held.assert_nothing_half_pushed(phase);
+
+    // The next run is not in the way of what the last one left.
+    for word in ["stall-fetch", "stall-push", "stall-pushed"] {
+        held.desk.git.try_stop(word);
+    }
+    held.desk.model.forget();
+    held.desk.model.then([done()]);
+    let outcome = held.desk.solve(&server, serde_json::json!({}));
+    assert_eq!(outcome["output"]["success"], false, "nothing was changed: {outcome}");
+}
+
+#[test]
+fn a_server_that_is_killed_while_a_run_clones_leaves_nothing() {
+    killed_at(Phase::Clone);
+}
+
+#[test]
+fn a_server_that_is_killed_while_the_model_thinks_leaves_nothing() {
+    killed_at(Phase::Model);
+}
+
+#[test]
+fn a_server_that_is_killed_while_a_command_runs_leaves_nothing() {
+    killed_at(Phase::Command);
+}
+
+#[test]
+fn a_server_that_is_killed_while_the_tests_run_leaves_nothing() {
+    killed_at(Phase::Tests);
+}
+
+#[test]
+fn a_server_that_is_killed_while_a_run_pushes_leaves_nothing_or_a_whole_branch() {
+    killed_at(Phase::Push);
+    killed_at(Phase::Pushed);
+}
