@@ -335,3 +335,27 @@ async fn kill(child: &mut Child) {
         let _ = child.kill().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_ends_when_nobody_waits_for_it_any_more() {
+        let (began, begun) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let look = looking(move |stop| {
+            began.send(()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            ends.send(()).unwrap();
+            Ok(())
+        });
+        tokio::select! {
+            _ = look => panic!("it ended by itself"),
+            began = begun => began.unwrap(),
+        }
+        ended.await.unwrap();
+    }
+}

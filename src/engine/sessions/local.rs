@@ -405,3 +405,85 @@ fn unread(error: std::io::Error) -> Error {
 fn removed(result: std::io::Result<bool>) -> Result<bool> {
     result.map_err(|error| Error::new(Code::Internal, "something of the session cannot be removed").with_source(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::sessions::Used;
+    use helmdeck_core::SystemClock;
+
+    /// Makes a runtime with one session, which no command ever ran in.
+    fn runtime(data: &std::path::Path) -> (Arc<LocalRuntime>, Arc<Live>) {
+        let clock = SystemClock::default();
+        let now = clock.now();
+        let runtime = LocalRuntime::new(Parts {
+            folder: data.join("sessions"),
+            program: "/nonexistent".into(),
+            outlive: false,
+            config: SessionConfig::default(),
+            clock: Arc::new(clock),
+            metrics: SessionMetrics::register(&Metrics::new()),
+        });
+        let make = |id| Record {
+            id,
+            tenant: "acme".to_owned(),
+            user: "ann".to_owned(),
+            pack: "test.pack".to_owned(),
+            created_at: now,
+            expires_at: now.saturating_add(Duration::from_secs(3600)),
+            preserved: false,
+            memory: 1,
+        };
+        let made = runtime.place.create::<std::io::Error>(now, make, |_| Ok(()), |_| Ok(()));
+        let (folder, record, lock) = made.unwrap();
+        let live = Live::new(record.clone(), folder, Some(lock));
+        runtime.live().insert(record.id, Arc::clone(&live));
+        (runtime, live)
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_record_cannot_be_read_for_a_moment_lives_on() {
+        let data = tempfile::tempdir().unwrap();
+        let (runtime, live) = runtime(data.path());
+        let kept = live.folder.path().join("kept");
+        std::fs::rename(live.folder.record_path(), &kept).unwrap();
+        std::fs::create_dir(live.folder.record_path()).unwrap();
+        runtime.look(true).await;
+        assert!(!live.stop.is_cancelled() && kept.exists());
+        std::fs::remove_dir(live.folder.record_path()).unwrap();
+        runtime.look(true).await;
+        runtime.close().await;
+        assert!(live.stop.is_cancelled() && !live.folder.path().exists(), "without a record it has ended");
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_also_if_nobody_waits_for_its_end_any_more() {
+        let data = tempfile::tempdir().unwrap();
+        let (runtime, live) = runtime(data.path());
+        let record = live.record();
+        let path = || live.folder.path().to_owned();
+        let found = Found {
+            record,
+            folder: path(),
+            supplies: path(),
+            folder_inside: String::new(),
+            supplies_inside: String::new(),
+        };
+        let mut used =
+            Used { runtime: Arc::clone(&runtime) as Arc<dyn SessionRuntime>, found, ends: true, kept: false };
+        // Something is still being killed in it.
+        let turn = live.turn.lock().await;
+        tokio::select! {
+            biased;
+            () = used.finish() => panic!("it ended under what runs in it"),
+            () = live.stop.cancelled() => {}
+        }
+        drop(used);
+        assert!(live.folder.path().exists());
+        drop(turn);
+        runtime.tasks.close();
+        runtime.tasks.wait().await;
+        assert!(!live.folder.path().exists() && runtime.live().is_empty());
+    }
+}

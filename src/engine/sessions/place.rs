@@ -324,3 +324,114 @@ impl Place {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn now() -> Timestamp {
+        Timestamp(1_000_000_000_000_000)
+    }
+
+    /// Makes a session that is preserved for a day, as a process that still lives.
+    fn made(place: &Place) -> (Folder, File) {
+        let make = |id| Record {
+            id,
+            tenant: "acme".to_owned(),
+            user: "ann".to_owned(),
+            pack: "test.pack".to_owned(),
+            created_at: now(),
+            expires_at: now().saturating_add(DAY),
+            preserved: true,
+            memory: 1,
+        };
+        let (folder, _, lock) = place.create::<io::Error>(now(), make, |_| Ok(()), |_| Ok(())).unwrap();
+        (folder, lock)
+    }
+
+    fn place() -> (tempfile::TempDir, Place) {
+        let top = tempfile::tempdir().unwrap();
+        let place = Place::new(top.path().join("sessions"));
+        (top, place)
+    }
+
+    fn left(place: &Place) -> usize {
+        std::fs::read_dir(&place.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_ends_nothing() {
+        let (_top, place) = place();
+        let (folder, lock) = made(&place);
+        drop(lock);
+        let kept = folder.path().join("kept");
+        std::fs::rename(folder.record_path(), &kept).unwrap();
+        std::fs::create_dir(folder.record_path()).unwrap();
+        assert!(folder.read().is_err() && place.records().is_err());
+        assert_eq!((place.sweep(now()).unwrap(), left(&place)), (0, 1));
+        std::fs::remove_dir(folder.record_path()).unwrap();
+        std::fs::rename(kept, folder.record_path()).unwrap();
+        assert!(folder.read().unwrap().is_some());
+        // What is no record is nobody's.
+        std::fs::write(folder.record_path(), "").unwrap();
+        assert_eq!(place.records().unwrap(), []);
+        assert_eq!((place.sweep(now()).unwrap(), left(&place)), (1, 0));
+    }
+
+    #[test]
+    fn nothing_is_removed_while_a_command_of_any_process_runs_in_it() {
+        let (_top, place) = place();
+        let (folder, lock) = made(&place);
+        drop(lock);
+        let running = folder.running().unwrap().unwrap();
+        let (later, inside) = (now().saturating_add(2 * DAY), folder.path().join("file"));
+        std::fs::write(&inside, "x").unwrap();
+        assert_eq!(place.sweep(later).unwrap(), 0);
+        assert!(inside.exists());
+        assert!(place.end(&folder, Duration::from_millis(100)).unwrap());
+        assert!(folder.running().unwrap().is_none() && folder.read().unwrap().is_none());
+        place.remove_leaving().unwrap();
+        assert_eq!(left(&place), 1);
+        drop(running);
+        place.remove_leaving().unwrap();
+        assert_eq!(left(&place), 0);
+    }
+
+    #[test]
+    fn an_ended_session_does_not_come_back() {
+        let (_top, place) = place();
+        let (folder, _lock) = made(&place);
+        let later = now().saturating_add(2 * DAY);
+        let extend = |record: &mut Record| record.expires_at = later;
+        assert_eq!(place.change(&folder, extend).unwrap().unwrap().expires_at, later);
+        // The process that made it lives, and has not noticed yet.
+        assert!(place.end(&folder, Duration::ZERO).unwrap());
+        assert!(place.change(&folder, extend).unwrap().is_none() && !folder.record_path().exists());
+        assert!(!place.end(&folder, Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn sessions_that_end_at_the_same_time_all_end() {
+        let (_top, place) = place();
+        for _ in 0..5 {
+            let sessions: Vec<_> = (0..8).map(|_| made(&place)).collect();
+            for (folder, _) in &sessions {
+                (0..50).for_each(|n| std::fs::create_dir_all(folder.path().join(format!("{n}/a/b"))).unwrap());
+            }
+            std::thread::scope(|scope| {
+                let limit = Duration::from_secs(60);
+                let mut all = Vec::new();
+                for (folder, lock) in sessions {
+                    let place = &place;
+                    all.push(scope.spawn(move || place.remove(&folder, lock, limit)));
+                    all.push(scope.spawn(move || place.sweep(now()).map(drop)));
+                }
+                all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            });
+            place.remove_leaving().unwrap();
+            assert_eq!(left(&place), 0);
+        }
+    }
+}
