@@ -13,8 +13,8 @@ use bytes::Bytes;
 use helmdeck_core::session::{Captured, Ended, Exec, Executed};
 use helmdeck_core::{Code, Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -131,13 +131,19 @@ pub(super) async fn run<T: Send + 'static>(
     let child = starter.start(program(argv)).await.map_err(cannot_start)?;
     let mut running = Running { child: Some(child), turn: Some(turn), tasks: tasks.clone() };
     let Some(child) = running.child.as_mut() else { return Err(lost()) };
-    let (Some(stdin), Some(stdout), Some(stderr), Some(root)) =
+    let (Some(stdin), Some(stdout), Some(mut stderr), Some(root)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take(), pid(child))
     else {
         return Err(lost());
     };
     let (out, err) = (Output::new(command.max_output), Output::new(command.max_output.saturating_add(1)));
-    let pipes = async { tokio::join!(feed(stdin, before, command.stdin.clone()), out.read(stdout), err.read(stderr)) };
+    let pipes = async {
+        let first = first_byte(&mut stderr).await;
+        // Sent only to a sandbox that stands: if helmdeck is killed before, no command ever runs.
+        let input = if first.first() == Some(&STARTED) { before } else { Vec::new() };
+        let stderr = (&first[..]).chain(stderr);
+        tokio::join!(feed(stdin, input, command.stdin.clone()), out.read(stdout), err.read(stderr))
+    };
     let mut pipes = std::pin::pin!(pipes);
     let mut watch = std::pin::pin!(watch(root, allowed, started));
     let mut read_all = false;
@@ -237,6 +243,14 @@ fn lost() -> Error {
 
 fn pid(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+}
+
+/// Reads the first byte, or nothing at the end.
+async fn first_byte(pipe: &mut ChildStderr) -> Vec<u8> {
+    let mut first = vec![0];
+    let read = pipe.read(&mut first).await.unwrap_or(0);
+    first.truncate(read);
+    first
 }
 
 async fn feed(mut stdin: ChildStdin, before: Vec<u8>, input: Bytes) {

@@ -5,8 +5,8 @@
 //!   with helmdeck, and the sandbox dies with it.
 //! - `user <id> -- program...`: gives up root for that user, then becomes the program.
 //! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits, refuses system
-//!   calls ([`super::calls`]), says on stderr with the byte [`STARTED`] that the sandbox stands, goes to the folder, and becomes the
-//!   program, with the environment that stands at the start of stdin ([`super::variables`]).
+//!   calls ([`super::calls`]), says on stderr with the byte [`STARTED`] that the sandbox stands, waits for the environment on stdin
+//!   ([`super::variables`]), goes to the folder, and becomes the program.
 //!
 //! It is one thread, reads no configuration, has no environment, and trusts nothing that comes after `--`.
 
@@ -149,16 +149,17 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
     }
     // When the machine has no memory left, the command should go, not who waits for it. A container may forbid to say so.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    match variables::read() {
-        Ok(variables) => program.env_clear().envs(variables),
-        Err(error) => return failed(&format!("the environment did not come: {error}")),
-    };
     if let Err(message) = die_with(getppid()).and_then(|()| calls::refuse()) {
         return failed(&message);
     }
     if let Err(error) = std::io::stderr().write_all(&[STARTED]) {
         return failed(&format!("stderr is closed: {error}"));
     }
+    // It comes in answer to that byte. A sandbox whose helmdeck was killed while it was made may not have noticed; this notices.
+    match variables::read() {
+        Ok(variables) => program.env_clear().envs(variables),
+        Err(error) => return failed(&format!("the environment did not come: {error}")),
+    };
     if let Err(error) = std::env::set_current_dir(folder) {
         return failed(&format!("{folder}: {error}"));
     }

@@ -1,5 +1,5 @@
 //! The environment of a command, on its way there: it stands at the start of stdin, before what the command itself reads. So it acts
-//! on no program but the command, and no list of processes shows it.
+//! on no program but the command, and no list of processes shows it. It is sent only when the sandbox stands.
 //!
 //! Its length in bytes comes first (four bytes, the lowest first), then `name=value` with a zero byte after each.
 
