@@ -12,7 +12,7 @@ use super::table::Jobs;
 const EVERY: Duration = Duration::from_millis(500);
 
 /// How often results in memory are looked through for those whose time is over, or whose caller was forgotten.
-const CLEAR_EVERY: Duration = Duration::from_secs(5);
+const CLEAR_EVERY: Duration = Duration::from_secs(1);
 
 /// Keeps the record up with the jobs of this process as long as there is any.
 pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {

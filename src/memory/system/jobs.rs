@@ -185,7 +185,8 @@ impl System {
         // Ids are hexadecimal digits.
         let asked = format!("[{}]", ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(","));
         let found = self.read(move |db| {
-            let mut gone = db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
+            let mut gone =
+                db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
             Ok(gone.query_map([&asked], |row| row.get(0))?.collect::<Result<_, _>>()?)
         });
         // Without a database there is no row at all.
