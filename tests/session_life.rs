@@ -415,6 +415,10 @@ fn a_plain_user_has_the_same_sandbox_and_may_go_without() {
     assert_eq!(lines[1..3], ["256", "0"]);
     assert!(!is_running("432109"), "what a command leaves behind is killed");
 
+    // Where not even the limits can be set, that is said at the start, not by each command.
+    let run = plain.sh(id, "true", &[none, allow, ("HELMDECK_SESSIONS__OPEN_FILES", "99999999999")]);
+    assert!(run.code == 1 && run.stderr.contains("sessions.open_files"), "{}", run.stderr);
+
     // Root never goes without.
     if is_root() {
         let home = Home::new();
