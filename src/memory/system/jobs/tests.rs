@@ -217,7 +217,7 @@ async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
     std::os::unix::fs::symlink("00aa.lock", place.folder.path().join("jobs/00aa.lock")).unwrap();
     assert_eq!(place.end_lost().await, 1);
     assert_eq!(place.find(&lost).await.unwrap().state, "failed");
-    assert_eq!(place.find(&odd).await, Some(odd));
+    assert_eq!(place.find(&odd).await, Some(odd.clone()));
 }
 
 #[tokio::test]
