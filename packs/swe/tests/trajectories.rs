@@ -70,6 +70,22 @@ async fn the_other_format_is_that_of_mini_swe_agent() {
 }
 
 #[tokio::test]
+async fn a_model_without_tools_has_one_message_of_rules_in_the_other_format() {
+    let block = |command: &str| ChatReply::text(&format!("```bash\n{command}\n```"));
+    let replies = vec![
+        ChatReply::error(400, "x"),
+        block("sed -i 's/helo/hello/' greet.sh"),
+        block(&format!("echo {}", super::MARKER)),
+    ];
+    let world = World::new(replies).await;
+    world.solve(json!({"trajectory_format": "mini-swe-agent-1.1"})).await.unwrap();
+    let messages = world.artifacts.trajectory()["messages"].as_array().unwrap().clone();
+    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user", "assistant", "exit"]);
+    assert!(messages[0]["content"].as_str().unwrap().contains("```bash"), "the rules that it followed");
+}
+
+#[tokio::test]
 async fn each_ending_has_the_name_that_mini_swe_agent_gives_it() {
     let mini = |more: Value| {
         let mut input = json!({"trajectory_format": "mini-swe-agent-1.1"});
