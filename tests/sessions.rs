@@ -67,6 +67,7 @@ async fn input_output_folder_and_variables_are_as_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 async fn nothing_of_this_machine_is_seen_but_programs() {
     let bench = Bench::new();
     std::fs::write(bench.data.path().join("helmdeck.db"), "the vault").unwrap();
@@ -198,6 +199,13 @@ async fn a_folder_cannot_be_filled_beyond_its_limit() {
     std::fs::write(session.folder().join("put"), vec![1; 60 << 20]).unwrap();
     let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
     assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
+    // So does one with full supplies, and one with many small files.
+    let session = bench.kept(&Identity::local(), "true").await;
+    std::fs::write(session.supplies().join("put"), vec![1; 60 << 20]).unwrap();
+    let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
+    assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
+    let came = bench.sh("for n in $(seq 20000); do : > $n; done; sleep 1000").await;
+    assert_eq!(came.ended, "OutOfDisk", "{came:?}");
     bench.engine.shutdown().await;
 }
 
