@@ -131,7 +131,7 @@ async fn another_user_reads_the_copy_whatever_this_process_makes_of_new_files() 
     rustix::process::umask(before);
     let mirror = checkout.mirror(&desk.session);
     let mut seen = files(&mirror);
-    for path in [mirror.clone(), desk.session.supplies().join("gitconfig"), desk.session.supplies().join("junk")] {
+    for path in [mirror, desk.session.supplies().join("gitconfig"), desk.session.supplies().join("junk")] {
         seen.push((path.clone(), std::fs::metadata(path).unwrap()));
     }
     assert!(seen.len() > 10);
