@@ -1,5 +1,6 @@
 //! Jobs through the real program: what becomes of them when their server is killed, told to stop, or asked by another process.
 
+use std::io::{Read, Write};
 use std::path::Path;
 
 use helmdeck_testkit::Issuer;
@@ -135,15 +136,20 @@ fn a_server_that_is_told_to_stop_ends_streams_and_jobs_and_says_so() {
     let running = start(&server, "test.held", "running");
     began(&home, 1);
     let queued = start(&server, "test.held", "queued");
-    std::thread::scope(|scope| {
-        let stream = scope.spawn(|| server.exchange(&format!("GET /api/v1/jobs/{running}/events"), ""));
-        wait_for("the stream to open", || {
-            server.ask("GET /metrics", "").body.contains("helmdeck_jobs{state=\"running\"} 1")
-        });
-        server.signal("-TERM");
-        let stream = stream.join().unwrap().map(|answer| answer.body).unwrap_or_default();
-        assert!(!stream.contains("\"succeeded\""), "{stream}");
-    });
+    let mut stream = server.connect();
+    write!(stream, "GET /api/v1/jobs/{running}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let (mut read, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&read).contains("event: state") {
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "the stream ended before its first event: {}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&part[..count]);
+    }
+    server.signal("-TERM");
+    stream.read_to_end(&mut read).unwrap();
+    let read = String::from_utf8(read).unwrap();
+    assert!(read.starts_with("HTTP/1.1 200") && read.ends_with("\r\n0\r\n\r\n"), "it ends cleanly: {read}");
+    assert!(!read.contains("\"succeeded\""), "{read}");
     assert_eq!(server.ended(), Some(0), "{}", server.log());
     no_program_is_left(&home);
     for id in [&running, &queued] {
@@ -225,6 +231,22 @@ fn without_a_memory_key_a_result_ends_with_its_server_which_says_so() {
         let bytes = std::fs::read(&file).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"), "{} holds an input or a result", file.display());
     }
+}
+
+#[test]
+fn a_forgotten_caller_has_no_result_in_the_memory_of_a_running_server() {
+    let home = home();
+    let mut command = home.command(KEY, SERVE);
+    command.env_remove("HELMDECK_MEMORY_KEY");
+    let server = Server::launch(command);
+    let id = start(&server, "test.plain", "canary");
+    wait_for("the job to end", || state(&home, &id) == "succeeded");
+    let path = format!("GET /api/v1/jobs/{id}/result");
+    wait_for("the result", || server.ask(&path, "").code == 200);
+    let forgotten = home.run(KEY, &["memory", "forget", "--subject", "local", "--yes"]);
+    assert_eq!((forgotten.code, forgotten.stdout.contains(" 1 jobs ")), (0, true), "{}", forgotten.stdout);
+    let answer = server.ask(&path, "");
+    assert_eq!((answer.code, answer.body.contains("canary")), (404, false), "{}", answer.body);
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) struct Limits {
     pub(super) until: Instant,
     /// How long that is, for who asks afterwards.
     pub(super) seconds: u64,
-    /// The most USD. Looked at before each question, so the last answer may go over it.
+    /// The most USD. Looked at before each question, so the last answer may go over it, and its commands still run.
     pub(super) cost: Option<f64>,
     /// The longest that one command may take.
     pub(super) command: Duration,
@@ -108,9 +108,6 @@ impl<'a> Agent<'a> {
     async fn step(&mut self) -> Result<(), Ending> {
         self.check_limits()?;
         let answer = self.ask().await?;
-        if self.limits.cost.is_some() && self.trajectory.spent.cost.is_none() {
-            return Err(Ending::CostUnknown);
-        }
         match action::find(&answer) {
             Ok(actions) => self.act(actions).await,
             Err(problem) => {
@@ -129,6 +126,7 @@ impl<'a> Agent<'a> {
             return Err(Ending::Time(self.limits.seconds));
         }
         match (self.limits.cost, spent.cost) {
+            (Some(_), None) => Err(Ending::CostUnknown),
             (Some(limit), Some(cost)) if cost >= limit => Err(Ending::Cost(cost, limit)),
             _ => Ok(()),
         }
@@ -150,8 +148,10 @@ impl<'a> Agent<'a> {
         let started = Instant::now();
         let tools = [action::tool()];
         loop {
-            if fitted > 0 {
-                self.trajectory.add(What::LeftOut(fitted));
+            // Said once, however often the question is repeated.
+            match std::mem::take(&mut fitted) {
+                0 => {}
+                left_out => self.trajectory.add(What::LeftOut(left_out)),
             }
             let tools: &[Tool] = if self.rules.tools { &tools } else { &[] };
             let request = Request { messages: self.dialogue.messages(), tools, ..Request::default() };
@@ -161,7 +161,12 @@ impl<'a> Agent<'a> {
                     self.trajectory.add(What::Answered { answer: answer.clone(), took: started.elapsed() });
                     return Ok(answer);
                 }
-                Err(error) => error,
+                Err(unanswered) => {
+                    if unanswered.lost {
+                        self.trajectory.spent.cost = None;
+                    }
+                    unanswered.error
+                }
             };
             let first = self.trajectory.spent.steps == 0;
             match error.code() {

@@ -6,7 +6,7 @@ use helmdeck_core::duration::{size, text};
 use serde::{Deserialize, Serialize};
 
 /// The settings of `swe.solve`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// How long one command of a model may take, unless the call says otherwise. Default 2 min.
@@ -22,6 +22,10 @@ pub struct Config {
     /// 400 KiB.
     #[serde(with = "size")]
     pub context_bytes: u64,
+    /// The most answers of a model that a call gets, whatever it asks for. Default 250.
+    pub max_steps: u32,
+    /// The most USD that a call may cost, whatever it asks for; 0 = no limit but the call's own. Default 0.
+    pub max_cost: f64,
 }
 
 impl Default for Config {
@@ -31,6 +35,8 @@ impl Default for Config {
             test_timeout: Duration::from_secs(600),
             observation_bytes: 16 << 10,
             context_bytes: 400 << 10,
+            max_steps: 250,
+            max_cost: 0.0,
         }
     }
 }
@@ -52,6 +58,21 @@ impl Config {
         if self.context_bytes < 8 << 10 {
             return Err("swe.context_bytes is under 8KiB; the rules and the task alone take about that".to_owned());
         }
+        if self.max_steps == 0 {
+            return Err("swe.max_steps is 0; no model could do anything".to_owned());
+        }
+        if !self.max_cost.is_finite() || self.max_cost < 0.0 {
+            return Err("swe.max_cost must not be negative or infinite".to_owned());
+        }
         Ok(())
+    }
+
+    /// Returns the most USD that a call may cost which asks for this limit; `None` for no limit.
+    pub(super) fn cost(&self, asked: Option<f64>) -> Option<f64> {
+        let most = Some(self.max_cost).filter(|most| *most > 0.0);
+        match (asked, most) {
+            (Some(asked), Some(most)) => Some(asked.min(most)),
+            (asked, most) => asked.or(most),
+        }
     }
 }

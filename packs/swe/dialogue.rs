@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 
 use helmdeck_llm::Message;
 
-/// How many of the newest outputs are never left out.
+/// How many of the newest outputs are never left out, only shortened.
 const KEPT: usize = 2;
+
+/// Under how many bytes an output is not shortened any more.
+const SHORT: usize = 512;
 
 /// The messages so far.
 #[derive(Debug)]
@@ -14,6 +17,7 @@ pub(super) struct Dialogue {
     /// The places of outputs that are still whole, oldest first.
     outputs: VecDeque<usize>,
     bytes: usize,
+    /// What it may have, in bytes.
     limit: usize,
 }
 
@@ -49,26 +53,70 @@ impl Dialogue {
     }
 
     /// Leaves out old outputs if the dialogue is over its size, down to two thirds of it at once, so that what the endpoint has
-    /// in its cache stays good for some steps. Returns how many, or `None` if the dialogue is too long even so.
+    /// in its cache stays good for some steps; shortens the newest if that is not enough. Returns how many it left out or
+    /// shortened, or `None` if the dialogue is too long even so.
     pub(super) fn fit(&mut self) -> Option<usize> {
-        let mut left_out = 0;
-        if self.bytes > self.limit {
-            while self.bytes > self.limit / 3 * 2 && self.outputs.len() > KEPT {
-                let Some(place) = self.outputs.pop_front() else { break };
-                self.leave_out(place);
-                left_out += 1;
-            }
+        if self.bytes <= self.limit {
+            return Some(0);
         }
-        (self.bytes <= self.limit).then_some(left_out)
+        let mut cut = self.leave_out_down_to(self.limit / 3 * 2);
+        while self.bytes > self.limit {
+            let shortened = self.shorten_newest();
+            if shortened == 0 {
+                return None;
+            }
+            cut += shortened;
+        }
+        Some(cut)
     }
 
-    /// Takes the endpoint's word that the dialogue is too long: halves what it may have. Returns how many outputs that left
-    /// out, or `None` if it does not get shorter.
+    /// Takes the endpoint's word that the dialogue is too long: from now on it stays under what it was, and it is halved as far as
+    /// that goes, so that the next steps have room. Returns how many outputs were left out or shortened, or `None` if the dialogue
+    /// does not get shorter.
     pub(super) fn shrink(&mut self) -> Option<usize> {
         let before = self.bytes;
-        self.limit = before / 2;
-        let left_out = self.fit();
-        (self.bytes < before).then(|| left_out.unwrap_or(1))
+        self.limit = before.saturating_sub(1);
+        let mut cut = self.leave_out_down_to(before / 2);
+        if self.bytes > before / 4 * 3 {
+            cut += self.shorten_newest();
+        }
+        (self.bytes < before).then_some(cut)
+    }
+
+    fn leave_out_down_to(&mut self, target: usize) -> usize {
+        let mut left_out = 0;
+        while self.bytes > target && self.outputs.len() > KEPT {
+            let Some(place) = self.outputs.pop_front() else { break };
+            self.leave_out(place);
+            left_out += 1;
+        }
+        left_out
+    }
+
+    /// Halves the outputs that are never left out. Returns how many got shorter.
+    fn shorten_newest(&mut self) -> usize {
+        let places: Vec<usize> = self.outputs.iter().copied().collect();
+        places.into_iter().filter(|place| self.shorten(*place)).count()
+    }
+
+    fn shorten(&mut self, place: usize) -> bool {
+        let Some(Message::Tool { content, .. } | Message::User { content }) = self.messages.get_mut(place) else {
+            return false;
+        };
+        if content.len() < SHORT {
+            return false;
+        }
+        let head = content.floor_char_boundary(content.len() / 4);
+        let tail = content.ceil_char_boundary(content.len() - content.len() / 4);
+        let left_out = tail - head;
+        let shorter = format!(
+            "{}\n[... {left_out} bytes left out here to save room ...]\n{}",
+            &content[..head],
+            &content[tail..]
+        );
+        self.bytes -= content.len() - shorter.len();
+        *content = shorter;
+        true
     }
 
     fn leave_out(&mut self, place: usize) {
@@ -128,7 +176,33 @@ mod tests {
         for _ in 0..4 {
             dialogue.push_output(output(1000));
         }
+        let mut sizes = vec![dialogue.bytes];
+        while dialogue.shrink().is_some() {
+            sizes.push(dialogue.bytes);
+        }
+        assert!(sizes.windows(2).all(|pair| pair[1] < pair[0]) && (3..10).contains(&sizes.len()), "{sizes:?}");
+        assert_eq!(dialogue.bytes, dialogue.messages().iter().map(Message::bytes).sum::<usize>());
+        assert!(content(&dialogue.messages()[5]).contains("bytes left out here"), "the newest is shortened, not gone");
+    }
+
+    #[test]
+    fn a_dialogue_that_was_shrunk_goes_on() {
+        // Most of it is what the model said, which is never left out.
+        let mut dialogue = Dialogue::new("rules".into(), "task".into(), 1 << 20);
+        for _ in 0..8 {
+            dialogue.push(Message::user("a".repeat(3000)));
+            dialogue.push_output(output(2000));
+        }
+        let before = dialogue.bytes;
         assert!(dialogue.shrink().is_some());
-        assert!(dialogue.shrink().is_none());
+        assert!(dialogue.bytes > before / 2, "half of it cannot be had");
+        for _ in 0..2 {
+            dialogue.push_output(output(1000));
+            assert!(dialogue.fit().is_some());
+        }
+        while dialogue.bytes <= dialogue.limit {
+            dialogue.push_output(output(2000));
+        }
+        assert!(dialogue.fit().is_some() && dialogue.bytes < before);
     }
 }

@@ -66,7 +66,7 @@ impl Ending {
                 format!("Stopped at ${cost:.4} of at most ${limit:.4} before the model submitted.")
             }
             Self::CostUnknown => {
-                "Stopped: max_cost cannot be kept, for neither the endpoint nor [llm.prices] tells what the model costs.".to_owned()
+                "Stopped: max_cost cannot be kept, for neither the endpoint nor [llm.prices] tells what every answer costs.".to_owned()
             }
             Self::TooLong => "Stopped: the dialogue got too long for the model.".to_owned(),
             Self::NoCommands(count) => format!("Stopped: {count} answers of the model in a row had no command."),

@@ -3,6 +3,9 @@
 use helmdeck_core::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 
+/// The name of the model's credential.
+pub(super) const MODEL_CREDENTIAL: &str = "llm";
+
 /// The input, as its schema accepts it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Input {
@@ -32,6 +35,10 @@ impl Input {
         let blank = |name: &str| Err(Error::new(Code::InvalidInput, format!("{name} is blank")));
         if self.task.trim().is_empty() {
             return blank("task");
+        }
+        if self.credential.as_deref() == Some(MODEL_CREDENTIAL) {
+            let message = format!("credential {MODEL_CREDENTIAL:?} is that of the model, and goes to no repository");
+            return Err(Error::new(Code::InvalidInput, message));
         }
         match &self.test_command {
             Some(command) if command.trim().is_empty() => blank("test_command"),

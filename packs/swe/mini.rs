@@ -19,14 +19,19 @@ pub(super) fn to_json(trajectory: &Trajectory, about: &About, ending: &Ending, p
     let submitted = matches!(ending, Ending::Submitted(_));
     let submission = if submitted { patch } else { "" };
     let status = ending.mini_name();
-    let mut events = trajectory.events();
-    if let ([earlier @ .., last], true) = (events, submitted)
-        && matches!(last.what, What::Observed { .. })
-    {
+    let mut events: Vec<&Event> = trajectory.events().iter().collect();
+    if submitted && let Some(last) = events.iter().rposition(|event| matches!(event.what, What::Observed { .. })) {
         // What a submission prints is not shown to the model any more.
-        events = earlier;
+        events.remove(last);
     }
-    let mut messages: Vec<Value> = events.iter().filter_map(message).collect();
+    // Rules that others took the place of were never followed.
+    let rules = |event: &&Event| matches!(event.what, What::Rules(_));
+    if let (Some(first), Some(last)) = (events.iter().position(rules), events.iter().rposition(rules))
+        && first != last
+    {
+        events[first] = events.remove(last);
+    }
+    let mut messages: Vec<Value> = events.into_iter().filter_map(message).collect();
     let last = if submitted { submission } else { status };
     messages.push(json!({
         "role": "exit",

@@ -123,10 +123,18 @@ fn body(change: &Change<'_>) -> String {
     let tests = change.tests.as_deref().unwrap_or("none were asked for");
     let trajectory = change.trajectory.unwrap_or("not kept");
     format!(
-        "**Task**\n\n{quoted}\n**Summary**\n\n{}\n\n**Tests**: {tests}\n\n**Trajectory**: `{trajectory}`\n\n---\nA model ({}) wrote this change, run by helmdeck's `swe.solve`. Review it as you would a stranger's before you merge it.\n",
-        change.summary.trim(),
+        "**Task**\n\n{quoted}\n**Summary**, in the model's words\n\n{}\n\n**Tests**: {tests}\n\n**Trajectory**: `{trajectory}`\n\n---\nA model ({}) wrote this change, run by helmdeck's `swe.solve`. Review it as you would a stranger's before you merge it.\n",
+        fenced(change.summary.trim()),
         change.model
     )
+}
+
+/// Returns text in a fence that it cannot leave (`CommonMark` 0.31 section 4.5): a model's words name people, close issues and load
+/// images nowhere.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}text\n{text}\n{fence}")
 }
 
 #[cfg(test)]
@@ -159,6 +167,14 @@ mod tests {
         let one = branch("0199a");
         assert!(one.starts_with("helmdeck/swe-solve-") && one.len() == 29, "{one}");
         assert_ne!(one, branch("0199b"));
+    }
+
+    #[test]
+    fn a_summary_cannot_leave_its_fence() {
+        assert_eq!(fenced("done"), "```text\ndone\n```");
+        let evil = "x\n```\n````\n**Tests**: `true` exited with 0\nCloses #1 @everybody";
+        let text = fenced(evil);
+        assert_eq!(text, format!("`````text\n{evil}\n`````"));
     }
 
     #[test]

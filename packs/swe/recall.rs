@@ -23,6 +23,9 @@ const MAX_NOTES: usize = 5;
 /// The most of one text in a note, in bytes.
 const MAX_TEXT_BYTES: usize = 1500;
 
+/// The most files that a note names.
+const MAX_FILES: usize = 20;
+
 /// The most of all notes that a model is shown, in bytes.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
 
@@ -129,26 +132,21 @@ impl Recall {
         shown
     }
 
-    /// Keeps what this run leaves. A memory that fails is no failure of the run.
-    pub(super) async fn keep(&self, run: &str, mut lesson: Lesson) {
+    /// Keeps what this run leaves, under a name of its own or one that is written over. A memory that fails is no failure of the run.
+    pub(super) async fn keep(&self, name: &str, mut lesson: Lesson) {
         for text in [&mut lesson.task, &mut lesson.summary] {
             *text = flat(text);
         }
         lesson.tests = lesson.tests.as_deref().map(flat);
+        lesson.files.truncate(MAX_FILES);
         let Ok(value) = serde_json::to_vec(&lesson) else { return };
-        let note = NewNote::new(format!("{}{run}", self.prefix), value).with_category(CATEGORY).with_ttl(TTL);
+        let note = NewNote::new(format!("{}{name}", self.prefix), value).with_category(CATEGORY).with_ttl(TTL);
         match timeout(PATIENCE, self.notes.store(note)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the note of this run cannot be kept"),
             Err(_) => tracing::warn!("the note of this run cannot be kept: the memory is too slow"),
         }
     }
-}
-
-/// Returns the files that a unified diff changes, at most 20.
-pub(super) fn files(patch: &str) -> Vec<String> {
-    let names = patch.lines().filter_map(|line| line.strip_prefix("diff --git a/")?.split_once(" b/"));
-    names.take(20).map(|(name, _)| name.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -186,11 +184,5 @@ mod tests {
         );
         let long = Lesson { summary: "ö".repeat(5000), ..lesson() };
         assert!(long.shown().len() < 2 * MAX_TEXT_BYTES);
-    }
-
-    #[test]
-    fn the_files_of_a_patch_are_named() {
-        let patch = "diff --git a/x y.py b/x y.py\n--- a/x y.py\n+++ b/x y.py\ndiff --git a/z b/z\n";
-        assert_eq!(files(patch), ["x y.py", "z"]);
     }
 }

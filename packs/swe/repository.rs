@@ -37,6 +37,15 @@ pub(super) struct Checkout {
     pub(super) default_branch: Option<String>,
 }
 
+/// What a work tree differs from its commit by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Difference {
+    /// A unified diff; empty if there is none.
+    pub(super) patch: Bytes,
+    /// The files in it, by their paths in the repository.
+    pub(super) files: Vec<String>,
+}
+
 /// What is fetched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
@@ -60,11 +69,11 @@ pub(super) trait Repository: Send + Sync {
     /// `not_found`, `credential_invalid`, `forbidden`, `invalid_input` and those of the session.
     async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout>;
 
-    /// Returns what the work tree differs from its commit by, as a unified diff; empty if by nothing.
+    /// Returns what the work tree differs from its commit by.
     ///
     /// # Errors
     /// `too_large`, and those of the session.
-    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes>;
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Difference>;
 
     /// Pushes a patch on the commit of the checkout as a new branch, in one step, and returns its commit.
     ///
@@ -117,10 +126,12 @@ impl Repository for GitRepository {
         })
     }
 
-    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes> {
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Difference> {
         let session = &**context.session()?;
         let made = repo::Checkout::of(session, &checkout.folder)?;
-        Ok(repo::changes(session, &made, MAX_PATCH_BYTES).await?.patch.into())
+        let changes = repo::changes(session, &made, MAX_PATCH_BYTES).await?;
+        let files = changes.files.into_iter().map(|file| file.path).collect();
+        Ok(Difference { patch: changes.patch.into(), files })
     }
 
     async fn push(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmdeck_core::Error;
 use helmdeck_core::session::Executed;
 use serde::Serialize;
 
@@ -12,6 +13,10 @@ use super::trajectory::{Spent, ended, exit};
 /// The most of the tests' output that is answered, in bytes.
 const MAX_TAIL_BYTES: usize = 4000;
 
+/// The most of a patch that is answered if all of it is an artifact, in bytes. As JSON it is at most six times as long, so the answer
+/// always fits into what a job keeps of a result (`jobs.max_result_bytes`, 4 MiB).
+const MAX_PATCH_BYTES: usize = 512 << 10;
+
 /// The output.
 #[derive(Debug, Serialize)]
 pub(super) struct Output {
@@ -19,6 +24,9 @@ pub(super) struct Output {
     pub(super) summary: String,
     pub(super) ended: &'static str,
     pub(super) patch: String,
+    pub(super) patch_truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) patch_artifact_key: Option<String>,
     pub(super) base_commit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) commit: Option<String>,
@@ -33,6 +41,16 @@ pub(super) struct Output {
     pub(super) tests: Option<Tests>,
     pub(super) usage: UsageOut,
     pub(super) model: String,
+}
+
+/// Returns the start of a long patch, up to the end of a line, and whether there is more.
+pub(super) fn start(patch: String) -> (String, bool) {
+    if patch.len() <= MAX_PATCH_BYTES {
+        return (patch, false);
+    }
+    let head = &patch[..patch.floor_char_boundary(MAX_PATCH_BYTES)];
+    let end = head.rfind('\n').map_or(head.len(), |end| end + 1);
+    (head[..end].to_owned(), true)
 }
 
 /// How the tests ended.
@@ -102,15 +120,17 @@ impl UsageOut {
 }
 
 /// Says whether a run succeeded: it submitted by itself, changed something, and the tests pass if there are any.
-pub(super) fn succeeded(ending: &Ending, patch: &str, tests: Option<&Tests>) -> bool {
-    matches!(ending, Ending::Submitted(_)) && !patch.is_empty() && tests.is_none_or(Tests::passed)
+pub(super) fn succeeded(ending: &Ending, changed: bool, tests: Option<&Tests>) -> bool {
+    matches!(ending, Ending::Submitted(_)) && changed && tests.is_none_or(Tests::passed)
 }
 
-/// Says what came of a run, its tests and its change, for a person.
-pub(super) fn summary(ending: &Ending, patch: &str, tests: Option<&Tests>) -> String {
+/// Says what came of a run, its tests and its change, for a person; `changed` may be why that is not known.
+pub(super) fn summary(ending: &Ending, changed: Result<bool, &Error>, tests: Option<&Tests>) -> String {
     let mut text = ending.summary();
-    if patch.is_empty() {
-        text.push_str("\nNothing was changed.");
+    match changed {
+        Ok(true) => {}
+        Ok(false) => text.push_str("\nNothing was changed."),
+        Err(error) => text.push_str(&format!("\nWhat was changed could not be taken as a patch: {error}.")),
     }
     if let Some(tests) = tests.filter(|tests| !tests.passed()) {
         text.push_str(&format!("\nThe tests did not pass: {}.", tests.shown()));
@@ -126,13 +146,13 @@ mod tests {
     fn success_needs_a_submission_a_change_and_tests_that_pass() {
         let done = Ending::Submitted("done".into());
         let tests = |exit| Tests { exit, ..Tests::not_run("t") };
-        assert!(succeeded(&done, "diff", None));
-        assert!(succeeded(&done, "diff", Some(&tests(Some(0)))));
-        assert!(!succeeded(&done, "", None));
-        assert!(!succeeded(&done, "diff", Some(&tests(Some(1)))));
-        assert!(!succeeded(&done, "diff", Some(&tests(None))));
-        assert!(!succeeded(&Ending::Steps(3), "diff", Some(&tests(Some(0)))));
-        let said = summary(&done, "", Some(&tests(Some(1))));
+        assert!(succeeded(&done, true, None));
+        assert!(succeeded(&done, true, Some(&tests(Some(0)))));
+        assert!(!succeeded(&done, false, None));
+        assert!(!succeeded(&done, true, Some(&tests(Some(1)))));
+        assert!(!succeeded(&done, true, Some(&tests(None))));
+        assert!(!succeeded(&Ending::Steps(3), true, Some(&tests(Some(0)))));
+        let said = summary(&done, Ok(false), Some(&tests(Some(1))));
         assert!(said.contains("Nothing was changed") && said.contains("exited with 1"), "{said}");
     }
 }

@@ -1,7 +1,7 @@
 //! `swe.solve`: recalls what is known, fetches the repository, lets a model work, and keeps what came of it.
 //!
-//! Whatever ends the work, the patch and the trajectory are kept. Only a run in which no command ran at all is an error, and so
-//! is one whose session or push fails; their messages name the trajectory.
+//! Whatever ends the work, the patch, the trajectory and a note are kept. Only a run in which no command ran at all is an error, and
+//! so is one whose push fails; their messages name the trajectory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,18 +16,15 @@ use serde_json::Value;
 use super::agent::{Agent, Limits, Workplace, quiet};
 use super::config::Config;
 use super::ending::Ending;
-use super::input::{Format, Input, Mode};
+use super::input::{Format, Input, MODEL_CREDENTIAL, Mode};
 use super::mini;
 use super::prompt;
 use super::publish::{self, Change, Published};
-use super::recall::{Lesson, Recall, files};
-use super::repository::{Address, Checkout, Repository, Wanted, credential};
+use super::recall::{Lesson, Recall};
+use super::repository::{Address, Checkout, Difference, Repository, Wanted, credential};
 use super::result::{self, Output, Tests, UsageOut};
 use super::trajectory::{About, Trajectory, What};
 use crate::repo;
-
-/// The name of the model's credential.
-const MODEL_CREDENTIAL: &str = "llm";
 
 /// What is kept back of a run's time for what comes after the model, of a long run and of any.
 const RESERVE: Duration = Duration::from_secs(120);
@@ -39,6 +36,10 @@ const LEAST_FOR_TESTS: Duration = Duration::from_secs(1);
 /// How many tokens the map of the repository may take, and how long.
 const MAP_TOKENS: usize = 1500;
 const MAP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The name of the note of a run in which no command ran. There is one of them, or an endpoint that is gone for a day would drive out
+/// what runs learned.
+const IDLE_NOTE: &str = "idle";
 
 /// How long a run may take that nobody limits.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -94,8 +95,22 @@ struct Patch {
     bytes: Bytes,
     /// The same as text.
     text: String,
-    /// The artifact with the bytes if the text is not all of them.
-    exact: Option<Result<String>>,
+    files: Vec<String>,
+    /// The artifact with the bytes, or why there is none; `None` if nothing was changed.
+    kept: Option<Result<String>>,
+    /// Why it is not known what was changed.
+    trouble: Option<Error>,
+}
+
+impl Patch {
+    fn changed(&self) -> Result<bool, &Error> {
+        self.trouble.as_ref().map_or(Ok(!self.bytes.is_empty()), Err)
+    }
+
+    /// Says whether the text is all of it.
+    fn is_text(&self) -> bool {
+        self.text.as_bytes() == &*self.bytes
+    }
 }
 
 /// What the work came to.
@@ -133,7 +148,14 @@ impl Run<'_> {
             folder: &self.checkout.folder,
         };
         let ending = Agent::new(&place, limits, map, task, &nonce, &mut trajectory).run().await;
-        let done = self.conclude(ending, &mut trajectory, &about).await?;
+        if let (Ending::Model(error) | Ending::Session(error), false) = (&ending, trajectory.has_commands()) {
+            let kept = self.keep(&trajectory, &about, &ending, "", None).await;
+            if let Some(recall) = &recall {
+                recall.keep(IDLE_NOTE, self.idle_lesson(&ending)).await;
+            }
+            return Err(with_trajectory(error, &kept));
+        }
+        let done = self.conclude(ending, &mut trajectory, &about).await;
         let published = self.publish(&done, github).await;
         if let Some(recall) = &recall {
             let lesson = self.lesson(&done, published.as_ref());
@@ -143,8 +165,8 @@ impl Run<'_> {
         self.reply(done, published?, &trajectory)
     }
 
-    /// Returns what ends the model's work: the input's limits, and what the call and the session leave of time, less what
-    /// comes after it.
+    /// Returns what ends the model's work: the input's limits as far as the operator's allow them, and what the call and the session
+    /// leave of time, less what comes after it.
     fn limits(&self) -> Limits {
         let (input, config) = (&self.input, &self.solve.config);
         let left = self.time_left();
@@ -153,10 +175,10 @@ impl Run<'_> {
         let work = input.max_seconds.map_or(work, |seconds| work.min(Duration::from_secs(seconds)));
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Limits {
-            steps: input.max_steps,
+            steps: input.max_steps.min(config.max_steps),
             until: Instant::now() + work,
             seconds: work.as_secs(),
-            cost: input.max_cost,
+            cost: config.cost(input.max_cost),
             command: input.command_seconds.map_or(config.command_timeout, Duration::from_secs),
             observation_bytes: size(config.observation_bytes),
             context_bytes: size(config.context_bytes),
@@ -195,41 +217,37 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the patch, runs the tests, and keeps the trajectory.
-    async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &About) -> Result<Done> {
-        if let (Ending::Model(error) | Ending::Session(error), false) = (&ending, trajectory.has_commands()) {
-            let kept = self.keep(trajectory, about, &ending, "", None).await;
-            return Err(with_trajectory(error, &kept));
-        }
+    /// Takes the patch, runs the tests, and keeps the trajectory. A patch that cannot be taken is no success, and costs nothing else.
+    async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &About) -> Done {
         self.context.report(Some(78.0), "taking the patch");
-        let patch = match self.patch().await {
-            Ok(patch) => patch,
-            Err(error) => {
-                trajectory.add(What::Failed(error.clone()));
-                let kept = self.keep(trajectory, about, &ending, "", None).await;
-                return Err(with_trajectory(&error, &kept));
-            }
-        };
+        let patch = self.patch().await;
+        if let Some(error) = &patch.trouble {
+            trajectory.add(What::Failed(error.clone()));
+        }
         let tests = self.tests().await;
-        let success = result::succeeded(&ending, &patch.text, tests.as_ref());
-        let summary = result::summary(&ending, &patch.text, tests.as_ref());
+        let success = result::succeeded(&ending, patch.changed().unwrap_or(false), tests.as_ref());
+        let summary = result::summary(&ending, patch.changed(), tests.as_ref());
         let kept = self.keep(trajectory, about, &ending, &patch.text, tests.as_ref()).await;
-        Ok(Done { ending, patch, tests, success, summary, trajectory: kept })
+        Done { ending, patch, tests, success, summary, trajectory: kept }
     }
 
     /// Takes the patch, within what is left of the time: what commands left there may be made to take for ever.
-    async fn patch(&self) -> Result<Patch> {
+    async fn patch(&self) -> Patch {
         let taking = self.solve.repository.patch(self.context, &self.checkout);
         let late = || Error::new(Code::Timeout, "the patch could not be taken in time");
-        let bytes = tokio::time::timeout(self.time_left() / 2, taking).await.map_err(|_| late())??;
+        let taken = tokio::time::timeout(self.time_left() / 2, taking).await.unwrap_or_else(|_| Err(late()));
+        let (Difference { patch: bytes, files }, trouble) = match taken {
+            Ok(taken) => (taken, None),
+            Err(error) => (Difference::default(), Some(error)),
+        };
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let exact = if text.as_bytes() == &*bytes {
+        let kept = if bytes.is_empty() {
             None
         } else {
             let stored = self.context.put_artifact("patch.diff", "text/x-diff", bytes.clone()).await;
             Some(stored.map(|artifact| artifact.key))
         };
-        Ok(Patch { bytes, text, exact })
+        Patch { bytes, text, files, kept, trouble }
     }
 
     /// Runs the tests after the patch was taken, so that what they write is no part of it.
@@ -320,7 +338,23 @@ impl Run<'_> {
             branch: published.and_then(|published| published.branch.clone()),
             pr_url: published.and_then(|published| published.pr_url.clone()),
             tests,
-            files: files(&done.patch.text),
+            files: done.patch.files.clone(),
+        }
+    }
+
+    /// Returns what a run leaves in which no command ran.
+    fn idle_lesson(&self, ending: &Ending) -> Lesson {
+        Lesson {
+            at: self.solve.clock.now().to_rfc3339(),
+            task: self.input.task.clone(),
+            success: false,
+            ended: ending.name().to_owned(),
+            summary: ending.summary(),
+            base_commit: self.checkout.commit.clone(),
+            branch: None,
+            pr_url: None,
+            tests: None,
+            files: Vec::new(),
         }
     }
 
@@ -333,12 +367,28 @@ impl Run<'_> {
             success = false;
             summary.push_str(&format!("\nThe branch was pushed, but the pull request could not be opened: {error}."));
         }
-        if let Some(exact) = &patch.exact {
-            summary.push_str("\nThe patch has bytes that are no UTF-8; ");
-            match exact {
-                Ok(key) => summary.push_str(&format!("the exact one is the artifact {key}.")),
-                Err(error) => summary.push_str(&format!("the exact one could not be kept: {error}.")),
+        let is_text = patch.is_text();
+        let (text, cut) = match &patch.kept {
+            Some(Ok(_)) => result::start(patch.text),
+            // Nowhere else to be had.
+            _ => (patch.text, false),
+        };
+        match &patch.kept {
+            Some(Ok(key)) if cut => {
+                summary
+                    .push_str(&format!("\nThe patch is long: the answer has its start, the artifact {key} all of it."));
             }
+            Some(Ok(key)) if !is_text => {
+                summary.push_str(&format!(
+                    "\nThe patch has bytes that are no UTF-8; the exact one is the artifact {key}."
+                ));
+            }
+            Some(Err(error)) if !is_text => {
+                summary.push_str(&format!(
+                    "\nThe patch has bytes that are no UTF-8; the exact one could not be kept: {error}."
+                ));
+            }
+            _ => {}
         }
         if let Err(error) = &kept {
             summary.push_str(&format!("\nThe trajectory could not be kept: {error}."));
@@ -347,7 +397,9 @@ impl Run<'_> {
             success,
             summary,
             ended: ending.name(),
-            patch: patch.text,
+            patch: text,
+            patch_truncated: cut,
+            patch_artifact_key: patch.kept.and_then(Result::ok),
             base_commit: self.checkout.commit.clone(),
             commit: published.commit,
             branch: published.branch,

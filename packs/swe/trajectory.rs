@@ -35,7 +35,7 @@ pub(super) enum What {
     Observed { id: Option<String>, command: String, shown: String, left_out: u64, executed: Box<Executed> },
     /// The model was told that something is wrong with its answer.
     Reminded { id: Option<String>, text: String },
-    /// Old outputs were left out of the dialogue.
+    /// Old outputs were left out of the dialogue, or shortened in it.
     LeftOut(usize),
     /// The model could not be asked, or the command not be run.
     Failed(Error),
@@ -48,7 +48,7 @@ pub(super) struct Spent {
     pub(super) steps: u32,
     /// Their tokens, as far as the endpoint tells them.
     pub(super) usage: Usage,
-    /// What they cost in USD; `None` as soon as that of one is unknown.
+    /// What they cost in USD; `None` as soon as that of one is unknown, also of one that got lost.
     pub(super) cost: Option<f64>,
 }
 
@@ -168,7 +168,9 @@ impl Event {
                 "seconds": seconds(executed.duration),
             }),
             What::Reminded { id, text } => json!({"role": role(id.as_ref()), "tool_call_id": id, "content": text}),
-            What::LeftOut(count) => json!({"role": "engine", "content": format!("{count} old outputs left out")}),
+            What::LeftOut(count) => {
+                json!({"role": "engine", "content": format!("{count} old outputs left out or shortened")})
+            }
             What::Failed(error) => json!({"role": "engine", "content": error.to_string(), "code": error.code()}),
         };
         value["at"] = self.at.to_rfc3339().into();

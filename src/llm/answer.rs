@@ -1,6 +1,8 @@
 //! What a model answers, read from the forms in which endpoints spell it.
 
-use serde::{Deserialize, Serialize};
+use helmdeck_core::Error;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::message::{Message, ToolCall};
@@ -42,6 +44,21 @@ impl Usage {
     }
 }
 
+/// Why there is no answer.
+#[derive(Debug, Clone)]
+pub struct Unanswered {
+    /// Why.
+    pub error: Error,
+    /// Whether an answer got lost that may have to be paid for, at a price that nobody told.
+    pub lost: bool,
+}
+
+impl From<Unanswered> for Error {
+    fn from(unanswered: Unanswered) -> Self {
+        unanswered.error
+    }
+}
+
 /// What a model answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
@@ -51,9 +68,10 @@ pub struct Answer {
     pub tool_calls: Vec<ToolCall>,
     /// Why it stopped.
     pub finish: Finish,
-    /// What it took; `None` if the endpoint does not say.
+    /// What it took, with the answers before it that got lost; `None` if the endpoint does not say.
     pub usage: Option<Usage>,
-    /// What it cost in USD; `None` if neither the endpoint nor a configured price tells.
+    /// What it cost in USD, with the answers before it that got lost; `None` if neither the endpoint nor a configured price tells,
+    /// or not of all of them.
     pub cost: Option<f64>,
     /// How often the request was sent.
     pub attempts: u32,
@@ -72,42 +90,60 @@ impl Answer {
     }
 }
 
-/// Reads the body of a successful answer. `None` if it is none: no JSON, or nothing chosen.
-pub(crate) fn read(body: &[u8]) -> Option<Answer> {
-    let completion: Completion = serde_json::from_slice(body).ok()?;
-    let choice = completion.choices.into_iter().next()?;
-    let tool_calls = choice.message.tool_calls.unwrap_or_default().into_iter().enumerate();
-    let usage = completion.usage;
-    Some(Answer {
-        text: choice.message.content.and_then(Content::text).filter(|text| !text.is_empty()),
+/// Reads the body of a successful answer. Whatever of it cannot be understood is as if it were not there: an answer that was paid
+/// for is not thrown away for the sake of an odd field.
+///
+/// # Errors
+/// What it took, as far as it says, if it is no answer: no JSON, or nothing chosen.
+pub(crate) fn read(body: &[u8]) -> Result<Answer, Taken> {
+    let completion: Completion = serde_json::from_slice(body).map_err(|_| Taken::default())?;
+    let taken = completion.usage.taken();
+    let choice = completion.choices.into_iter().next().ok_or(taken)?;
+    let said: Said = serde_json::from_value(choice.message).map_err(|_| taken)?;
+    let tool_calls = said.tool_calls.into_iter().enumerate();
+    Ok(Answer {
+        text: said.content.and_then(Content::text).filter(|text| !text.is_empty()),
         tool_calls: tool_calls.map(|(index, call)| call.into_call(index)).collect(),
         finish: choice.finish_reason.unwrap_or(Finish::Other),
-        usage: usage.as_ref().map(|usage| Usage {
-            prompt_tokens: usage.prompt_tokens,
-            completion_tokens: usage.completion_tokens,
-            cached_tokens: usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens).unwrap_or(0),
-        }),
-        cost: usage.and_then(|usage| usage.cost).filter(|usd| usd.is_finite() && *usd >= 0.0),
+        usage: taken.usage,
+        cost: taken.cost,
         attempts: 1,
     })
 }
 
+/// What an answer took, as far as its endpoint says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Taken {
+    pub(crate) usage: Option<Usage>,
+    pub(crate) cost: Option<f64>,
+}
+
+/// Reads a value; one of another form is as if it were not there.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
+}
+
 #[derive(Deserialize)]
 struct Completion {
+    #[serde(default, deserialize_with = "lenient")]
     choices: Vec<Choice>,
-    usage: Option<Spent>,
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Spent,
 }
 
 #[derive(Deserialize)]
 struct Choice {
-    message: Said,
+    message: Value,
+    #[serde(default, deserialize_with = "lenient")]
     finish_reason: Option<Finish>,
 }
 
 #[derive(Deserialize)]
 struct Said {
+    #[serde(default, deserialize_with = "lenient")]
     content: Option<Content>,
-    tool_calls: Option<Vec<Wanted>>,
+    #[serde(default, deserialize_with = "lenient")]
+    tool_calls: Vec<Wanted>,
 }
 
 /// Text, or the parts of one.
@@ -120,7 +156,7 @@ enum Content {
 
 #[derive(Deserialize)]
 struct Part {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     text: String,
 }
 
@@ -135,13 +171,15 @@ impl Content {
 
 #[derive(Deserialize)]
 struct Wanted {
-    id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    id: String,
+    #[serde(default, deserialize_with = "lenient")]
     function: Function,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Function {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     name: String,
     /// JSON in a text; some endpoints send the object itself.
     #[serde(default)]
@@ -155,23 +193,40 @@ impl Wanted {
             Value::Null => String::new(),
             other => other.to_string(),
         };
-        let id = self.id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{index}"));
+        let id = if self.id.is_empty() { format!("call_{index}") } else { self.id };
         ToolCall { id, name: self.function.name, arguments }
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Spent {
     #[serde(default)]
-    prompt_tokens: u64,
+    prompt_tokens: Value,
     #[serde(default)]
-    completion_tokens: u64,
-    prompt_tokens_details: Option<Details>,
+    completion_tokens: Value,
+    #[serde(default)]
+    prompt_tokens_details: Value,
     /// In USD: <https://openrouter.ai/docs/use-cases/usage-accounting>; LiteLLM's proxy can say it too.
-    cost: Option<f64>,
+    #[serde(default)]
+    cost: Value,
 }
 
-#[derive(Deserialize)]
-struct Details {
-    cached_tokens: Option<u64>,
+impl Spent {
+    /// Returns what it says. Tokens of which only one half can be read are unknown: a price of half of them would be wrong.
+    fn taken(&self) -> Taken {
+        let both = count(&self.prompt_tokens).zip(count(&self.completion_tokens));
+        Taken {
+            usage: both.map(|(prompt_tokens, completion_tokens)| Usage {
+                prompt_tokens,
+                completion_tokens,
+                cached_tokens: count(&self.prompt_tokens_details["cached_tokens"]).unwrap_or(0),
+            }),
+            cost: self.cost.as_f64().filter(|usd| usd.is_finite() && *usd >= 0.0),
+        }
+    }
+}
+
+/// Reads a number of tokens, also one that is written with a fraction.
+fn count(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_f64().filter(|number| (0.0..1e15).contains(number)).map(|number| number as u64))
 }

@@ -1,6 +1,6 @@
 //! Sends a request and repeats it where that can help, within the caller's deadline.
 //!
-//! Asking a model changes nothing at the endpoint, so a request whose answer got lost is sent again; it may cost twice.
+//! Asking a model changes nothing at the endpoint, so a request whose answer got lost is sent again, but only once: it costs twice.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use reqwest::{Response, StatusCode};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Taken, Unanswered, Usage};
 use crate::classify::classify;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
@@ -36,8 +36,12 @@ pub struct Client {
 enum Failure {
     /// A repetition can help.
     Passing(Error),
+    /// A repetition can help, but the model worked: what it said got lost, and may have to be paid for.
+    Lost(Error, Taken),
     /// A repetition would fail the same way.
     Final(Error),
+    /// The model worked, and a repetition would fail the same way.
+    Spent(Error),
 }
 
 impl Client {
@@ -56,34 +60,43 @@ impl Client {
 
     /// Asks a model and returns its whole answer.
     ///
-    /// A request that was limited (429), failed (408, 409, 5xx), broke off or was never connected is repeated with growing
-    /// waits, or with those that the endpoint asks for, as long as `deadline` lets it. Dropping the future drops the request.
+    /// A request that was limited (429), failed (408, 409, 5xx) or was never connected is repeated with growing waits, or with those
+    /// that the endpoint asks for, as long as `deadline` lets it. One whose answer got lost (it broke off, came too late, or was no
+    /// chat completion) is repeated once, and what it took is part of the answer's usage and cost. Dropping the future drops the
+    /// request.
     ///
     /// # Errors
     /// `credential_invalid` (401, 403, no credit), `not_found` (no such model), `rate_limited` with the wait, `too_large` if the
     /// dialogue is too long for the model, `invalid_input` if the endpoint does not accept the request, `forbidden` if the host
     /// may not be reached, `timeout` at the deadline, `handler_failed` for everything else.
-    pub async fn chat(&self, endpoint: &Endpoint, request: &Request<'_>, deadline: Option<Instant>) -> Result<Answer> {
+    pub async fn chat(
+        &self,
+        endpoint: &Endpoint,
+        request: &Request<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Answer, Unanswered> {
         let Request { messages, tools, temperature, max_tokens } = *request;
         let body = Body { model: &endpoint.model, messages, tools, temperature, max_tokens };
-        let body = serde_json::to_vec(&body)
-            .map(Bytes::from)
-            .map_err(|error| Error::new(Code::Internal, "the request cannot be written").with_source(error))?;
+        let body = serde_json::to_vec(&body).map(Bytes::from).map_err(|error| {
+            let error = Error::new(Code::Internal, "the request cannot be written").with_source(error);
+            Unanswered { error, lost: false }
+        })?;
         let mut attempts = 1;
+        let mut earlier: Option<Taken> = None;
         loop {
-            let error = match self.attempt(endpoint, body.clone(), deadline).await {
-                Ok(mut answer) => {
-                    answer.attempts = attempts;
-                    answer.cost = answer.cost.or_else(|| self.price(endpoint, &answer));
-                    return Ok(answer);
-                }
-                Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Passing(error)) => error,
+            let (error, taken) = match self.attempt(endpoint, body.clone(), deadline).await {
+                Ok(answer) => return Ok(self.settled(endpoint, Answer { attempts, ..answer }, earlier)),
+                Err(Failure::Final(error)) => return Err(Unanswered { error, lost: earlier.is_some() }),
+                Err(Failure::Spent(error)) => return Err(Unanswered { error, lost: true }),
+                Err(Failure::Passing(error)) => (error, None),
+                Err(Failure::Lost(error, taken)) => (error, Some(taken)),
             };
+            let again = earlier.is_some() && taken.is_some();
+            earlier = earlier.or(taken);
             let wait = self.wait(attempts - 1, error.retry_after());
             let too_late = deadline.is_some_and(|deadline| Instant::now() + wait >= deadline);
-            if attempts > self.config.max_repeats || wait > self.config.max_retry_wait || too_late {
-                return Err(error);
+            if again || attempts > self.config.max_repeats || wait > self.config.max_retry_wait || too_late {
+                return Err(Unanswered { error, lost: earlier.is_some() });
             }
             tracing::debug!(attempts, wait_ms = wait.as_millis(), code = %error.code(), "asking the model again");
             tokio::time::sleep(wait).await;
@@ -91,11 +104,24 @@ impl Client {
         }
     }
 
-    fn price(&self, endpoint: &Endpoint, answer: &Answer) -> Option<f64> {
+    /// Returns an answer with its cost, and with what one before it took that got lost.
+    fn settled(&self, endpoint: &Endpoint, mut answer: Answer, earlier: Option<Taken>) -> Answer {
+        answer.cost = answer.cost.or_else(|| self.price(endpoint, answer.usage.as_ref()));
+        if let Some(Taken { usage, cost }) = earlier {
+            let cost = cost.or_else(|| self.price(endpoint, usage.as_ref()));
+            answer.cost = answer.cost.zip(cost).map(|(this, earlier)| this + earlier);
+            if let (Some(all), Some(usage)) = (&mut answer.usage, &usage) {
+                all.add(usage);
+            }
+        }
+        answer
+    }
+
+    fn price(&self, endpoint: &Endpoint, usage: Option<&Usage>) -> Option<f64> {
         // A price is that of the operator's contract; elsewhere the same name may cost anything.
         let named = self.operators.as_ref().is_some_and(|(base, _)| crate::endpoint::completions(base) == endpoint.url);
         let price = self.config.prices.get(&endpoint.model).filter(|_| named)?;
-        answer.usage.as_ref().map(|usage| price.of(usage))
+        usage.map(|usage| price.of(usage))
     }
 
     /// Sends a request, once, within the client's own time and the deadline.
@@ -103,10 +129,11 @@ impl Client {
         let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         let late = || {
             if left <= self.config.timeout {
-                return Failure::Final(Error::new(Code::Timeout, "the model did not answer before the deadline"));
+                return Failure::Spent(Error::new(Code::Timeout, "the model did not answer before the deadline"));
             }
             let seconds = self.config.timeout.as_secs();
-            Failure::Passing(Error::new(Code::HandlerFailed, format!("the model did not answer within {seconds} s")))
+            let error = Error::new(Code::HandlerFailed, format!("the model did not answer within {seconds} s"));
+            Failure::Lost(error, Taken::default())
         };
         timeout(self.config.timeout.min(left), self.send(endpoint, body)).await.unwrap_or_else(|_| Err(late()))
     }
@@ -127,15 +154,19 @@ impl Client {
             return Err(if passing { Failure::Passing(error) } else { Failure::Final(error) });
         }
         let limit = usize::try_from(self.config.max_response_bytes).unwrap_or(usize::MAX);
-        let Some(body) = read(endpoint, response, limit).await? else {
+        let body = read(endpoint, response, limit).await.map_err(|failure| match failure {
+            Failure::Passing(error) => Failure::Lost(error, Taken::default()),
+            other => other,
+        })?;
+        let Some(body) = body else {
             let message = format!("the answer of {} is over {limit} bytes", endpoint.host());
-            return Err(Failure::Final(Error::new(Code::HandlerFailed, message)));
+            // It would be as long again.
+            return Err(Failure::Spent(Error::new(Code::HandlerFailed, message)));
         };
-        let garbage = || {
+        answer::read(&body).map_err(|taken| {
             let message = format!("{} did not answer with a chat completion", endpoint.host());
-            Failure::Passing(Error::new(Code::HandlerFailed, message))
-        };
-        answer::read(&body).ok_or_else(garbage)
+            Failure::Lost(Error::new(Code::HandlerFailed, message), taken)
+        })
     }
 
     /// Returns how long to wait: as long as the endpoint asks, else doubling; half fixed, half random, so that those who
@@ -179,13 +210,15 @@ fn trouble(endpoint: &Endpoint, error: reqwest::Error) -> Failure {
         return Failure::Final(refused.clone().into());
     }
     let host = endpoint.host();
-    let message = if error.is_connect() {
+    let (unconnected, silent) = (error.is_connect(), error.is_timeout());
+    let message = if unconnected {
         format!("{host} cannot be reached")
-    } else if error.is_timeout() {
+    } else if silent {
         format!("{host} was silent for too long")
     } else {
         format!("the connection to {host} broke")
     };
     // The URL's path and query are the operator's business.
-    Failure::Passing(Error::new(Code::HandlerFailed, message).with_source(error.without_url()))
+    let error = Error::new(Code::HandlerFailed, message).with_source(error.without_url());
+    if silent && !unconnected { Failure::Lost(error, Taken::default()) } else { Failure::Passing(error) }
 }

@@ -18,6 +18,8 @@ pub struct Config {
     pub endpoint: String,
     /// The model that is asked where a call names none. Default: empty, none.
     pub model: String,
+    /// The models that a call may ask for, by their exact names. Default: empty, any.
+    pub models: Vec<String>,
     /// How long one answer may take in all. Default 5 min.
     #[serde(with = "text")]
     pub timeout: Duration,
@@ -27,7 +29,8 @@ pub struct Config {
     /// The largest answer. Default 1 MiB.
     #[serde(with = "size")]
     pub max_response_bytes: u64,
-    /// How often a request is repeated that was limited, failed or broke. Default 4.
+    /// How often a request is repeated that was limited, failed or could not be sent; one whose answer got lost is repeated once at
+    /// most. Default 4.
     pub max_repeats: u32,
     /// The wait before the first repetition, doubled for each one after it. Default 1 s.
     #[serde(with = "text")]
@@ -44,6 +47,7 @@ impl Default for Config {
         Self {
             endpoint: String::new(),
             model: String::new(),
+            models: Vec::new(),
             timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(120),
             max_response_bytes: 1 << 20,
@@ -70,10 +74,18 @@ impl Config {
         if self.max_response_bytes == 0 {
             return Err("llm.max_response_bytes is 0; no answer would fit".to_owned());
         }
+        if !self.model.is_empty() && !self.allows(&self.model) {
+            return Err(format!("llm.model {:?} is not among llm.models", self.model));
+        }
         match self.prices.iter().find(|(_, price)| !price.is_sensible()) {
             Some((model, _)) => Err(format!("llm.prices.\"{model}\" must not be negative or infinite")),
             None => Ok(()),
         }
+    }
+
+    /// Says whether a model may be asked.
+    pub(crate) fn allows(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|allowed| allowed == model)
     }
 
     /// Returns the operator's endpoint, `None` if there is none.

@@ -49,8 +49,8 @@ impl Client {
     /// credential is bound to hosts, this one among them, and over https or on this machine; else it is asked without a key.
     ///
     /// # Errors
-    /// `invalid_input` if there is no endpoint or no model, or the URL cannot be one; `forbidden` if the host may not be
-    /// reached or the key is not for the operator's own endpoint.
+    /// `invalid_input` if there is no endpoint or no model, or the URL cannot be one; `forbidden` if the operator does not allow
+    /// the model, the host may not be reached or the key is not for the operator's own endpoint.
     pub fn endpoint(&self, given: Option<&str>, model: Option<&str>, key: Option<Secret>) -> Result<Endpoint> {
         let named = self.operators.as_ref();
         let given = given.map(parse).transpose();
@@ -62,6 +62,10 @@ impl Client {
         };
         let model = model.or(Some(self.config.model.as_str())).filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| missing("model", "[llm] model"))?.to_owned();
+        if !self.config.allows(&model) {
+            let message = format!("the model {model:?} is not among those that the operator allows ([llm] models)");
+            return Err(Error::new(Code::Forbidden, message));
+        }
         match (given, named) {
             (Some(base), _) => {
                 let url = completions(&base);

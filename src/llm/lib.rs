@@ -7,7 +7,7 @@ mod config;
 mod endpoint;
 mod message;
 
-pub use answer::{Answer, Finish, Usage};
+pub use answer::{Answer, Finish, Unanswered, Usage};
 pub use client::Client;
 pub use config::{Config, Price};
 pub use endpoint::{Endpoint, completions};

@@ -47,7 +47,7 @@ async fn ask(client: &Client, deadline: Option<Duration>) -> Result<Answer> {
 async fn ask_at(client: &Client, endpoint: &Endpoint, deadline: Option<Duration>) -> Result<Answer> {
     let messages = [Message::system("rules"), Message::user("question")];
     let request = Request { messages: &messages, ..Request::default() };
-    client.chat(endpoint, &request, deadline.map(|wait| Instant::now() + wait)).await
+    Ok(client.chat(endpoint, &request, deadline.map(|wait| Instant::now() + wait)).await?)
 }
 
 async fn failing(reply: ChatReply) -> (Error, usize) {
@@ -161,10 +161,97 @@ async fn a_wait_beyond_the_deadline_or_the_longest_wait_ends_at_once() {
 async fn what_keeps_failing_is_given_up() {
     let (error, requests) = failing(ChatReply::error(500, "x")).await;
     assert_eq!((error.code(), requests), (Code::HandlerFailed, 5));
-    let (error, requests) = failing(ChatReply::Http(200, vec![], b"<html>".to_vec())).await;
-    assert_eq!((error.code(), requests), (Code::HandlerFailed, 5));
-    let (error, requests) = failing(ChatReply::json(&json!({"choices": []}))).await;
-    assert_eq!((error.code(), requests), (Code::HandlerFailed, 5));
+}
+
+#[tokio::test]
+async fn an_answer_that_gets_lost_is_asked_for_once_more_only_because_it_costs() {
+    for reply in [
+        ChatReply::Http(200, vec![], b"<html>".to_vec()),
+        ChatReply::json(&json!({"choices": []})),
+        ChatReply::json(&json!({"choices": [{"message": null}]})),
+        ChatReply::Broken,
+    ] {
+        let server = ChatServer::playing(vec![reply]).await;
+        let client = client(&server);
+        let messages = [Message::user("question")];
+        let request = Request { messages: &messages, ..Request::default() };
+        let endpoint = client.endpoint(None, None, key()).unwrap();
+        let unanswered = client.chat(&endpoint, &request, None).await.unwrap_err();
+        assert_eq!((unanswered.error.code(), unanswered.lost), (Code::HandlerFailed, true));
+        assert_eq!(server.requests().len(), 2);
+    }
+    let server = ChatServer::playing(vec![ChatReply::error(503, "busy")]).await;
+    let client = client(&server);
+    let endpoint = client.endpoint(None, None, key()).unwrap();
+    assert!(!client.chat(&endpoint, &Request::default(), None).await.unwrap_err().lost);
+}
+
+#[tokio::test]
+async fn what_a_lost_answer_took_is_part_of_the_next_one_and_unknown_if_nobody_tells() {
+    let usage = json!({"prompt_tokens": 1000, "completion_tokens": 100});
+    let lost = ChatReply::json(&json!({"choices": [], "usage": usage}));
+    let good = ChatReply::json(&json!({"choices": [{"message": {"content": "x"}}], "usage": usage}));
+    let server = ChatServer::playing(vec![lost, good.clone()]).await;
+    let answer = ask(&client(&server), None).await.unwrap();
+    assert_eq!(answer.usage, Some(Usage { prompt_tokens: 2000, completion_tokens: 200, cached_tokens: 0 }));
+    // Twice 1000 in at 2 and 100 out at 10, per million.
+    assert!((answer.cost.unwrap() - 0.006).abs() < 1e-12);
+
+    let server = ChatServer::playing(vec![ChatReply::Broken, good]).await;
+    let answer = ask(&client(&server), None).await.unwrap();
+    assert_eq!((answer.cost, answer.attempts), (None, 2));
+}
+
+#[tokio::test]
+async fn an_odd_field_beside_a_good_answer_costs_nothing_but_itself() {
+    let with = |usage| json!({"choices": [{"message": {"content": "x"}, "finish_reason": 5}], "usage": usage});
+    for (usage, expected, cost) in [
+        (json!({"prompt_tokens": null, "completion_tokens": 1}), None, None),
+        (json!({"prompt_tokens": 10.0, "completion_tokens": 1.0}), Some((10, 1)), Some(0.00003)),
+        (json!({"prompt_tokens": -1, "completion_tokens": "many", "cost": 0.5}), None, Some(0.5)),
+        (json!({"prompt_tokens": 10, "completion_tokens": 1, "cost": "free"}), Some((10, 1)), Some(0.00003)),
+        (
+            json!({"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": 7}),
+            Some((10, 1)),
+            Some(0.00003),
+        ),
+        (json!("none"), None, None),
+    ] {
+        let server = ChatServer::playing(vec![ChatReply::json(&with(usage.clone()))]).await;
+        let answer = ask(&client(&server), None).await.unwrap();
+        assert_eq!((answer.text.as_deref(), answer.attempts, answer.finish), (Some("x"), 1, Finish::Other), "{usage}");
+        let tokens = answer.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens));
+        assert_eq!(tokens, expected, "{usage}");
+        assert_eq!(answer.cost.map(|usd| (usd * 1e9).round()), cost.map(|usd: f64| (usd * 1e9).round()), "{usage}");
+    }
+    let message =
+        json!({"content": {"odd": 1}, "tool_calls": [{"id": 5, "function": {"name": null, "arguments": "{}"}}]});
+    let server = ChatServer::playing(vec![ChatReply::message(&message, "tool_calls")]).await;
+    let answer = ask(&client(&server), None).await.unwrap();
+    assert_eq!((answer.text, &*answer.tool_calls[0].id, &*answer.tool_calls[0].name), (None, "call_0", ""));
+}
+
+#[test]
+fn only_the_models_that_the_operator_allows_are_asked() {
+    let some = |models: &[&str]| Config {
+        models: models.iter().map(|&model| model.to_owned()).collect(),
+        ..config("http://127.0.0.1:9/v1")
+    };
+    let client = Client::new(&egress(&["model.example"]), some(&["small", "large"])).unwrap();
+    for (given, model, allowed) in [
+        (None, None, true),
+        (None, Some("large"), true),
+        (None, Some("Large"), false),
+        (Some("https://model.example/v1"), Some("dear"), false),
+    ] {
+        let found = client.endpoint(given, model, None).map(|endpoint| endpoint.model);
+        assert_eq!(found.is_ok(), allowed, "{model:?}");
+        if let Err(error) = found {
+            assert_eq!(error.code(), Code::Forbidden);
+            assert!(error.message().contains("[llm] models"), "{error}");
+        }
+    }
+    assert!(some(&["large"]).validate().unwrap_err().contains("llm.models"));
 }
 
 #[tokio::test]

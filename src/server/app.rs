@@ -9,7 +9,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
 use crate::idempotency::{Idempotency, Ledger};
-use crate::limits::InFlight;
+use crate::limits::{Each, InFlight};
+
+/// The most open streams of events of one caller.
+const STREAMS_PER_CALLER: usize = 16;
 
 /// The state behind the routes.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct App {
     pub(crate) calls: TaskTracker,
     /// Open streams of events.
     pub(crate) streams: InFlight,
+    /// Those of each caller.
+    pub(crate) streams_of: Each,
     /// Cancelled when the server is about to stop: open streams end.
     pub(crate) drain: CancellationToken,
 }
@@ -29,6 +34,7 @@ impl App {
     pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
         Self {
             streams: InFlight::new(config.max_event_streams),
+            streams_of: Each::new(STREAMS_PER_CALLER),
             drain: CancellationToken::new(),
             engine,
             config,

@@ -44,6 +44,49 @@ impl Drop for Permit {
     }
 }
 
+/// Counts what each caller has open, so that one cannot take it all.
+#[derive(Debug)]
+pub(crate) struct Each {
+    limit: usize,
+    counts: Counts,
+}
+
+type Counts = Arc<Mutex<HashMap<Arc<Identity>, usize>>>;
+
+/// One of a caller's; dropping it makes room.
+#[derive(Debug)]
+pub(crate) struct Share(Counts, Arc<Identity>);
+
+impl Each {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, counts: Counts::default() }
+    }
+
+    /// Takes a place of this caller, or says `overloaded` if it has no more.
+    pub(crate) fn enter(&self, caller: &Arc<Identity>) -> Result<Share, Error> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = counts.get(caller).copied().unwrap_or(0);
+        if held >= self.limit {
+            let message = format!("you have {held} open, and one caller may have no more");
+            return Err(Error::new(Code::Overloaded, message).with_retry_after(Duration::from_secs(1)));
+        }
+        counts.insert(Arc::clone(caller), held + 1);
+        Ok(Share(Arc::clone(&self.counts), Arc::clone(caller)))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = counts.get_mut(&self.1) {
+            *held -= 1;
+            if *held == 0 {
+                counts.remove(&self.1);
+            }
+        }
+    }
+}
+
 /// A token bucket per caller, kept as one number: the time at which the bucket is full again (the "theoretical arrival
 /// time" of the generic cell rate algorithm, ITU-T I.371).
 #[derive(Debug)]
@@ -110,6 +153,19 @@ mod tests {
         assert!(limit.enter().is_err());
         drop((second, third));
         assert!(limit.enter().is_ok());
+    }
+
+    #[test]
+    fn each_caller_has_so_many_places_of_its_own_and_gets_them_back() {
+        let each = Each::new(2);
+        let (a, b) = (Arc::new(Identity::local()), Arc::new(Identity::new("t", "b").unwrap()));
+        let held = [each.enter(&a).unwrap(), each.enter(&a).unwrap()];
+        assert_eq!(each.enter(&a).unwrap_err().code(), Code::Overloaded);
+        let other = each.enter(&b).unwrap();
+        drop(held);
+        assert!(each.enter(&a).is_ok());
+        drop(other);
+        assert!(each.counts.lock().unwrap().is_empty());
     }
 
     #[test]

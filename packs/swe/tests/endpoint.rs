@@ -84,4 +84,9 @@ async fn the_map_is_orientation_and_a_repository_without_one_changes_nothing() {
     let request = &world.server.requests()[1];
     assert!(request.content(0).contains("greet.py\n     1: def greet(name)"), "{}", request.content(0));
     assert_eq!(request.content(1), world.task());
+    let lines = world.lines.0.lock().unwrap().clone();
+    assert!(
+        lines.iter().all(|(_, line)| !line.contains("source files")),
+        "the map tells nothing of its own: {lines:?}"
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmdeck_core::Code;
+use helmdeck_core::{Code, Error};
 use helmdeck_llm::Price;
 use helmdeck_testkit::{ChatReply, ChatServer};
 use serde_json::{Value, json};
@@ -73,12 +73,67 @@ async fn the_limit_of_cost_is_kept_with_a_price_and_with_the_endpoints_own_figur
 }
 
 #[tokio::test]
-async fn a_limit_of_cost_that_cannot_be_kept_stops_before_any_command() {
+async fn a_limit_of_cost_that_cannot_be_kept_stops_before_the_next_question() {
     let world = World::new(vec![fix()]).await;
     let output = world.solve(json!({"max_cost": 10})).await.unwrap();
-    assert_eq!((&output["ended"], &output["patch"]), (&json!("cost_unknown"), &json!("")));
+    ended(&world, &output, "cost_unknown");
     assert_eq!((world.server.requests().len(), output["usage"].get("cost")), (1, None));
     assert!(output["summary"].as_str().unwrap().contains("[llm.prices]"));
+
+    let all = format!("sed -i 's/helo/hello/' greet.sh; printf '%s\\n' {} done", super::MARKER);
+    let world = World::new(vec![run(&all)]).await;
+    let output = world.solve(json!({"max_cost": 10})).await.unwrap();
+    assert_eq!((&output["ended"], &output["success"]), (&json!("submitted"), &json!(true)), "{output}");
+}
+
+#[tokio::test]
+async fn an_answer_that_got_lost_counts_against_the_limit_of_cost() {
+    let mut world = World::new(vec![ChatReply::Http(200, vec![], b"garbage".to_vec()), fix(), fix()]).await;
+    world.llm.prices = [("small".to_owned(), Price { input: 1.0, output: 10.0, cached: None })].into();
+    let output = world.solve(json!({"max_cost": 10})).await.unwrap();
+    ended(&world, &output, "cost_unknown");
+    assert_eq!((world.server.requests().len(), output["usage"].get("cost")), (2, None));
+}
+
+#[tokio::test]
+async fn the_operators_limits_hold_whatever_a_call_asks_for() {
+    let mut world = World::new(vec![fix(), run("true")]).await;
+    world.llm.prices = [("small".to_owned(), Price { input: 1.0, output: 10.0, cached: None })].into();
+    world.config.max_steps = 4;
+    let output = world.solve(json!({"max_steps": 100})).await.unwrap();
+    ended(&world, &output, "step_limit");
+    assert_eq!(
+        (&output["steps_executed"], &world.artifacts.trajectory()["about"]["max_steps"]),
+        (&json!(4), &json!(4))
+    );
+    world.config.max_cost = 0.0003;
+    for input in [json!({}), json!({"max_cost": 5})] {
+        let output = world.solve(input).await.unwrap();
+        assert_eq!((&output["ended"], &output["steps_executed"]), (&json!("cost_limit"), &json!(2)), "{output}");
+    }
+    world.llm.models = vec!["small".into()];
+    let error = world.solve(json!({"model": "dear"})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Forbidden);
+}
+
+#[tokio::test]
+async fn a_patch_that_cannot_be_taken_costs_nothing_else() {
+    let world = World::new(vec![fix(), submit()]).await;
+    *world.repository.hides_patch.lock().unwrap() = Some(Error::new(Code::TooLarge, "the changes are enormous"));
+    let output = world.solve(json!({"test_command": "sh test.sh", "mode": "branch"})).await.unwrap();
+    assert_eq!((&output["success"], &output["ended"]), (&json!(false), &json!("submitted")));
+    assert_eq!((&output["patch"], &output["tests"]["exit"]), (&json!(""), &json!(0)));
+    let summary = output["summary"].as_str().unwrap();
+    assert!(summary.contains("the changes are enormous") && !summary.contains("Nothing was changed"), "{summary}");
+    assert!(world.artifacts.trajectory().to_string().contains("the changes are enormous"));
+    assert!(world.repository.pushed.lock().unwrap().is_empty());
+
+    // Over 8 MiB, in a real work tree.
+    let mut world = World::new(vec![run("head -c 7000000 /dev/urandom | base64 > big.txt"), submit()]).await;
+    world.real_git = true;
+    let output = world.solve(json!({})).await.unwrap();
+    assert_eq!((&output["success"], output.get("patch_artifact_key")), (&json!(false), None));
+    assert!(output["summary"].as_str().unwrap().contains("over 8388608 bytes"), "{}", output["summary"]);
 }
 
 #[tokio::test]
@@ -136,8 +191,10 @@ async fn a_dialogue_that_is_too_long_for_the_model_is_shortened_or_ends() {
         0 => fix(),
         1..=4 => run(long),
         5 => ChatReply::error(400, "context_length_exceeded"),
-        _ if request.body.to_string().contains("bytes of output left out to save room") => submit(),
-        _ => ChatReply::error(500, "x"),
+        _ if !request.body.to_string().contains("bytes of output left out to save room") => ChatReply::error(500, "x"),
+        // It goes on for some steps.
+        6..=8 => run(long),
+        _ => submit(),
     };
     let world = World::around(ChatServer::start(script).await);
     let output = world.solve(json!({})).await.unwrap();

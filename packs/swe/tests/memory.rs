@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::Identity;
 use helmdeck_core::memory::NewNote;
+use helmdeck_core::{Code, Error, Identity};
 use helmdeck_testkit::ChatReply;
 use serde_json::json;
 
@@ -124,9 +124,36 @@ async fn long_texts_and_many_notes_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_run_in_which_nothing_ran_leaves_no_note() {
+async fn runs_in_which_nothing_ran_leave_one_note_together() {
     let notes = Arc::<Notebook>::default();
-    let failing = world(vec![ChatReply::error(401, "x")], &notes, "ann").await;
-    failing.solve(json!({})).await.unwrap_err();
-    assert!(notes.values().is_empty());
+    for _ in 0..2 {
+        let failing = world(vec![ChatReply::error(401, "x")], &notes, "ann").await;
+        failing.solve(json!({})).await.unwrap_err();
+    }
+    let values = notes.values();
+    assert_eq!(values[0].1.key, values[1].1.key, "the second takes the place of the first");
+    let next = world(vec![submit()], &notes, "ann").await;
+    next.solve(json!({})).await.unwrap();
+    let shown = first_task(&next);
+    assert!(shown.contains("did not succeed (model_failed)") && shown.contains("credential"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_run_whose_patch_cannot_be_taken_leaves_a_note() {
+    let notes = Arc::<Notebook>::default();
+    let first = world(vec![fix(), submit()], &notes, "ann").await;
+    *first.repository.hides_patch.lock().unwrap() = Some(Error::new(Code::TooLarge, "the changes are enormous"));
+    first.solve(json!({})).await.unwrap();
+    let lesson: Lesson = serde_json::from_slice(&notes.values()[0].1.value).unwrap();
+    assert!(!lesson.success && lesson.summary.contains("enormous"), "{lesson:?}");
+}
+
+#[tokio::test]
+async fn a_note_names_files_as_they_are_called() {
+    let notes = Arc::<Notebook>::default();
+    let mut first = world(vec![run("mkdir 'ä b'; echo x > 'ä b/ö.txt'"), submit()], &notes, "ann").await;
+    first.real_git = true;
+    first.solve(json!({})).await.unwrap();
+    let lesson: Lesson = serde_json::from_slice(&notes.values()[0].1.value).unwrap();
+    assert_eq!(lesson.files, ["ä b/ö.txt"]);
 }

@@ -66,9 +66,13 @@ async fn a_pull_request_says_what_was_done_and_asks_for_a_review() {
     assert_eq!((&input["repo"], &input["base"], &input["credential"]), (&json!("o/r"), &json!("main"), &json!("mine")));
     assert_eq!((&input["head"], &input["title"]), (&output["branch"], &json!("The greeting is \"helo\".")));
     let body = input["body"].as_str().unwrap();
-    for part in
-        ["> Make it right.", "The greeting said helo.", "exited with 0", "swe.solve/run/trajectory.json", "Review it"]
-    {
+    for part in [
+        "> Make it right.",
+        "```text\nThe greeting said helo.\n```",
+        "exited with 0",
+        "swe.solve/run/trajectory.json",
+        "Review it",
+    ] {
         assert!(body.contains(part), "{part}: {body}");
     }
 }
@@ -142,4 +146,42 @@ async fn a_patch_that_is_no_text_is_kept_byte_for_byte_beside_it() {
     assert!(summary.contains("the exact one is the artifact swe.solve/run/patch.diff"), "{summary}");
     let exact = world.artifacts.files.lock().unwrap()["swe.solve/run/patch.diff"].clone();
     assert!(exact.windows(5).any(|window| window == b"caf\xe9\n"));
+}
+
+#[tokio::test]
+async fn every_patch_is_an_artifact_and_of_a_long_one_only_the_start_is_answered() {
+    let world = World::new(vec![fix(), submit()]).await;
+    let output = world.solve(json!({})).await.unwrap();
+    let kept = |world: &World| world.artifacts.files.lock().unwrap()["swe.solve/run/patch.diff"].clone();
+    assert_eq!(
+        (&output["patch_truncated"], &output["patch_artifact_key"]),
+        (&json!(false), &json!("swe.solve/run/patch.diff"))
+    );
+    assert_eq!(output["patch"].as_str().unwrap().as_bytes(), &*kept(&world));
+
+    let long = "sed -i s/helo/hello/ greet.sh; for i in $(seq 1 1000); do seq 100000 100200; done > z.txt";
+    let mut world = World::new(vec![run(long), submit()]).await;
+    world.real_git = true;
+    let output = world.solve(json!({"mode": "branch"})).await.unwrap();
+    assert_eq!((&output["success"], &output["patch_truncated"]), (&json!(true), &json!(true)), "{}", output["summary"]);
+    let (patch, kept) = (output["patch"].as_str().unwrap(), kept(&world));
+    assert!(patch.len() <= 512 << 10 && kept.len() > 1 << 20 && kept.starts_with(patch.as_bytes()));
+    assert!(patch.ends_with('\n') && output["summary"].as_str().unwrap().contains("patch.diff"));
+    world.apply(std::str::from_utf8(&kept).unwrap());
+
+    let mut world = World::new(vec![run(long), submit()]).await;
+    world.real_git = true;
+    *world.artifacts.full.lock().unwrap() = true;
+    let output = world.solve(json!({})).await.unwrap();
+    assert_eq!(output["patch_truncated"], false, "nowhere else to be had");
+    world.apply(output["patch"].as_str().unwrap());
+}
+
+#[tokio::test]
+async fn the_credential_of_the_model_goes_to_no_repository() {
+    let world = World::new(vec![submit()]).await;
+    let error = world.solve(json!({"credential": "llm"})).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidInput);
+    assert!(error.message().contains("that of the model"), "{error}");
+    assert!(world.server.requests().is_empty());
 }

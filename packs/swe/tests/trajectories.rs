@@ -57,7 +57,8 @@ async fn the_other_format_is_that_of_mini_swe_agent() {
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(
         roles,
-        ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "exit"]
+        // What the submission printed is not there.
+        ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "tool", "assistant", "exit"]
     );
     assert_eq!(messages[3]["extra"], json!({"interrupt_type": "FormatError"}));
     let asked = &messages[4]["extra"];
@@ -66,7 +67,23 @@ async fn the_other_format_is_that_of_mini_swe_agent() {
     let extra = &messages[5]["extra"];
     assert_eq!(keys(extra), ["exception_info", "raw_output", "returncode", "timestamp"]);
     assert_eq!((&extra["raw_output"], &extra["returncode"]), (&json!("a\n"), &json!(3)));
-    assert_eq!(messages[10]["extra"], json!({"exit_status": "Submitted", "submission": output["patch"]}));
+    assert_eq!(messages[9]["extra"], json!({"exit_status": "Submitted", "submission": output["patch"]}));
+}
+
+#[tokio::test]
+async fn a_model_without_tools_has_one_message_of_rules_in_the_other_format() {
+    let block = |command: &str| ChatReply::text(&format!("```bash\n{command}\n```"));
+    let replies = vec![
+        ChatReply::error(400, "x"),
+        block("sed -i 's/helo/hello/' greet.sh"),
+        block(&format!("echo {}", super::MARKER)),
+    ];
+    let world = World::new(replies).await;
+    world.solve(json!({"trajectory_format": "mini-swe-agent-1.1"})).await.unwrap();
+    let messages = world.artifacts.trajectory()["messages"].as_array().unwrap().clone();
+    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user", "assistant", "exit"]);
+    assert!(messages[0]["content"].as_str().unwrap().contains("```bash"), "the rules that it followed");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::repo::{self, Git};
 use crate::swe::Config;
-use crate::swe::repository::{Address, Checkout, GitRepository, Repository, Wanted};
+use crate::swe::repository::{Address, Checkout, Difference, GitRepository, Repository, Wanted};
 use crate::swe::solve::Solve;
 
 pub(super) const KEY: &str = "sk-canary-0123456789";
@@ -178,6 +178,7 @@ pub(super) struct LocalGit {
     pub(super) pushed: Mutex<Vec<(String, String, String)>>,
     pub(super) refuses: Mutex<Option<Error>>,
     pub(super) address: Mutex<Option<Address>>,
+    pub(super) hides_patch: Mutex<Option<Error>>,
 }
 
 #[async_trait]
@@ -194,12 +195,18 @@ impl Repository for LocalGit {
         Ok(Checkout { folder: "repo".into(), commit, branch: None, default_branch: Some("main".into()) })
     }
 
-    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Bytes> {
+    async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Difference> {
+        if let Some(error) = self.hides_patch.lock().unwrap().clone() {
+            return Err(error);
+        }
         let script = format!("git add -A && git diff --cached --binary --full-index {}", checkout.commit);
         let mut exec = Exec::new(["sh", "-c", &script]);
         exec.cwd.clone_from(&checkout.folder);
         let executed = context.session()?.exec(exec).await?;
-        Ok(executed.stdout.all().unwrap().into())
+        let folder = context.session()?.folder().join(&checkout.folder);
+        let names = git(&folder, &["diff", "--cached", "--name-only", "-z", &checkout.commit]);
+        let files = names.split_terminator('\0').map(str::to_owned).collect();
+        Ok(Difference { patch: executed.stdout.all().unwrap().into(), files })
     }
 
     async fn push(
@@ -254,8 +261,9 @@ impl Shelf {
     /// Returns the one trajectory.
     pub(super) fn trajectory(&self) -> Value {
         let files = self.files.lock().unwrap();
-        assert_eq!(files.len(), 1);
-        serde_json::from_slice(files.values().next().unwrap()).unwrap()
+        let found: Vec<_> = files.iter().filter(|(key, _)| key.starts_with("swe.solve/run/trajectory.")).collect();
+        assert_eq!(found.len(), 1);
+        serde_json::from_slice(found[0].1).unwrap()
     }
 }
 

@@ -83,7 +83,7 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
     }
     let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
     format!(
-        "remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions, idempotency keys and artifacts"
+        "remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions, idempotency keys, ended jobs and artifacts"
     )
 }
 
@@ -161,8 +161,8 @@ fn text(receipt: &Receipt, artifacts: u64, log_emptied: bool) -> String {
     }
     let driver = receipt.driver.as_deref().unwrap_or("none");
     text.push_str(&format!(
-        "{} rows, {} idempotency keys and {artifacts} artifacts removed; store: {driver}; looked {} times\n",
-        receipt.rows, receipt.idempotency_keys, receipt.looks
+        "{} rows, {} idempotency keys, {} jobs and {artifacts} artifacts removed; store: {driver}; looked {} times\n",
+        receipt.rows, receipt.idempotency_keys, receipt.jobs, receipt.looks
     ));
     text.push_str(match (receipt.verified, log_emptied) {
         (true, true) => "verified: the last two looks found nothing\n",

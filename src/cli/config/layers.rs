@@ -174,6 +174,7 @@ fn fitting(default: &Value, value: Value) -> Result<Value, &'static str> {
         (Value::String(size), Value::Integer(number)) if number >= 0 && parse_size(size).is_ok() => {
             Ok(Value::String(number.to_string()))
         }
+        (Value::Float(_), Value::Integer(number)) => Ok(Value::Float(number as f64)),
         (Value::Array(_), Value::Array(items)) if items.iter().all(Value::is_str) => Ok(Value::Array(items)),
         (Value::String(_), _) => Err("text in quotes"),
         (Value::Integer(_), _) => Err("a whole number"),

@@ -113,6 +113,7 @@ fn setting(value: &Value, description: &str) -> Json {
         Value::String(text) if parse_size(text).is_ok() => (json!(["string", "integer"]), json!(text)),
         Value::String(text) => (json!("string"), json!(text)),
         Value::Integer(number) => (json!("integer"), json!(number)),
+        Value::Float(number) => (json!("number"), json!(number)),
         Value::Boolean(flag) => (json!("boolean"), json!(flag)),
         Value::Array(_) => {
             let default = json_of(value.clone());
@@ -130,6 +131,7 @@ fn json_of(toml: Value) -> Json {
         Value::Array(items) => items.into_iter().map(json_of).collect(),
         Value::String(text) => text.into(),
         Value::Integer(number) => number.into(),
+        Value::Float(number) => number.into(),
         Value::Boolean(flag) => flag.into(),
         other => panic!("{other:?}"),
     }

@@ -7,6 +7,7 @@ use helmdeck_core::{Identity, Outcome, Result};
 
 use super::book::{self, CANCEL_WAIT};
 use super::document::Kept;
+use super::table::Jobs;
 use super::{Job, JobEvent, JobId, JobPage, JobQuery, follow};
 use crate::engine::Engine;
 
@@ -20,7 +21,7 @@ impl Engine {
     /// `not_found` if there is none, or it is somebody else's; `overloaded` if the record is not available.
     pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         let jobs = &self.0.jobs;
-        if let Some(live) = jobs.find(owner, id) {
+        if let Some(live) = jobs.find(owner, id).await? {
             return Ok((*live.job()).clone());
         }
         match &jobs.book {
@@ -35,30 +36,19 @@ impl Engine {
     /// `overloaded` if the record is not available.
     pub async fn jobs(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
         let jobs = &self.0.jobs;
-        let Some(book) = &jobs.book else {
-            let table = jobs.table();
-            let all = table.live.values().rev().map(|live| live.job()).filter(|job| {
-                owner.is_none_or(|owner| job.is_of(owner))
-                    && query.state.is_none_or(|state| job.state == state)
-                    && query.after.as_ref().is_none_or(|after| job.id < *after)
-            });
-            let mut page: Vec<Job> = all.take(query.page() + 1).map(|job| (*job).clone()).collect();
-            let more = page.len() > query.page();
-            page.truncate(query.page());
-            let next = page.last().map(|job| job.id.clone()).filter(|_| more);
-            return Ok(JobPage { jobs: page, next });
-        };
-        let mut page = book.jobs(owner, query).await?;
-        let table = jobs.table();
-        for job in &mut page.jobs {
-            if let Some(live) = table.live.get(&job.id) {
-                *job = (*live.job()).clone();
+        let Some(book) = &jobs.book else { return Ok(cut(jobs.those_here(owner, query, false), query, None)) };
+        let page = book.jobs(owner, query).await?;
+        // A job may have gone on since its row was written: then it may be in the wrong list, or missing from the right one.
+        let mut all = jobs.those_here(owner, query, true);
+        all.retain(|job| page.next.as_ref().is_none_or(|last| job.id > *last));
+        for job in page.jobs {
+            let now = jobs.table().live.get(&job.id).map_or(job, |live| (*live.job()).clone());
+            if query.state.is_none_or(|state| now.state == state) && all.iter().all(|other| other.id != now.id) {
+                all.push(now);
             }
         }
-        drop(table);
-        // A job may have gone on since its row was written.
-        page.jobs.retain(|job| query.state.is_none_or(|state| job.state == state));
-        Ok(page)
+        all.sort_unstable_by(|one, other| other.id.cmp(&one.id));
+        Ok(cut(all, query, page.next))
     }
 
     /// Returns what a job's call answered: its outcome, or its error.
@@ -68,13 +58,13 @@ impl Engine {
     /// is not kept, with the reason.
     pub async fn job_outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         let jobs = &self.0.jobs;
-        if let Some(live) = jobs.find(owner, id) {
+        if let Some(live) = jobs.find(owner, id).await? {
             book::refusal(&live.job())?;
-            if let Some((outcome, _)) = live.result() {
-                return Ok((*outcome).clone());
-            }
-            if live.kept() == Kept::Large {
-                return Err(book::too_large(id));
+            match (live.result(), live.kept()) {
+                (Some(outcome), _) => return Ok((*outcome).clone()),
+                (None, Kept::Large) => return Err(book::too_large(id)),
+                (None, Kept::Memory) => return Err(book::gone(id, "newer results needed its place in memory")),
+                (None, Kept::None | Kept::Sealed) => {}
             }
         }
         match &jobs.book {
@@ -90,7 +80,7 @@ impl Engine {
     /// As [`Engine::job`].
     pub async fn cancel_job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         let jobs = &self.0.jobs;
-        match (jobs.find(owner, id), &jobs.book) {
+        match (jobs.find(owner, id).await?, &jobs.book) {
             (Some(live), _) => {
                 if !live.job().state.is_final() {
                     jobs.cancel(&live).await;
@@ -138,7 +128,7 @@ impl Engine {
         after: Option<u64>,
     ) -> Result<impl Stream<Item = JobEvent> + Send + 'static + use<>> {
         let jobs = &self.0.jobs;
-        let source = match (jobs.find(owner, id), &jobs.book) {
+        let source = match (jobs.find(owner, id).await?, &jobs.book) {
             (Some(live), _) => follow::Source::Live(live),
             (None, Some(book)) => {
                 let (job, _) = book.find(owner, id).await?;
@@ -173,4 +163,25 @@ impl Engine {
     pub async fn jobs_ended(&self) {
         self.0.jobs.running.wait().await;
     }
+}
+
+impl Jobs {
+    /// Returns those of this process that a list is to have, the newest first; with `live` only those that may be newer than their row.
+    fn those_here(&self, owner: Option<&Identity>, query: &JobQuery, live: bool) -> Vec<Job> {
+        let table = self.table();
+        let here = table.live.values().rev().filter(|it| !(live && it.is_settled())).map(|it| it.job()).filter(|job| {
+            owner.is_none_or(|owner| job.is_of(owner))
+                && query.state.is_none_or(|state| job.state == state)
+                && query.after.as_ref().is_none_or(|after| job.id < *after)
+        });
+        here.map(|job| (*job).clone()).collect()
+    }
+}
+
+/// Makes a page of jobs, of which `next` says where more are.
+fn cut(mut jobs: Vec<Job>, query: &JobQuery, next: Option<JobId>) -> JobPage {
+    let more = jobs.len() > query.page();
+    jobs.truncate(query.page());
+    let next = if more { jobs.last().map(|job| job.id.clone()) } else { next };
+    JobPage { jobs, next }
 }

@@ -83,7 +83,10 @@ impl JobBook {
         match (kept, &self.keyring) {
             (Kept::Sealed, Some(ring)) => {
                 let sealed = self.system.job_result(id.as_str()).await.map_err(unavailable)?;
-                sealed.and_then(|sealed| document::open(ring, &job, &sealed)).ok_or_else(|| {
+                let ring = Arc::clone(ring);
+                // Opening megabytes takes milliseconds.
+                let opening = tokio::task::spawn_blocking(move || document::open(&ring, &job, &sealed?)).await;
+                opening.ok().flatten().ok_or_else(|| {
                     gone(id, "it does not open: it was sealed with another memory key, or its row was changed")
                 })
             }

@@ -45,11 +45,11 @@ pub(super) fn events(source: Source, id: JobId, after: Option<u64>) -> impl Stre
 
 impl Following {
     fn look(&mut self, live: &Live) {
-        let (events, more) = live.events(self.after);
+        let (events, ended, more) = live.events(self.after);
         self.ready.extend(events);
         self.more = Some(more);
         // Whoever has seen the end gets nothing more.
-        self.over = self.ready.is_empty() && live.job().state.is_final();
+        self.over = self.ready.is_empty() && ended;
     }
 
     async fn next(&mut self) -> Option<JobEvent> {

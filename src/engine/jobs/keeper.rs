@@ -11,8 +11,8 @@ use super::table::Jobs;
 /// How often reports of jobs are written, and how long the wish of another process that one ends may go unseen.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// How often results in memory are looked through for those whose time is over.
-const CLEAR_EVERY: Duration = Duration::from_secs(60);
+/// How often results in memory are looked through for those whose time is over, or whose caller was forgotten.
+const CLEAR_EVERY: Duration = Duration::from_secs(1);
 
 /// Keeps the record up with the jobs of this process as long as there is any.
 pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
@@ -44,9 +44,10 @@ impl Jobs {
                 }
             }
         }
+        let gone = self.gone().await;
         let mut table = self.table();
         let recorded = self.book.is_some();
-        table.clear(self.clock.now(), recorded);
+        table.clear(self.clock.now(), recorded, &gone);
         let settled = |live: &Arc<Live>| if recorded { live.is_settled() } else { live.job().state.is_final() };
         let busy = !table.live.values().all(settled);
         // What has ended is here for its result alone.

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
-use helmdeck_core::{Clock, Identity, Outcome};
+use helmdeck_core::{Clock, Identity, Outcome, Timestamp};
 use helmdeck_memory::system::jobs::JobRow;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ struct Inner {
     ending: Option<Arc<Job>>,
     kept: Kept,
     sealed: Option<Vec<u8>>,
-    result: Option<(Arc<Outcome>, usize)>,
+    result: Option<Arc<Outcome>>,
     /// The revision that is in the row.
     saved: u64,
 }
@@ -59,8 +60,8 @@ pub(super) enum Stop {
 pub(super) struct Result {
     pub(super) kept: Option<Kept>,
     pub(super) sealed: Option<Vec<u8>>,
-    /// With its size in bytes.
-    pub(super) memory: Option<(Arc<Outcome>, usize)>,
+    /// Kept here.
+    pub(super) memory: Option<Arc<Outcome>>,
 }
 
 impl Live {
@@ -166,23 +167,43 @@ impl Live {
         inner.job.state.is_final() && inner.job.revision <= inner.saved
     }
 
-    /// Returns the result that is kept here, with its size.
-    pub(super) fn result(&self) -> Option<(Arc<Outcome>, usize)> {
+    /// Returns the result that is kept here.
+    pub(super) fn result(&self) -> Option<Arc<Outcome>> {
         self.lock().result.clone()
+    }
+
+    /// Lets go of the result that is kept here.
+    pub(super) fn drop_result(&self) {
+        let mut inner = self.lock();
+        if inner.result.take().is_some() {
+            let ending = inner.ending.is_some();
+            let job = if ending { inner.ending.as_mut() } else { Some(&mut inner.job) };
+            job.into_iter().for_each(|job| Arc::make_mut(job).has_result = false);
+        }
+    }
+
+    /// Lets go of all events but the last, if the job ended so long ago: whoever follows it has had them.
+    pub(super) fn trim(&self, now: Timestamp, after: Duration) {
+        let mut inner = self.lock();
+        if inner.job.state.is_final() && inner.job.ended_at.is_some_and(|ended| now.since(ended) >= after) {
+            let last = inner.events.pop_back();
+            inner.events = last.into_iter().collect();
+        }
     }
 
     pub(super) fn kept(&self) -> Kept {
         self.lock().kept
     }
 
-    /// Returns the events after this number, or the newest one if no number is given; and what tells of more.
-    pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, watch::Receiver<u64>) {
+    /// Returns the events after this number, or the newest one if no number is given; whether the job has ended, so that no more
+    /// come; and what tells of more.
+    pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, bool, watch::Receiver<u64>) {
         let inner = self.lock();
         let events = match after {
             Some(after) => inner.events.iter().filter(|event| event.number > after).cloned().collect(),
             None => inner.events.back().cloned().into_iter().collect(),
         };
-        (events, self.last.subscribe())
+        (events, inner.job.state.is_final(), self.last.subscribe())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

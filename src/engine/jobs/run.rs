@@ -78,10 +78,10 @@ impl Engine {
         };
         jobs.keep();
         jobs.wake.notify_one();
-        let job = live.job();
         if late {
             jobs.end(&live, Err(stopped())).await;
         }
+        let job = live.job();
         self.dispatch();
         Ok((*job).clone())
     }
@@ -248,7 +248,7 @@ impl Jobs {
             Ok(outcome) => self.keep_result(live, outcome).await,
             Err(_) => Ended::default(),
         };
-        let in_memory = result.memory.as_ref().map(|(_, size)| *size);
+        let in_memory = result.memory.as_ref().map(|outcome| footprint(outcome));
         let ended = live.end(result, |job| {
             (job.state, job.error, job.artifacts) = (state, error, artifacts);
             job.ended_at = Some(now);
@@ -260,7 +260,7 @@ impl Jobs {
         self.metrics.ended(state);
         self.save_soon(&[Arc::clone(live)]).await;
         if let Some(size) = in_memory {
-            self.table().keep_result(&live.id, size, self.config.memory_bytes);
+            self.table().keep_result(&live.id, size, self.config.memory_bytes, self.book.is_some());
         }
         live.tell_end();
         self.wake.notify_one();
@@ -279,7 +279,7 @@ impl Jobs {
                 return Ended { kept: Some(Kept::Sealed), sealed: Some(sealed), memory: None };
             }
         }
-        Ended { kept: Some(Kept::Memory), sealed: None, memory: Some((Arc::new(outcome), size)) }
+        Ended { kept: Some(Kept::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
     }
 
     /// Makes room among the jobs of a caller that only this process knows; `false` if none of them has ended.
@@ -293,6 +293,11 @@ impl Jobs {
         table.live.remove(&oldest.id);
         true
     }
+}
+
+/// What a job takes whose result is kept in memory, about: the job, its last event and the outcome.
+fn footprint(outcome: &Outcome) -> usize {
+    outcome.output.bytes().len() + 2048 + 512 * outcome.artifacts.len()
 }
 
 fn stopped() -> Error {

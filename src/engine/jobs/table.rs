@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use helmdeck_core::{Call, Clock, Code, Error, Identity, Result, Timestamp};
 use helmdeck_memory::KeyRing;
@@ -19,6 +20,9 @@ use super::queue::Queue;
 use super::{JobId, keeper};
 use crate::config::JobConfig;
 use crate::metrics::Metrics;
+
+/// How long all events of a job are kept after its end, for who is slow or was cut off.
+const EVENTS_FOR: Duration = Duration::from_secs(15);
 
 /// A job that waits for its turn.
 pub(super) type Waiting = (Arc<Live>, Call);
@@ -97,12 +101,38 @@ impl Jobs {
         }
     }
 
-    /// Returns a job of this process, if it is this caller's.
-    pub(super) fn find(&self, owner: Option<&Identity>, id: &JobId) -> Option<Arc<Live>> {
+    /// Returns a job of this process, if it is this caller's. One whose row is gone, because its caller was forgotten or has newer
+    /// ones, is gone too.
+    ///
+    /// # Errors
+    /// `overloaded` if the job is written down and the record is not available, so that nobody can tell.
+    pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<Option<Arc<Live>>> {
+        let Some(live) = self.known(owner, id) else { return Ok(None) };
+        let Some(book) = self.book.as_ref().filter(|_| live.is_settled()) else { return Ok(Some(live)) };
+        let gone = book.system.gone_jobs(vec![id.to_string()]).await.map_err(unavailable)?;
+        if gone.is_empty() {
+            return Ok(Some(live));
+        }
+        self.table().clear(self.clock.now(), true, &gone);
+        Ok(None)
+    }
+
+    fn known(&self, owner: Option<&Identity>, id: &JobId) -> Option<Arc<Live>> {
         let live = self.table().live.get(id).map(Arc::clone)?;
         let job = live.job();
         let over = job.state.is_final() && job.expires_at <= self.clock.now();
         (!over && owner.is_none_or(|owner| job.is_of(owner))).then_some(live)
+    }
+
+    /// Returns the ids of jobs here whose row is gone; none if nobody can tell now.
+    pub(super) async fn gone(&self) -> Vec<String> {
+        let Some(book) = &self.book else { return Vec::new() };
+        let settled = |live: &&Arc<Live>| live.is_settled();
+        let ids: Vec<_> = self.table().live.values().filter(settled).map(|live| live.id.to_string()).collect();
+        if ids.is_empty() {
+            return ids;
+        }
+        book.system.gone_jobs(ids).await.unwrap_or_default()
     }
 
     /// Shows how many wait and run.
@@ -131,24 +161,32 @@ impl Table {
         Ok(())
     }
 
-    /// Keeps the result of a job in memory; the oldest make room.
-    pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64) {
+    /// Keeps the result of a job in memory; the oldest make room. A job that is not recorded goes with its result; one that is stays
+    /// until its row says how it ended.
+    pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64, recorded: bool) {
         self.results.push_back((id.clone(), size));
         self.result_bytes += size as u64;
         while self.result_bytes > room
             && let Some((oldest, size)) = self.results.pop_front()
         {
             self.result_bytes -= size as u64;
-            self.live.remove(&oldest);
+            if !recorded {
+                self.live.remove(&oldest);
+            } else if let Some(live) = self.live.get(&oldest) {
+                live.drop_result();
+            }
         }
     }
 
-    /// Forgets jobs that need not be here: all of them is in the record, if there is one, or their time is over.
-    pub(super) fn clear(&mut self, now: Timestamp, recorded: bool) {
-        self.live.retain(|_, live| {
+    /// Forgets jobs that need not be here: all of them is in the record, if there is one, or their time is over, or their row is
+    /// `gone`.
+    pub(super) fn clear(&mut self, now: Timestamp, recorded: bool, gone: &[String]) {
+        self.live.retain(|id, live| {
             let job = live.job();
-            !((recorded && live.is_over()) || (job.state.is_final() && job.expires_at <= now))
+            let late = job.state.is_final() && job.expires_at <= now;
+            !(late || (recorded && live.is_over()) || gone.iter().any(|gone| gone == id.as_str()))
         });
+        self.live.values().for_each(|live| live.trim(now, EVENTS_FOR));
         let live = &self.live;
         self.results.retain(|(id, _)| live.contains_key(id));
         self.result_bytes = self.results.iter().map(|(_, size)| *size as u64).sum();

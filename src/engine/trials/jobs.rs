@@ -11,6 +11,8 @@ use helmdeck_testkit::{TestClock, function, keyring, manifest};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+mod kept;
+
 /// Long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -321,7 +323,7 @@ async fn a_sealed_result_outlives_its_process_and_an_unsealed_one_says_why_not()
 #[tokio::test]
 async fn results_that_are_too_large_and_those_that_no_longer_fit_are_missed_with_a_reason() {
     let mut place = Place::new();
-    (place.config.jobs.max_result_bytes, place.config.jobs.memory_bytes) = (1000, 1500);
+    (place.config.jobs.max_result_bytes, place.config.jobs.memory_bytes) = (1000, 5000);
     let engine = place.engine(None);
     let run = async |bytes: u64| {
         let job = engine.submit(call("a", json!({"bytes": bytes}))).await.unwrap();

@@ -177,6 +177,22 @@ impl System {
         Ok(found.await?.flatten().flatten())
     }
 
+    /// Returns which of these ids no row has any more.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn gone_jobs(&self, ids: Vec<String>) -> Result<Vec<String>> {
+        // Ids are hexadecimal digits.
+        let asked = format!("[{}]", ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(","));
+        let found = self.read(move |db| {
+            let mut gone =
+                db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
+            Ok(gone.query_map([&asked], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        });
+        // Without a database there is no row at all.
+        Ok(found.await?.unwrap_or(ids))
+    }
+
     /// Lists at most `limit` jobs, the newest first, without those whose time is over.
     ///
     /// # Errors
@@ -233,7 +249,8 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Ends, as `failed` with this error document, every job whose owner is gone, and says how many. Makes no file.
+    /// Ends, as `failed` with this error document, every job whose owner is gone, and says how many. Makes no file. An owner whose
+    /// lock cannot be looked at counts as living.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -246,7 +263,7 @@ impl System {
                 .collect::<Result<_, _>>()?;
             let mut ended = 0;
             for owner in owners {
-                let Some(gone) = owner::gone(&folder, &owner)? else { continue };
+                let Some(gone) = owner::gone(&folder, &owner) else { continue };
                 ended += db
                     .prepare_cached(
                         "UPDATE jobs SET state = 'failed', error = ?2, ended_at = ?3, expires_at = ?4, kept = 'none',

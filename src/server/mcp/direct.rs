@@ -14,6 +14,8 @@ use super::message::{CallMeta, Id, ToolCall};
 /// A call that is in order.
 pub(crate) struct Direct {
     pub(crate) call: Call,
+    /// Whether the pack takes long.
+    is_long: bool,
     /// The id of the request, as it was written.
     id: Box<str>,
     /// Whether results name their type (since revision 2026-07-28).
@@ -41,7 +43,7 @@ pub(crate) fn plain(
     }
     let arguments = raw_arguments(tool_call, bytes)?;
     let call = door.call(&visit.caller, entry, arguments, meta.cache);
-    Some(Direct { call, id: id.text.into(), typed: meta.is_self_contained() })
+    Some(Direct { call, is_long: entry.is_long, id: id.text.into(), typed: meta.is_self_contained() })
 }
 
 /// Returns the arguments as a part of the message's own bytes.
@@ -58,7 +60,7 @@ impl Direct {
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         out.extend_from_slice(self.id.as_bytes());
         out.extend_from_slice(b",\"result\":");
-        door.run(self.call, self.typed, &mut out).await;
+        door.run(self.call, self.is_long, self.typed, &mut out).await;
         out.push(b'}');
         out
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer;
 use super::config::McpConfig;
 use super::extra::Extra;
+use super::running;
 use super::table::{Entry, Tables, pack_name};
 use super::wish::CacheWish;
 
@@ -126,18 +127,25 @@ impl Door {
         Err(refused.map_or_else(|| unknown_tool(name), |error| rpc_error(&error)))
     }
 
-    /// Makes a call of a pack. Whether the caller may run it has been asked before. A pack that takes long has only its own limit:
-    /// most clients know no tasks, and have to wait for it.
+    /// Makes a call of a pack. Whether the caller may run it has been asked before.
     pub(crate) fn call(&self, caller: &Caller, entry: &Entry, arguments: Bytes, wish: CacheWish) -> Call {
         let mut call = Call::new(entry.pack.clone(), arguments, Arc::clone(&caller.identity));
-        call.deadline = Instant::now().checked_add(self.deadline).filter(|_| !entry.is_long);
+        call.deadline = Instant::now().checked_add(self.deadline);
         wish.apply(&mut call);
         call
     }
 
     /// Runs a call and returns the result as JSON. `typed` as for [`answer::write_outcome`].
-    pub(crate) async fn run(&self, call: Call, typed: bool, out: &mut Vec<u8>) {
-        match self.engine.call(call).await {
+    ///
+    /// A pack that takes long (`is_long`) runs as a job, with its turn among the others and no limit but its own: most clients know
+    /// no tasks, and wait for it. Callers whom nobody vouches for own no jobs; theirs is a call like any other.
+    pub(crate) async fn run(&self, call: Call, is_long: bool, typed: bool, out: &mut Vec<u8>) {
+        let answer = if is_long && !call.identity.is_anonymous() {
+            running::as_job(&self.engine, call).await
+        } else {
+            self.engine.call(call).await
+        };
+        match answer {
             Ok(outcome) => answer::write_outcome(&outcome, typed, out),
             Err(error) => answer::write_failure(&error, typed, out),
         }

@@ -119,7 +119,7 @@ impl Agent {
         let progress = context.meta.get_progress_token();
         let running = async {
             match progress {
-                None => self.door.run(call, true, &mut text).await,
+                None => self.door.run(call, entry.is_long, true, &mut text).await,
                 Some(token) => {
                     let reports = Arc::new(Reports::default());
                     call.progress = Some(Arc::clone(&reports) as _);
@@ -133,7 +133,7 @@ impl Agent {
                             let _ = peer.notify_progress(told).await;
                         }
                     };
-                    reporting(&reports, send, self.door.run(call, true, &mut text)).await;
+                    reporting(&reports, send, self.door.run(call, entry.is_long, true, &mut text)).await;
                 }
             }
         };

@@ -5,6 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use helmdeck_core::{Call, Code, Error, Outcome, Result};
+use helmdeck_engine::{Engine, JobState};
 use rmcp::model::RequestId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +49,7 @@ pub(crate) struct Started {
 impl Running {
     /// Notes a call down, or says why it may not begin. Ids are used once (JSON-RPC 2.0, section 4; MCP, "Requests"): a cancel could
     /// mean either of two calls.
-    pub(crate) fn start(&self, id: &RequestId) -> Result<Started, Unstarted> {
+    pub(crate) fn start(&self, id: &RequestId) -> std::result::Result<Started, Unstarted> {
         let mut state = self.state();
         let now = Instant::now();
         state.early.retain(|(_, at)| now.duration_since(*at) < EARLY);
@@ -92,6 +95,42 @@ impl Running {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Runs a call as a job and waits for what comes of it; the call's progress and cancel are those of the job. When this future is
+/// dropped the job is cancelled: its client is gone, and cannot ask for it.
+///
+/// # Errors
+/// As `Engine::submit` and `Engine::job_outcome`.
+pub(crate) async fn as_job(engine: &Engine, mut call: Call) -> Result<Outcome> {
+    let (cancel, progress) = (call.cancel.take().unwrap_or_default(), call.progress.take());
+    let (engine, identity) = (engine.clone(), Arc::clone(&call.identity));
+    let gone = CancellationToken::new();
+    let _waits = gone.clone().drop_guard();
+    // A task of its own: whoever goes away while the job is queued leaves none behind.
+    let work = tokio::spawn(async move {
+        let id = engine.submit(call).await?.id;
+        let mut events = Box::pin(engine.follow_job(Some(&identity), &id, None).await?);
+        let mut wanted = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = async { tokio::select! { () = gone.cancelled() => {} () = cancel.cancelled() => {} } }, if wanted => {
+                    wanted = false;
+                    engine.cancel_job(Some(&identity), &id).await?;
+                }
+                event = events.next() => {
+                    let Some(event) = event else { break };
+                    let report = event.job.progress.as_ref().filter(|_| event.job.state == JobState::Running);
+                    if let (Some(sink), Some(report)) = (&progress, report) {
+                        sink.report(report.percent, &report.message);
+                    }
+                }
+            }
+        }
+        engine.job_outcome(Some(&identity), &id).await
+    });
+    work.await.map_err(|error| Error::new(Code::Internal, "the job was not waited for").with_source(error))?
 }
 
 impl Drop for Started {

@@ -20,7 +20,7 @@ use super::path::PathValues;
 use super::{NO_STORE, jobs};
 use crate::access::By;
 use crate::app::App;
-use crate::limits::Permit;
+use crate::limits::{Permit, Share};
 use crate::problem::Problem;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -57,6 +57,8 @@ pub(crate) async fn follow(
         // It tells an EventSource to come no more.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    let full = |error: helmdeck_core::Error| error.with_message("too many streams of events of yours are open");
+    let share = app.streams_of.enter(&caller.identity).map_err(full)?;
     let place = app.streams.enter().map_err(|error| error.with_message("too many streams of events are open"))?;
     let events = app.engine.follow_job(jobs::owner(&caller), &job.id, after).await?;
     let open = Open {
@@ -64,7 +66,7 @@ pub(crate) async fn follow(
         state: None,
         drain: app.drain.clone(),
         ends: Instant::now() + jobs::STREAM_LIFE,
-        _place: place,
+        _place: (place, share),
     };
     let lines = stream::unfold(open, |mut open| async move {
         let lines = open.next().await?;
@@ -82,7 +84,7 @@ struct Open {
     drain: CancellationToken,
     ends: Instant,
     /// Never looked at: what matters is when it is dropped.
-    _place: Permit,
+    _place: (Permit, Share),
 }
 
 impl Open {

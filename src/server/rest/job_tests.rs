@@ -224,6 +224,38 @@ async fn there_are_only_so_many_streams_and_an_ended_one_makes_room() {
 }
 
 #[tokio::test]
+async fn one_caller_cannot_take_all_streams() {
+    let config = AuthConfig::default();
+    let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
+    let auth = Auth::new(&config, Some(Secret::new(SECRET.to_owned())), None, &egress).unwrap();
+    let fixture = Fixture::with_long_and_auth(auth.unwrap()).await;
+    let bearer = |user: &str| {
+        let now = START.micros() / 1_000_000;
+        let claims = json!({"sub": user, "tenant": "t", "scope": "admin", "iat": now, "exp": now + 600});
+        format!("Bearer {}", Issuer::shared(SECRET.as_bytes()).token(&claims))
+    };
+    let (a, b) = (bearer("a"), bearer("b"));
+    let headers = [("content-type", "application/json"), ("authorization", a.as_str())];
+    let started = fixture.send(Method::POST, "/api/v1/packs/test.plain/jobs", &headers, r#"{"wait":true}"#).await;
+    fixture.probe.someone_waits().await;
+    let path = format!("{}/events", started.header("location"));
+    let open = async |token: &str| {
+        let request = Request::builder().uri(&path).header("host", "localhost").header("authorization", token);
+        fixture.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    };
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(open(&a).await);
+        assert_eq!(held.last().unwrap().status(), 200);
+    }
+    assert_eq!(open(&a).await.status(), 503);
+    assert_eq!(open(&b).await.status(), 200, "another caller has streams of its own");
+    held.pop();
+    assert_eq!(open(&a).await.status(), 200);
+    fixture.probe.gate.add_permits(1);
+}
+
+#[tokio::test]
 async fn nobody_without_a_token_owns_a_job_and_everybody_sees_only_their_own() {
     let config = AuthConfig { anonymous_scope: "packs:run".to_owned(), ..AuthConfig::default() };
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());

@@ -59,7 +59,8 @@ pub(super) async fn run(app: &Arc<App>, caller: &Caller, asked: Asked) -> Result
     let prefer = Prefer::of(&headers);
     let (job, replayed) = match idempotency::key(&headers)? {
         Some(key) => submit_once(app, call, key).await?,
-        None => (in_time(app, app.engine.submit(call)).await?.map_err(discreet)?, false),
+        // Not within a limit: it goes on without us, and a job that nobody was told of would be left.
+        None => (app.engine.submit(call).await.map_err(discreet)?, false),
     };
     let mut response = match prefer.wait {
         Some(wait) => {

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aes_gcm::aead::Generate;
 
@@ -66,22 +67,32 @@ impl Gone {
     }
 }
 
-/// Looks whether an owner is gone; `None` if it lives, or somebody else is looking just now.
-pub(super) fn gone(folder: &Path, name: &str) -> Result<Option<Gone>> {
+/// Looks whether an owner is gone; `None` if it lives, if somebody else is looking just now, or if nobody can tell.
+pub(super) fn gone(folder: &Path, name: &str) -> Option<Gone> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // No process of ours has such a name, and it must not lead out of the folder.
-        return Ok(Some(Gone(None)));
+        return Some(Gone(None));
     }
     let path = folder.join(format!("{name}{SUFFIX}"));
     match File::open(&path) {
         Ok(file) => match file.try_lock() {
-            Ok(()) => Ok(Some(Gone(Some((file, path))))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(about(&path, error)),
+            Ok(()) => Some(Gone(Some((file, path)))),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Error(error)) => unreadable(&path, &error),
         },
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Gone(None))),
-        Err(error) => Err(about(&path, error)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(Gone(None)),
+        Err(error) => unreadable(&path, &error),
     }
+}
+
+/// One lock that cannot be looked at hides no other. It is looked at every few seconds, and told once.
+fn unreadable(path: &Path, error: &io::Error) -> Option<Gone> {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        let path = path.display();
+        tracing::warn!(%path, %error, "the lock of a process that runs jobs cannot be looked at; its jobs stay as they are");
+    }
+    None
 }
 
 /// Removes locks that nobody holds. The jobs of their owners are ended by whoever looks: an absent lock says the same.

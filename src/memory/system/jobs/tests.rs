@@ -207,3 +207,25 @@ async fn what_has_ended_is_swept_after_its_time_and_forgotten_with_its_caller() 
     assert_eq!((place.system.sweep(NOW).await.unwrap(), place.system.sweep(later).await.unwrap()), (0, 1));
     assert!(place.find(&rows[2]).await.is_none() && place.find(&rows[1]).await.is_some());
 }
+
+#[tokio::test]
+async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
+    let place = Place::new();
+    let _owner = place.system.own_jobs().await.unwrap();
+    let (odd, lost) = (place.add("00aa", "a", 1).await, place.add("00ff", "a", 2).await);
+    // A link to itself cannot be opened, whoever tries.
+    std::os::unix::fs::symlink("00aa.lock", place.folder.path().join("jobs/00aa.lock")).unwrap();
+    assert_eq!(place.end_lost().await, 1);
+    assert_eq!(place.find(&lost).await.unwrap().state, "failed");
+    assert_eq!(place.find(&odd).await, Some(odd.clone()));
+}
+
+#[tokio::test]
+async fn rows_that_are_gone_are_told_from_those_that_are_there() {
+    let place = Place::new();
+    let ids = |numbers: &[u32]| -> Vec<String> { numbers.iter().map(|number| format!("{number:032x}")).collect() };
+    assert_eq!(place.system.gone_jobs(ids(&[1])).await.unwrap(), ids(&[1]), "there is no database");
+    place.add("o", "a", 1).await;
+    assert_eq!(place.system.gone_jobs(ids(&[1, 2, 3])).await.unwrap(), ids(&[2, 3]));
+    assert!(place.system.gone_jobs(Vec::new()).await.unwrap().is_empty());
+}

@@ -329,3 +329,33 @@ async fn what_came_of_a_job_can_be_read_as_a_resource() {
     assert_eq!(read("helmdeck://jobs").await["jobs"].as_array().unwrap().len(), 3);
     fixture.probe.gate.add_permits(1);
 }
+
+#[tokio::test]
+async fn a_client_without_tasks_waits_its_turn_among_the_jobs_and_takes_its_job_along_when_it_goes() {
+    let fixture = Fixture::with_long(ServerConfig::default()).await;
+    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let jobs = async || fixture.engine.jobs(None, &helmdeck_engine::JobQuery::default()).await.unwrap().jobs;
+    for (n, meta) in [json!({}), json!({"progressToken": "p"})].into_iter().enumerate() {
+        let mut params = call("test__long", json!({"wait": true}));
+        params["_meta"] = meta;
+        {
+            let mut asking = Box::pin(ask_able(&mcp, &local, "tools/call", params, json!({})));
+            let waits = async {
+                tokio::select! {
+                    answer = &mut asking => panic!("{answer:?}"),
+                    () = fixture.probe.someone_waits() => {}
+                }
+            };
+            timeout(SOON, waits).await.unwrap();
+            let all = jobs().await;
+            assert_eq!((all.len(), all[0].state), (n + 1, helmdeck_engine::JobState::Running), "{all:?}");
+        }
+        // It hung up.
+        let cancelled = async {
+            while jobs().await[0].state != helmdeck_engine::JobState::Cancelled {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, cancelled).await.unwrap();
+    }
+}
