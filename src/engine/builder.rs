@@ -50,7 +50,10 @@ impl std::fmt::Debug for Memory {
 /// Where files of packs go.
 enum Files {
     Folder(PathBuf),
-    S3(S3Location, S3Credentials),
+    S3(
+        S3Location,
+        #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "read by the feature s3 only"))] S3Credentials,
+    ),
 }
 
 /// Puts an engine together.
