@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use helmdeck_testkit::{Issuer, key_set};
 use serde_json::{Value, json};
 
-use crate::support::KEY;
+use crate::support::{KEY, wait_for};
 use crate::support::program::{Home, Run, SERVE, Server};
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
@@ -112,7 +112,7 @@ fn a_token_is_in_no_file_and_no_log_however_much_is_logged() {
     for path in ["/api/v1/packs", "/healthz", "/nothing"] {
         assert_eq!(server.ask(&format!("GET {path}?access_token={token}"), "").code, 400, "{path}");
     }
-    assert!(server.says("its signature does not fit"), "the reason is logged");
+    wait_for("the reason to be logged", || server.says("its signature does not fit"));
     for secret in [&token[20..84], &jwt[jwt.len() - 40..], &forged[forged.len() - 40..], SECRET] {
         assert!(!server.says(secret), "the log holds {secret}");
     }

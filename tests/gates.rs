@@ -179,6 +179,10 @@ async fn run_pack(
             if let Some(directive) = directive {
                 request = request.header("cache-control", directive);
             }
+            if manifest.asynchronous {
+                // Else the answer is a job, whose id is another one each time.
+                request = request.header("prefer", "wait");
+            }
             let answer = send(router, request.body(Body::from(input.clone())).unwrap()).await;
             answers.push((format!("POST {name} {directive:?} {input}"), answer));
         }

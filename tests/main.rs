@@ -29,6 +29,7 @@ mod mcp_tasks;
 mod replicas;
 mod repo;
 mod rotation;
+mod sandbox;
 mod secrets;
 mod session_life;
 mod sessions;

@@ -253,7 +253,7 @@ fn a_session_of_one_call_outlives_it_and_is_used_listed_and_ended_from_the_shell
     let mut child = start(&home, &id, "321098");
     assert_eq!(home.run(KEY, &["session", "end", &id]).code, 0);
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(!is_running("sleep\0321098"));
+    assert!(!is_running("sleep\u{0}321098"));
     assert_eq!(home.run(KEY, &["session", "end", &id]).code, 3);
     assert_eq!(home.run(KEY, &["session", "exec", &id, "--", "true"]).code, 3);
     assert!(folders(&home.data()).is_empty());
@@ -267,7 +267,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     let mut child = start(&home, &id, "210987");
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_for("the command to be killed", || !is_running("sleep\0210987"));
+    wait_for("the command to be killed", || !is_running("sleep\u{0}210987"));
     // The session was to be kept, and is.
     assert_eq!(home.run(KEY, &["session", "exec", &id, "--", "true"]).code, 0);
 
@@ -414,6 +414,10 @@ fn a_plain_user_has_the_same_sandbox_and_may_go_without() {
     assert!(run.stderr.contains("WITHOUT a sandbox"), "{}", run.stderr);
     assert_eq!(lines[1..3], ["256", "0"]);
     assert!(!is_running("432109"), "what a command leaves behind is killed");
+
+    // Where not even the limits can be set, that is said at the start, not by each command.
+    let run = plain.sh(id, "true", &[none, allow, ("HELMDECK_SESSIONS__OPEN_FILES", "99999999999")]);
+    assert!(run.code == 1 && run.stderr.contains("sessions.open_files"), "{}", run.stderr);
 
     // Root never goes without.
     if is_root() {

@@ -67,6 +67,7 @@ async fn input_output_folder_and_variables_are_as_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 async fn nothing_of_this_machine_is_seen_but_programs() {
     let bench = Bench::new();
     std::fs::write(bench.data.path().join("helmdeck.db"), "the vault").unwrap();

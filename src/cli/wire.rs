@@ -110,6 +110,11 @@ impl Setup {
         }
         builder = self.artifacts(builder)?;
         if let Ok(data) = settings.data_dir() {
+            settings
+                .engine
+                .sessions
+                .keeps_from(data)
+                .map_err(|problem| Failure::config(format!("sessions: {problem}")))?;
             if let Ok(program) = std::env::current_exe() {
                 // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });

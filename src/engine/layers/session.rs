@@ -95,7 +95,14 @@ impl Asks {
                 format!("pack \"{}\" needs a session, and this server has no session runtime", self.manifest.name);
             return Err(Error::new(Code::SessionUnavailable, message));
         };
-        match &call.stage.pinned_session {
+        let pinned = &call.stage.pinned_session;
+        // A pinned session has no more network than a fresh one.
+        if self.spec.network && (pinned.is_some() || !self.spec.optional) {
+            let message =
+                format!("pack \"{}\" asks for a session with network, and sessions have none here", self.manifest.name);
+            return Err(Error::new(Code::SessionUnavailable, message));
+        }
+        match pinned {
             Some(id) => sessions.of(&call.identity, id).await.map(Some),
             None if self.spec.optional => Ok(None),
             None => sessions.create(&self.spec, &call.identity, &self.manifest.name).await.map(Some),

@@ -1,6 +1,8 @@
 //! One running command: started, fed, read, watched and, however it ends, killed with everything that it started.
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use helmdeck_core::session::{Captured, Ended, Exec, Executed};
 use helmdeck_core::{Code, Error, Result};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::runtime::Handle;
@@ -114,7 +116,8 @@ pub(super) async fn run<T: Send + 'static>(
         let nothing = || Captured::default();
         return Ok(Executed { stdout: nothing(), stderr: nothing(), ended, duration: started.elapsed() });
     }
-    let child = starter.start(program(line)).await.map_err(cannot_start)?;
+    let Line { argv, before } = line;
+    let child = starter.start(program(argv)).await.map_err(cannot_start)?;
     let mut running = Running { child: Some(child), turn: Some(turn), tasks: tasks.clone() };
     let Some(child) = running.child.as_mut() else { return Err(lost()) };
     let (Some(stdin), Some(stdout), Some(stderr), Some(root)) =
@@ -123,14 +126,14 @@ pub(super) async fn run<T: Send + 'static>(
         return Err(lost());
     };
     let (out, err) = (Output::new(command.max_output), Output::new(command.max_output.saturating_add(1)));
-    let pipes = async { tokio::join!(feed(stdin, command.stdin.clone()), out.read(stdout), err.read(stderr)) };
+    let pipes = async { tokio::join!(feed(stdin, before, command.stdin.clone()), out.read(stdout), err.read(stderr)) };
     let mut pipes = std::pin::pin!(pipes);
     let mut watch = std::pin::pin!(watch(root, allowed, started));
     let mut read_all = false;
-    let ended = loop {
+    let status = loop {
         tokio::select! {
             biased;
-            status = child.wait() => break Some(status.map_err(cannot_start)?),
+            status = child.wait() => break status.map_err(cannot_start)?,
             _ = &mut pipes, if !read_all => read_all = true,
             ended = &mut watch => {
                 kill(child).await;
@@ -144,9 +147,16 @@ pub(super) async fn run<T: Send + 'static>(
             }
         }
     };
+    let ended = match (status.code(), status.signal()) {
+        (Some(code), _) => Ended::Exited(code),
+        // Somebody killed the outermost process, which takes its sandbox with it. Without one, its group is what can be found.
+        (None, signal) => {
+            let _ = kill_process_group(root, Signal::KILL);
+            Ended::Signalled(signal.unwrap_or(0))
+        }
+    };
     break_with(&mut running, &mut pipes, read_all).await;
-    let code = ended.and_then(|status| status.code()).unwrap_or(-1);
-    match executed(&out, &err, Ended::Exited(code), started) {
+    match executed(&out, &err, ended, started) {
         (executed, true) => Ok(executed),
         (executed, false) => {
             let said = String::from_utf8_lossy(&executed.stderr.head).trim().to_owned();
@@ -178,13 +188,12 @@ fn executed(out: &Output, err: &Output, ended: Ended, started: Instant) -> (Exec
     (Executed { stdout: out.take(), stderr, ended, duration: started.elapsed() }, reached)
 }
 
-fn program(line: Line) -> Command {
-    let mut words = line.argv.into_iter();
+fn program(argv: Vec<OsString>) -> Command {
+    let mut words = argv.into_iter();
     let mut command = Command::new(words.next().unwrap_or_default());
     command
         .args(words)
         .env_clear()
-        .envs(line.env)
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -215,8 +224,9 @@ fn pid(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
-async fn feed(mut stdin: ChildStdin, input: Bytes) {
+async fn feed(mut stdin: ChildStdin, before: Vec<u8>, input: Bytes) {
     // A command need not read its input; a broken pipe is its choice, not a failure.
+    let _ = stdin.write_all(&before).await;
     let _ = stdin.write_all(&input).await;
     let _ = stdin.shutdown().await;
 }
@@ -246,7 +256,7 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> Option<Ended> {
     let look = move || {
         use std::os::unix::fs::MetadataExt;
         let device = std::fs::symlink_metadata(&allowed.folder).map_or(0, |about| about.dev());
-        let usage = processes::usage(root, device);
+        let usage = processes::usage(root, device, allowed.memory);
         if usage.memory > allowed.memory {
             return Some(Ended::OutOfMemory);
         }

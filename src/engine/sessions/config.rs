@@ -1,9 +1,11 @@
 //! What an operator can set about sessions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use helmdeck_core::duration::size;
 use serde::{Deserialize, Serialize};
+
+use super::sandbox;
 
 /// The settings of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +33,8 @@ pub struct SessionConfig {
     pub max_total: usize,
     /// The user id that commands run as when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
     pub user: u32,
-    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path. Default none.
+    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path; none that holds helmdeck's
+    /// data folder or lies in it. Default none.
     pub read_only_paths: Vec<PathBuf>,
     /// Folders that commands look for programs in before the usual ones. Default none.
     pub path: Vec<PathBuf>,
@@ -83,10 +86,79 @@ impl SessionConfig {
         }
         for path in &self.read_only_paths {
             let closed = ["/", "/proc", "/sys", "/dev", "/run", "/var/run", "/tmp", "/etc"];
-            if closed.iter().any(|closed| path.components().eq(std::path::Path::new(closed).components())) {
+            if closed.iter().any(|closed| path.components().eq(Path::new(closed).components())) {
                 return Err(format!("{} cannot be opened to commands as a whole", path.display()));
             }
         }
         Ok(())
+    }
+
+    /// Checks that nothing that commands may read holds helmdeck's data, or is part of it. Links are followed.
+    ///
+    /// # Errors
+    /// A message that names the setting, or the folder.
+    pub fn keeps_from(&self, data: &Path) -> Result<(), String> {
+        let data = resolved(data);
+        for path in &self.read_only_paths {
+            let shown = resolved(path);
+            if data.starts_with(&shown) || shown.starts_with(&data) {
+                return Err(format!(
+                    "read_only_paths: {} would show commands the data of helmdeck in {}",
+                    path.display(),
+                    data.display()
+                ));
+            }
+        }
+        match sandbox::always_shown().find(|shown| data.starts_with(resolved(shown))) {
+            Some(shown) => Err(format!(
+                "the data folder {} is below {}, which commands of sessions may read: move it elsewhere",
+                data.display(),
+                shown.display()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns a path without links, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return real.join(rest);
+        }
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn nothing_shown_to_commands_holds_the_data_or_lies_in_it() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        std::fs::create_dir_all(at("state/data")).unwrap();
+        std::fs::create_dir_all(at("state/tools")).unwrap();
+        std::os::unix::fs::symlink(at("state"), at("link")).unwrap();
+        let refused = |path: &str, data: PathBuf| {
+            let config = SessionConfig { read_only_paths: vec![at(path)], ..SessionConfig::default() };
+            config.keeps_from(&data).err()
+        };
+        let data = || at("state/data");
+        for path in ["state", "state/data", "state/data/packs", "link", "link/data", "link/data/sessions/x", ""] {
+            assert!(refused(path, data()).is_some_and(|message| message.contains("read_only_paths")), "{path}");
+        }
+        // Made later, below what is shown.
+        assert!(refused("link/tools", at("state/tools/new/data")).is_some());
+        for path in ["state/tools", "link/tools", "state/data2", "elsewhere"] {
+            assert_eq!(refused(path, data()), None, "{path}");
+        }
+        let below = refused("elsewhere", "/usr/local/share/helmdeck".into()).unwrap();
+        assert!(below.contains("/usr"), "{below}");
+        assert!(refused("elsewhere", "/bin/helmdeck-data".into()).is_some());
+        assert_eq!(refused("elsewhere", "/var/lib/helmdeck".into()), None);
     }
 }

@@ -3,6 +3,7 @@
 //! [`Sessions`] knows who may use which; [`runtime`] says what a place for sessions must be able to do; [`local`] is this machine.
 //! `docs/sessions.md` says what commands see and what they may take.
 
+mod calls;
 mod check;
 mod command;
 mod config;
@@ -17,6 +18,7 @@ mod processes;
 mod runtime;
 mod sandbox;
 mod stage;
+mod variables;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,10 +96,6 @@ impl Sessions {
 
     /// Makes a session for a pack that asks for one.
     pub(crate) async fn create(&self, spec: &SessionSpec, identity: &Identity, pack: &PackName) -> Result<Used> {
-        if spec.network {
-            let message = format!("pack \"{pack}\" asks for a session with network, and sessions have none here");
-            return Err(Error::new(Code::SessionUnavailable, message));
-        }
         let wish = Wish {
             tenant: identity.tenant().to_owned(),
             user: identity.user().to_owned(),

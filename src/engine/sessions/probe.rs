@@ -25,6 +25,9 @@ const REFUSED: &str = "bubblewrap cannot make a sandbox here: user namespaces mu
 const AS_ROOT: &str = "there is no sandbox here, and commands never run as root: start helmdeck as another user for \
     sessions.allow_unsandboxed = true to count";
 
+const NOT_EVEN: &str = "commands cannot run here, with a sandbox or without: the limits of sessions.processes, sessions.address_space, \
+    sessions.disk and sessions.open_files must not be above those of helmdeck itself, and system calls must be allowed to be refused (seccomp)";
+
 /// Finds a sandbox that works.
 ///
 /// # Errors
@@ -54,12 +57,16 @@ pub(super) async fn probe(
         // Another user could not reach the session's folder, and as root they could do anything.
         return Err(unavailable(AS_ROOT).with_source(refused.cause()));
     }
+    let bare = Sandbox { bwrap: None, ..sandbox };
+    if let Err(error) = attempt(starter, &bare, config, tasks).await {
+        return Err(unavailable(NOT_EVEN).with_source(error.cause()));
+    }
     tracing::warn!(
         reason = refused.message(),
         cause = refused.cause(),
         "commands of sessions run WITHOUT a sandbox: they can read and reach what this process can"
     );
-    Ok(Sandbox { bwrap: None, ..sandbox })
+    Ok(bare)
 }
 
 /// Runs a command that does nothing, over folders that are there anyway.

@@ -52,7 +52,15 @@ pub(crate) fn below(root: Pid) -> Vec<i32> {
 }
 
 /// Adds up what every process below one takes. `device` is that of the session's folder.
-pub(crate) fn usage(root: Pid, device: u64) -> Usage {
+///
+/// Memory that processes share is counted once for each of them while the sum stays below `allowed`, because that costs little. Only
+/// beyond it are the shares taken, which the kernel has to count page by page.
+pub(crate) fn usage(root: Pid, device: u64, allowed: u64) -> Usage {
+    let usage = add_up(root, device, memory);
+    if usage.memory <= allowed { usage } else { add_up(root, device, share) }
+}
+
+fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
     let mut usage = Usage::default();
     let mut seen = BTreeSet::new();
     for pid in below(root) {
@@ -72,12 +80,25 @@ pub(crate) fn usage(root: Pid, device: u64) -> Usage {
     usage
 }
 
-/// Returns what one process takes and shares with no file, in bytes.
+/// Returns what one process takes and shares with no file, in bytes. What it shares with other processes counts as if it did not.
 fn memory(pid: i32) -> u64 {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
-    let kibibytes = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
-    let counts = |line: &&str| line.starts_with("RssAnon:") || line.starts_with("RssShmem:");
-    status.lines().filter(counts).filter_map(kibibytes).sum::<u64>().saturating_mul(1024)
+    sum(pid, "status", &["RssAnon:", "RssShmem:"]).unwrap_or(0)
+}
+
+/// The same, but of what it shares with other processes only its share. If the kernel does not say, all of it.
+fn share(pid: i32) -> u64 {
+    sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]).unwrap_or_else(|| memory(pid))
+}
+
+/// Adds up lines of a file about a process that give a number of KiB; `None` if one is not there.
+fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let number = |name: &&str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(*name))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let numbers: Option<Vec<u64>> = names.iter().map(number).collect();
+    Some(numbers?.iter().sum::<u64>().saturating_mul(1024))
 }
 
 /// Kills a process that is a child of `parent`, and no other that got its number meanwhile.

@@ -13,6 +13,7 @@ use helmdeck_core::session::Exec;
 
 use super::config::SessionConfig;
 use super::stage::STAGE;
+use super::variables;
 
 /// Where commands see the session's folder; it is their home too.
 pub(crate) const FOLDER: &str = "/workspace";
@@ -54,6 +55,11 @@ pub(crate) const OWN_ETC: &[(&str, &str)] = &[
 /// The usual folders of programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
+/// Returns what commands may read whatever the operator says.
+pub(crate) fn always_shown() -> impl Iterator<Item = &'static Path> {
+    ["/usr"].iter().chain(BESIDE_USR).chain(ETC).map(Path::new)
+}
+
 /// The folders of one session, as this process sees them.
 #[derive(Debug, Clone)]
 pub(crate) struct Folders {
@@ -92,8 +98,8 @@ pub(crate) struct Bwrap {
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) argv: Vec<OsString>,
-    /// The environment of the outermost program; the command has its own in the sandbox.
-    pub(crate) env: Vec<(String, OsString)>,
+    /// What it reads on stdin before the command's input: the command's environment. What is around the command has none.
+    pub(crate) before: Vec<u8>,
 }
 
 impl Bwrap {
@@ -168,7 +174,7 @@ impl Sandbox {
     pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
         words.add([STAGE, "supervise", &std::process::id().to_string(), "--"]);
-        let environment = self.environment(folders, config, command);
+        let before = variables::written(&self.environment(folders, config, command));
         let limits = |words: &mut Words, program: &Path| {
             words.0.push(program.into());
             let numbers = [config.processes, config.address_space.max(memory), config.disk, config.open_files];
@@ -182,8 +188,7 @@ impl Sandbox {
         };
         let Some(bwrap) = &self.bwrap else {
             limits(&mut words, &self.program);
-            let env = environment.into_iter().map(|(name, value)| (name, value.into())).collect();
-            return Line { argv: words.0, env };
+            return Line { argv: words.0, before };
         };
         words.0.push(bwrap.path.clone().into());
         match self.user {
@@ -204,12 +209,12 @@ impl Sandbox {
                 words.add(["--", PROGRAM, STAGE, "user", &user.to_string(), "--"]);
                 words.0.push(bwrap.path.clone().into());
                 let moved = Folders { folder: FOLDER.into(), supplies: SUPPLIES.into(), etc: "/etc".into() };
-                inner(&mut words, bwrap, &moved, Path::new(PROGRAM), config, &environment);
+                inner(&mut words, bwrap, &moved, Path::new(PROGRAM), config);
             }
-            None => inner(&mut words, bwrap, folders, &self.program, config, &environment),
+            None => inner(&mut words, bwrap, folders, &self.program, config),
         }
         limits(&mut words, Path::new(PROGRAM));
-        Line { argv: words.0, env: Vec::new() }
+        Line { argv: words.0, before }
     }
 
     /// Returns the short environment of commands, and what this one adds to it.
@@ -244,22 +249,12 @@ impl Sandbox {
 }
 
 /// Adds the sandbox itself.
-fn inner(
-    words: &mut Words,
-    bwrap: &Bwrap,
-    folders: &Folders,
-    program: &Path,
-    config: &SessionConfig,
-    environment: &[(String, String)],
-) {
+fn inner(words: &mut Words, bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfig) {
     words.add(["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
     if bwrap.disables_user_namespaces {
         words.add(["--disable-userns"]);
     }
     words.add(["--uid", INSIDE_USER, "--gid", INSIDE_USER, "--hostname", "sandbox", "--clearenv"]);
-    for (name, value) in environment {
-        words.add(["--setenv", name, value]);
-    }
     let tmp = config.tmp.to_string();
     words.add(["--proc", "/proc", "--dev", "/dev"]);
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/tmp"]);

@@ -4,10 +4,11 @@
 //! - `supervise <parent> -- program...`: starts a program, waits for it and for everything that it left behind, which it kills. It dies
 //!   with helmdeck, and the sandbox dies with it.
 //! - `user <id> -- program...`: gives up root for that user, then becomes the program.
-//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits, says on stderr
-//!   with the byte [`STARTED`] that the sandbox stands, goes to the folder, and becomes the program.
+//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits, refuses system
+//!   calls ([`super::calls`]), says on stderr with the byte [`STARTED`] that the sandbox stands, goes to the folder, and becomes the
+//!   program, with the environment that stands at the start of stdin ([`super::variables`]).
 //!
-//! It is one thread, reads no configuration and no environment, and trusts nothing that comes after `--`.
+//! It is one thread, reads no configuration, has no environment, and trusts nothing that comes after `--`.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -21,7 +22,7 @@ use rustix::process::{
 };
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::processes;
+use super::{calls, processes, variables};
 
 /// The argument of this program that makes it a stage.
 pub const STAGE: &str = "__sandbox";
@@ -82,8 +83,6 @@ fn supervise(parent: &str, mut program: Command) -> StageEnd {
     if let Err(error) = set_child_subreaper(Some(getpid())) {
         return failed(&format!("what is left behind cannot be collected: {error}"));
     }
-    // When the machine has no memory left, this is what should go. A container may forbid to say so.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let child = match program.spawn() {
         Ok(child) => child,
         Err(error) => return cannot_run(&program, &error),
@@ -148,7 +147,13 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
             return failed(&format!("the limit {kind:?} cannot be set"));
         }
     }
-    if let Err(message) = die_with(getppid()) {
+    // When the machine has no memory left, the command should go, not who waits for it. A container may forbid to say so.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    match variables::read() {
+        Ok(variables) => program.env_clear().envs(variables),
+        Err(error) => return failed(&format!("the environment did not come: {error}")),
+    };
+    if let Err(message) = die_with(getppid()).and_then(|()| calls::refuse()) {
         return failed(&message);
     }
     if let Err(error) = std::io::stderr().write_all(&[STARTED]) {

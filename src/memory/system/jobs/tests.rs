@@ -146,7 +146,7 @@ async fn a_cancel_reaches_the_owner_of_a_live_job_only() {
     place.system.save_jobs(vec![(ended(&done), None)]).await.unwrap();
     assert!(place.system.ask_to_cancel_job(&live.id).await.unwrap());
     assert!(!place.system.ask_to_cancel_job(&done.id).await.unwrap());
-    assert_eq!(place.system.jobs_to_cancel("o").await.unwrap(), [live.id.clone()]);
+    assert_eq!(place.system.jobs_to_cancel("o").await.unwrap(), std::slice::from_ref(&live.id));
     assert!(place.system.jobs_to_cancel("other").await.unwrap().is_empty());
     place.system.save_jobs(vec![(ended(&live), None)]).await.unwrap();
     assert!(place.system.jobs_to_cancel("o").await.unwrap().is_empty());

@@ -1,0 +1,49 @@
+//! System calls that commands of a session may not make: those whose memory no process is seen to hold, those that lead out of the
+//! namespaces, and those into parts of the kernel that no build or test needs (seccomp, `seccomp(2)`).
+//!
+//! They fail with `EPERM`, as in a container of Docker. A program for another architecture, such as a 32-bit one, is killed by its
+//! first call.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+
+/// What is refused.
+const REFUSED: &[i64] = &[
+    // Memory and objects that outlive their processes within the IPC namespace (`sysvipc(7)`); POSIX shared memory is there.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_semget,
+    libc::SYS_msgget,
+    // Keyrings know no namespace: those of whoever started helmdeck would be there (`keyrings(7)`).
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // Much of the kernel, and little that a command in here could want of it.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Memory that no limit knows (`memfd_secret(2)`).
+    libc::SYS_memfd_secret,
+];
+/// Marks calls of the x32 ABI, which the kernel takes for the same architecture as x86-64 (`seccomp(2)`, Caveats).
+const X32: i64 = 0x4000_0000;
+
+/// Refuses the calls to this process, and to all that it becomes or starts.
+///
+/// # Errors
+/// In words, if this architecture or this kernel cannot.
+pub(super) fn refuse() -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be refused: {error}");
+    let numbers = REFUSED.iter().flat_map(|number| [*number, number | X32]);
+    let rules: BTreeMap<_, _> = numbers.map(|number| (number, Vec::new())).collect();
+    let architecture = TargetArch::try_from(ARCH).map_err(|error| failed(&error))?;
+    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture);
+    let program = BpfProgram::try_from(filter.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    apply_filter(&program).map_err(|error| failed(&error))
+}

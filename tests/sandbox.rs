@@ -1,0 +1,161 @@
+//! What the sandbox of sessions refuses, and what it must not take for an attack; by the real program.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use helmdeck_core::{Call, Code, Identity, PackName};
+use helmdeck_engine::{Config, Engine};
+use serde_json::json;
+
+use crate::support::program::{Home, Run};
+use crate::support::sessions::{Bench, is_running, place, runs};
+use crate::support::{KEY, wait_for};
+
+/// Makes each call in the sandbox, also as the other ABI of x86-64 numbers it, and prints what is not refused.
+const CALLS: &str = r#"
+import ctypes, errno, platform, sys
+calls = {
+    "x86_64": dict(shmget=29, shmat=30, semget=64, msgget=68, add_key=248, request_key=249, keyctl=250, perf_event_open=298,
+                   bpf=321, userfaultfd=323, io_uring_setup=425, io_uring_enter=426, io_uring_register=427, memfd_secret=447),
+    "aarch64": dict(shmget=194, shmat=196, semget=190, msgget=186, add_key=217, request_key=218, keyctl=219, perf_event_open=241,
+                    bpf=280, userfaultfd=282, io_uring_setup=425, io_uring_enter=426, io_uring_register=427, memfd_secret=447),
+}[platform.machine()]
+system = ctypes.CDLL(None, use_errno=True)
+for name, number in calls.items():
+    for number in {number, number | (0x40000000 if platform.machine() == "x86_64" else 0)}:
+        ctypes.set_errno(0)
+        came = system.syscall(number, 0, 4096, 0o1600, 0, 0)
+        if came != -1 or ctypes.get_errno() != errno.EPERM:
+            print(name, number, came, errno.errorcode.get(ctypes.get_errno()))
+from multiprocessing import Pool, shared_memory
+shared = shared_memory.SharedMemory(create=True, size=4096)
+shared.buf[:2] = b"ok"
+with Pool(2) as pool:
+    print(sum(pool.map(abs, [-1, 2])), bytes(shared.buf[:2]).decode())
+shared.unlink()
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_past_the_limits_and_the_namespaces_are_refused_and_those_of_programs_are_not() {
+    let bench = Bench::new();
+    let came = bench.once(json!({"argv": ["python3", "-c", CALLS]})).await;
+    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "3 ok\n"), "{came:?}");
+    bench.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processes() {
+    let bench = Bench::new();
+    // The linker writes to stderr about every program that it starts.
+    let came = bench.once(json!({"argv": ["/usr/bin/env"], "env": {"LD_DEBUG": "files", "PATH": "/nowhere"}})).await;
+    assert_eq!(came.ended, "0", "{came:?}");
+    assert!(came.stderr.contains("transferring control: /usr/bin/env"), "{came:?}");
+    assert_eq!(came.stderr.matches("transferring control").count(), 1, "{came:?}");
+    assert!(came.stdout.contains("PATH=/nowhere\n"), "{came:?}");
+    // One that is longer than a pipe holds, and an input after it.
+    let long = "x".repeat(100_000);
+    let input = json!({"sh": "echo ${#LONG}; cat", "env": {"LONG": long}, "stdin": "the input"});
+    assert_eq!(bench.once(input).await.stdout, "100000\nthe input");
+    let script = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; [ -n \"$WHAT\" ] && sleep 198712";
+    let call = bench.once(json!({"sh": script, "env": {"WHAT": "the-value-of-a-variable"}, "timeout_ms": 3000}));
+    let mut call = std::pin::pin!(call);
+    let began = async {
+        while !is_running("sleep\0198712") {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        is_running("the-value-of-a-variable")
+    };
+    let seen = tokio::select! { came = &mut call => panic!("{came:?}"), seen = began => seen };
+    assert!(!seen, "seen from outside");
+    let came = call.await;
+    assert!(came.stdout.contains("sleep 198712") && !came.stdout.contains("the-value-of"), "{came:?}");
+    bench.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_forked_processes_share_counts_once() {
+    let bench = Bench::with(|config| config.sessions.memory = 400 << 20);
+    let script = "import os, time\n\
+         held = bytearray(os.urandom(1)) * (100 << 20)\n\
+         for _ in range(8):\n\
+         \x20   if os.fork() == 0:\n\
+         \x20       time.sleep(2); os._exit(0)\n\
+         for _ in range(8): os.wait()\n\
+         print(sum(held[::1 << 20]) == 100 * held[0])\n";
+    let came = bench.once(json!({"argv": ["python3", "-c", script]})).await;
+    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "True\n"), "{came:?}");
+    // As soon as each has its own, it counts for each.
+    let script = script.replace("time.sleep(2)", "held[:] = bytes(100 << 20); time.sleep(1000)");
+    let came = bench.once(json!({"argv": ["python3", "-c", script]})).await;
+    assert_eq!(came.ended, "OutOfMemory", "{came:?}");
+    bench.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_memory_takes_the_command_and_a_lost_one_is_reported_as_killed() {
+    let bench = Bench::new();
+    let call = bench.sh("cat /proc/self/oom_score_adj; sleep 287612");
+    let killed = async {
+        let supervisor = loop {
+            let running = is_running("sleep\0287612");
+            if let (true, Some(pid)) = (running, supervisor("287612")) {
+                break pid;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        };
+        let own = std::fs::read_to_string(format!("/proc/{supervisor}/oom_score_adj")).unwrap();
+        assert!(Command::new("kill").args(["-9", &supervisor]).status().unwrap().success());
+        own
+    };
+    let (came, own) = tokio::join!(call, killed);
+    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("Signalled(9)", "1000\n"), "{came:?}");
+    assert_eq!(own, std::fs::read_to_string("/proc/self/oom_score_adj").unwrap());
+    wait_for("the command to be gone", || !is_running("sleep\0287612"));
+    bench.engine.shutdown().await;
+}
+
+/// Returns the process that waits for a command with this in its line.
+fn supervisor(marker: &str) -> Option<String> {
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let matches = |pid: &String| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.split('\0').nth(2) == Some("supervise") && line.contains(marker)
+    };
+    pids.into_iter().find(matches)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pinned_session_has_no_network_either() {
+    let data = tempfile::tempdir().unwrap();
+    let builtins = vec![runs("keep", "preserve = true"), runs("net", "network = true")];
+    let engine = Engine::builder(Config::default()).builtins(builtins).sessions(place(data.path())).build();
+    let call = |pack: &str, input: serde_json::Value| {
+        engine.call(Call::new(PackName::new(pack).unwrap(), input.to_string(), Arc::new(Identity::local())))
+    };
+    let id = call("test.keep", json!({"sh": "true"})).await.unwrap().session_id.unwrap();
+    let error = call("test.net", json!({"sh": "true", "_session_id": &*id})).await.unwrap_err();
+    assert_eq!(error.code(), Code::SessionUnavailable);
+    assert!(error.message().contains("network"), "{}", error.message());
+    assert!(call("test.keep", json!({"sh": "true", "_session_id": &*id})).await.is_ok());
+    engine.shutdown().await;
+}
+
+#[test]
+fn the_data_of_helmdeck_is_not_to_be_shown_to_commands() {
+    let home = Home::new();
+    let data = home.data();
+    std::fs::create_dir_all(&data).unwrap();
+    let refused = |name: &str, value: &std::path::Path| {
+        let mut command = home.command(KEY, &["session", "list"]);
+        Run::of(command.env(name, value).output().unwrap())
+    };
+    for path in [&data, &data.join("helmdeck.db"), &data.parent().unwrap().to_owned()] {
+        let run = refused("HELMDECK_SESSIONS__READ_ONLY_PATHS", path);
+        assert_ne!(run.code, 0, "{}", path.display());
+        assert!(run.stderr.contains("sessions: read_only_paths"), "{}", run.stderr);
+    }
+    assert_eq!(refused("HELMDECK_SESSIONS__READ_ONLY_PATHS", "/opt".as_ref()).code, 0);
+    let run = refused("HELMDECK_DATA_DIR", "/usr/share/no-such-folder-of-helmdeck".as_ref());
+    assert!(run.code != 0 && run.stderr.contains("/usr"), "{}", run.stderr);
+}
