@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use helmdeck_testkit::{Issuer, key_set};
 use serde_json::{Value, json};
 
-use crate::support::{KEY, wait_for};
 use crate::support::program::{Home, Run, SERVE, Server};
+use crate::support::{KEY, wait_for};
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
 const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
