@@ -399,6 +399,13 @@ fn a_plain_user_has_the_same_sandbox_and_may_go_without() {
     assert!(started < 64, "{}", run.stdout);
     assert!(!is_running("109876"));
 
+    // What a command shuts counts all the same, and stays shut.
+    let script = "mkdir a b; head -c 40M /dev/zero > a/x; chmod 300 a; chmod 0 b; sleep 210876";
+    let run = plain.sh(id, script, &[("HELMDECK_SESSIONS__DISK", "20MiB")]);
+    assert!(run.code == 1 && run.stderr.contains("holds more than it may"), "{}", run.stderr);
+    let run = plain.sh(id, "stat -c %a a b && chmod 700 a b && rm -r a b", &[]);
+    assert_eq!(run.stdout, "300\n0\n", "{}", run.stderr);
+
     // A path that is not there: no sandbox can be made.
     let none = ("HELMDECK_SESSIONS__READ_ONLY_PATHS", "/not/there");
     let allow = ("HELMDECK_SESSIONS__ALLOW_UNSANDBOXED", "true");

@@ -199,6 +199,13 @@ async fn a_folder_cannot_be_filled_beyond_its_limit() {
     std::fs::write(session.folder().join("put"), vec![1; 60 << 20]).unwrap();
     let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
     assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
+    // So does one with full supplies, and one with many small files.
+    let session = bench.kept(&Identity::local(), "true").await;
+    std::fs::write(session.supplies().join("put"), vec![1; 60 << 20]).unwrap();
+    let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
+    assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
+    let came = bench.sh("for n in $(seq 20000); do : > $n; done; sleep 1000").await;
+    assert_eq!(came.ended, "OutOfDisk", "{came:?}");
     bench.engine.shutdown().await;
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::checkout::{self, Checkout};
-use super::inside::Inside;
+use super::inside::{Inside, supply};
 
 /// The most bytes that git may print besides the patch.
 const MAX_LIST: usize = 8 << 20;
@@ -55,9 +55,7 @@ pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_byte
         let message = format!("\"{}\" is no folder of the session any more", checkout.path);
         return Err(Error::new(Code::Conflict, message));
     }
-    let failed =
-        |error| Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error);
-    std::fs::write(session.supplies().join(JUNK_FILE), JUNK).map_err(failed)?;
+    supply(session, JUNK_FILE, JUNK)?;
     let own = format!(".changes-{}", Uuid::now_v7().simple());
     let inside = Inside::new(session)?;
     inside.run("", &["git", "init", "--quiet", "--bare", "--template=", "--", &own], MAX_LIST, Bytes::new()).await?;

@@ -1,5 +1,7 @@
 //! git inside a session: there it may read what commands wrote, since it has no network, no secret and nothing else to lose.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,13 +30,7 @@ impl<'a> Inside<'a> {
     /// # Errors
     /// `resource_exhausted` if they cannot be written.
     pub(super) fn new(session: &'a dyn Session) -> Result<Self> {
-        let path = session.supplies().join(SETTINGS);
-        if std::fs::read_to_string(&path).is_ok_and(|text| text == SETTINGS_TEXT) {
-            return Ok(Self { session, variables: Vec::new() });
-        }
-        std::fs::write(&path, SETTINGS_TEXT).map_err(|error| {
-            Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error)
-        })?;
+        supply(session, SETTINGS, SETTINGS_TEXT)?;
         Ok(Self { session, variables: Vec::new() })
     }
 
@@ -76,6 +72,22 @@ impl<'a> Inside<'a> {
             ended => Err(failure(argv, ended).with_source(String::from_utf8_lossy(&noise).into_owned())),
         }
     }
+}
+
+/// Writes a file that commands can read and not change, unless it stands there already.
+///
+/// # Errors
+/// `resource_exhausted` if it cannot be written.
+pub(super) fn supply(session: &dyn Session, name: &str, text: &str) -> Result<()> {
+    let path = session.supplies().join(name);
+    let readable = || std::fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o444 == 0o444);
+    if readable() && std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
+        return Ok(());
+    }
+    // Commands run as another user, whatever this process makes of new files.
+    std::fs::write(&path, text).and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o644))).map_err(
+        |error| Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error),
+    )
 }
 
 fn failure(argv: &[&str], ended: Ended) -> Error {

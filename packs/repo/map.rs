@@ -117,7 +117,7 @@ impl Work {
     }
 
     fn run(&self, input: &Input) -> Result<Reply> {
-        let place = Place::find(&input.path, self.context.session.as_deref())?;
+        let place = Arc::new(Place::find(&input.path, self.context.session.as_deref())?);
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
         // What git's files in a session say is whatever commands wrote there.
@@ -125,7 +125,7 @@ impl Work {
         let commit = work_tree.and_then(head::head);
         self.context.report(Some(0.0), "looking for source files");
         let filter = Filter { paths: &paths, languages: &input.languages };
-        let found = walk::walk(&place.root, work_tree.is_some(), commit.as_deref(), &filter, &|| self.stopped())
+        let found = walk::walk(&place, work_tree, commit.as_deref(), &filter, &|| self.stopped())
             .ok_or_else(|| self.stop_error())?;
         if self.context.stale.as_ref().is_some_and(|stale| *stale.validator == *found.digest) {
             return Ok(Reply::not_modified());

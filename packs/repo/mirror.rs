@@ -2,7 +2,8 @@
 //!
 //! Only trusted git writes it, and only it is ever used with the network and a credential.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,7 +87,10 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
         remove(&path).await.map_err(failed)?;
         std::fs::write(&unfinished, "").map_err(failed)?;
         std::fs::create_dir_all(&path).map_err(failed)?;
-        git.local_text(&path, &["init", "--quiet", "--bare", "--template="], &[], Bytes::new()).await?;
+        // Commands run as another user: they must be able to read it, whatever this process makes of new files.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?;
+        let init = ["init", "--quiet", "--bare", "--template=", "--shared=0644"];
+        git.local_text(&path, &init, &[], Bytes::new()).await?;
     }
     std::fs::write(&unfinished, "").map_err(failed)?;
     if let Some(branch) = &refs.default_branch {
@@ -95,7 +99,17 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
     }
     let fetched = fetch(git, remote, &path, &named, wish.depth).await;
     // A refusal leaves the copy as it was; only an end in the middle leaves the mark.
-    std::fs::remove_file(&unfinished).map_err(failed)?;
+    let whole = match &fetched {
+        Ok(_) => true,
+        Err(error) if error.code() == Code::TooLarge => {
+            remove(&path).await.map_err(failed)?;
+            false
+        }
+        Err(error) => remote.ended_by_itself() && error.code() != Code::Internal,
+    };
+    if whole {
+        std::fs::remove_file(&unfinished).map_err(failed)?;
+    }
     let commit = fetched?;
     let branch = if let Named::Branch(branch) = named { Some(branch) } else { None };
     Ok(Mirror { path, commit, branch, default_branch: refs.default_branch })

@@ -9,6 +9,8 @@ mod fetch;
 mod git;
 #[cfg(feature = "repo-map")]
 mod head;
+#[cfg(feature = "repo-map")]
+mod ignored;
 mod inside;
 #[cfg(feature = "repo-map")]
 mod languages;

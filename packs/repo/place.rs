@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use helmdeck_core::session::Session;
@@ -66,20 +66,46 @@ impl Place {
         self.held.is_some()
     }
 
-    /// Opens a file that the walk found.
-    pub(super) fn open(&self, file: &SourceFile) -> io::Result<File> {
-        let Some(held) = &self.held else { return File::open(&file.file) };
-        let path = file.file.strip_prefix(&self.root).map_err(io::Error::other)?;
-        let (folders, name) = (path.parent().into_iter().flatten(), path.file_name().unwrap_or_default());
-        let mut folder = held.try_clone()?;
-        for part in folders {
-            folder = openat(&folder, part, FOLDER, Mode::empty())?;
-        }
-        // A pipe in the file's place would make the opening wait.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(openat(&folder, name, flags, Mode::empty())?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file any more")) }
+    /// Returns the folder itself, if it is one of a session.
+    pub(super) fn held(&self) -> Option<BorrowedFd<'_>> {
+        self.held.as_ref().map(AsFd::as_fd)
     }
+
+    /// Returns where to begin to walk: the folder that is held, whatever its path leads to by then.
+    pub(super) fn start(&self) -> PathBuf {
+        let Some(held) = &self.held else { return self.root.clone() };
+        PathBuf::from(format!("/proc/self/fd/{}/.", held.as_raw_fd()))
+    }
+
+    /// Opens a file that the walk found, by its path below the root.
+    pub(super) fn open(&self, file: &SourceFile) -> io::Result<File> {
+        match self.held() {
+            Some(held) => open_file(held, &file.file),
+            None => open_file(rustix::fs::CWD, &self.root.join(&file.file)),
+        }
+    }
+}
+
+/// Opens a folder below another one, or by its whole path, and follows no link below.
+pub(super) fn open_folder(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    if path.is_absolute() {
+        return Ok(open(path, FOLDER, Mode::empty())?);
+    }
+    let mut folder = from.as_fd().try_clone_to_owned()?;
+    for part in path {
+        folder = openat(&folder, part, FOLDER, Mode::empty())?;
+    }
+    Ok(folder)
+}
+
+/// Opens a file as [`open_folder`] does a folder; a pipe or a device in its place is none.
+pub(super) fn open_file(from: impl AsFd, path: &Path) -> io::Result<File> {
+    let (parent, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
+    let folder = open_folder(from, parent)?;
+    // A pipe would make the opening wait.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(&folder, name, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -8,6 +8,9 @@ use super::checkout::{self, Checkout};
 use super::git::{Git, Remote, is_id};
 use super::names::check_branch;
 
+/// What default branches are mostly called.
+const USUAL_DEFAULTS: [&str; 5] = ["main", "master", "trunk", "develop", "default"];
+
 /// A patch and the name of the branch that it becomes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Proposal<'a> {
@@ -42,6 +45,13 @@ pub(crate) async fn apply_and_push(
     let of_old = checkout.default_branch.as_deref();
     if refs.default_branch.as_deref() == Some(branch) || of_old == Some(branch) {
         let message = format!("{branch:?} is the default branch, which is never pushed to; choose another name");
+        return Err(Error::new(Code::Conflict, message));
+    }
+    // Where HEAD names a branch that does not exist yet, git says nothing of it: pushing that one would make it the default.
+    if !refs.ids.contains_key("HEAD") && USUAL_DEFAULTS.contains(&branch) {
+        let message = format!(
+            "the default branch of the repository does not exist yet and {branch:?} may be it; choose another name"
+        );
         return Err(Error::new(Code::Conflict, message));
     }
     if refs.ids.contains_key(&format!("refs/heads/{branch}")) {

@@ -1,5 +1,6 @@
 //! The packs with real git: over a real HTTP server on loopback and from folders, in a session that is a plain folder.
 
+mod bounds;
 mod failures;
 mod fetches;
 mod planted;

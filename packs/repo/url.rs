@@ -174,6 +174,16 @@ impl RepoUrl {
         self.port
     }
 
+    /// Says whether everybody on the way can read what is sent: plain http, except to this machine itself.
+    pub(crate) fn is_readable_on_the_way(&self) -> bool {
+        let is_here = match &self.host {
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            _ => false,
+        };
+        self.transport == Transport::Http && !is_here
+    }
+
     /// Returns the folder, if it is one of this machine.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         (self.transport == Transport::File).then(|| PathBuf::from(&self.path))

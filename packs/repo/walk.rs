@@ -4,13 +4,16 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use helmdeck_core::{Code, Error, Result};
-use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::{DirEntry, WalkBuilder};
 use sha2::{Digest, Sha256};
 
+use super::ignored::Ignored;
 use super::languages::{self, Grammar};
+use super::place::Place;
 use super::symbols::MAX_FILE_BYTES;
 
 /// The most source files that are read; the first ones in the order of the walk.
@@ -27,9 +30,9 @@ const MAP_VERSION: &str = "1";
 
 /// A source file that may be read.
 pub(super) struct SourceFile {
-    /// Where it is.
+    /// Its path below the root.
     pub(super) file: PathBuf,
-    /// Its path below the root, with `/`.
+    /// The same as text.
     pub(super) path: String,
     /// Its grammar.
     pub(super) grammar: &'static Grammar,
@@ -92,26 +95,35 @@ impl Globs {
     }
 }
 
-/// Walks `root`, which must be a canonical path. `None` when `stopped` says so.
+/// Walks a place. `None` when `stopped` says so.
 ///
-/// Inside a git repository its ignore rules hold, those above `root` too; elsewhere the `.gitignore` files below `root` do.
-/// Hidden files are left out.
+/// Inside a git repository with the folder `work_tree` its ignore rules hold, those above the place too; elsewhere those of the
+/// files below the place do. Hidden files are left out.
 pub(super) fn walk(
-    root: &Path,
-    in_git: bool,
+    place: &Arc<Place>,
+    work_tree: Option<&Path>,
     commit: Option<&str>,
     filter: &Filter<'_>,
     stopped: &dyn Fn() -> bool,
 ) -> Option<Found> {
     let mut found = Found::default();
     let mut digest = Sha256::new();
-    let walk = WalkBuilder::new(root)
+    let start = place.start();
+    let top = work_tree.unwrap_or(&place.root);
+    let ignored = Ignored::new(Arc::clone(place), top);
+    let (from, below_top) = (start.clone(), place.root.strip_prefix(top).unwrap_or(Path::new("")).to_owned());
+    let shown = move |entry: &DirEntry| {
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let below = entry.path().strip_prefix(&from).unwrap_or(Path::new(""));
+        entry.depth() == 0 || ignored.shows(&below_top.join(below), is_folder)
+    };
+    // The library reads files of rules without any bound, so it reads none.
+    let walk = WalkBuilder::new(&start)
+        .standard_filters(false)
         .follow_links(false)
         .max_depth(Some(MAX_DEPTH))
-        .git_global(false)
-        .parents(in_git)
-        .require_git(in_git)
         .sort_by_file_name(std::ffi::OsStr::cmp)
+        .filter_entry(shown)
         .build();
     for (entries, entry) in walk.enumerate() {
         if entries.is_multiple_of(64) && stopped() {
@@ -133,7 +145,7 @@ pub(super) fn walk(
         if !filter.languages.is_empty() && !filter.languages.iter().any(|name| name == grammar.name) {
             continue;
         }
-        let Ok(below) = entry.path().strip_prefix(root) else { continue };
+        let Ok(below) = entry.path().strip_prefix(&start) else { continue };
         let path = below.to_string_lossy().into_owned();
         if !filter.paths.is_empty() && !filter.paths.matches(&path) {
             continue;
@@ -153,7 +165,7 @@ pub(super) fn walk(
         if metadata.len() > MAX_FILE_BYTES {
             found.too_large += 1;
         } else {
-            found.files.push(SourceFile { file: entry.into_path(), path, grammar });
+            found.files.push(SourceFile { file: below.to_owned(), path, grammar });
         }
     }
     digest.update((found.unreadable as u64).to_be_bytes());
@@ -161,7 +173,7 @@ pub(super) fn walk(
     digest.update(commit.unwrap_or_default());
     digest.update(MAP_VERSION);
     // A link to the folder may point elsewhere by then.
-    digest.update(root.as_os_str().as_encoded_bytes());
+    digest.update(place.root.as_os_str().as_encoded_bytes());
     found.digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     // By the path as text, so that ties are broken alike everywhere below.
     found.files.sort_by(|a, b| a.path.cmp(&b.path));

@@ -50,10 +50,7 @@ impl std::fmt::Debug for Memory {
 /// Where files of packs go.
 enum Files {
     Folder(PathBuf),
-    S3(
-        S3Location,
-        #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "read by the feature s3 only"))] S3Credentials,
-    ),
+    S3(Box<(S3Location, S3Credentials)>),
 }
 
 /// Puts an engine together.
@@ -172,7 +169,7 @@ impl Builder {
     /// through the guard of [`Builder::egress`], and no call can reach it by that.
     #[must_use]
     pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
-        self.artifacts = Some(Files::S3(bucket, credentials));
+        self.artifacts = Some(Files::S3(Box::new((bucket, credentials))));
         self
     }
 
@@ -308,7 +305,7 @@ impl Files {
     fn open(self, egress: &Egress) -> Place {
         match self {
             Self::Folder(folder) => Place::folder(&folder),
-            Self::S3(location, credentials) => crate::artifacts::open_s3(&location, &credentials, egress),
+            Self::S3(bucket) => crate::artifacts::open_s3(&bucket.0, &bucket.1, egress),
         }
     }
 
@@ -317,7 +314,7 @@ impl Files {
         match self {
             Self::Folder(folder) => Place::folder(&folder),
             // No address reads as a location in this build.
-            Self::S3(location, _) => Place::unknown(&location.shown()),
+            Self::S3(bucket) => Place::unknown(&bucket.0.shown()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A real S3-compatible store for tests: a server (SeaweedFS) of its own on loopback ports, in a folder that goes with it. A test
+//! A real S3-compatible store for tests: a server (`SeaweedFS`) of its own on loopback ports, in a folder that goes with it. A test
 //! that cannot have one fails; it is never skipped.
 
 use std::fmt;

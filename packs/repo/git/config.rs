@@ -19,6 +19,8 @@ pub struct Config {
     pub paths: Paths,
     /// Hosts that a credential may be sent to which is itself bound to none; `github.com` unless said otherwise.
     pub credential_hosts: Vec<Glob>,
+    /// The most bytes that the clean copy of one repository may have; 4 GiB unless said otherwise.
+    pub max_bytes: u64,
     /// Who commits; `helmdeck` unless said otherwise.
     pub author_name: String,
     /// The address of who commits; `helmdeck@localhost` unless said otherwise.
@@ -34,6 +36,7 @@ impl Default for Config {
             known_hosts: None,
             paths: Paths::Below(Vec::new()),
             credential_hosts: "github.com".parse().into_iter().collect(),
+            max_bytes: 4 << 30,
             author_name: "helmdeck".to_owned(),
             author_email: "helmdeck@localhost".to_owned(),
         }

@@ -6,10 +6,12 @@
 mod agent;
 mod config;
 mod fifo;
+mod folder;
 mod process;
 mod reason;
 mod remote;
 mod settings;
+mod size;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +106,8 @@ impl Git {
             .env("GIT_NO_REPLACE_OBJECTS", "1")
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_OPTIONAL_LOCKS", "0")
+            // What a repository says of itself must not take all memory of this machine.
+            .env("GIT_ALLOC_LIMIT", "1g")
             .envs(settings.variables());
         command
     }

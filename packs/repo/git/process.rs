@@ -28,6 +28,11 @@ impl Finished {
     pub(crate) fn succeeded(&self) -> bool {
         self.status == Some(0)
     }
+
+    /// Says whether no signal killed it, nor a program that it ran and that it tells of.
+    pub(super) fn ended_by_itself(&self) -> bool {
+        self.status.is_some() && !self.stderr.contains(" died of signal ")
+    }
 }
 
 /// A running program and everything it started. Dropping it kills them all.

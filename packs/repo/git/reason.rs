@@ -88,7 +88,7 @@ fn of_words(said: &[&str], place: &str) -> Error {
 
 /// Takes the credential out of what git said, for the log.
 fn cleaned(remote: &Remote, stderr: &str) -> String {
-    let mut text = stderr.escape_debug().to_string();
+    let mut text = stderr.to_owned();
     if let Some(secret) = remote.credential.as_ref() {
         for secret in [secret.expose().trim(), secret.passphrase().unwrap_or_default()] {
             if !secret.is_empty() {
@@ -96,5 +96,6 @@ fn cleaned(remote: &Remote, stderr: &str) -> String {
             }
         }
     }
-    text
+    // Only then: an escaped secret is another text.
+    text.escape_debug().to_string()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use helmdeck_core::{Code, Error, Result, Secret};
@@ -12,7 +13,8 @@ use super::agent::Agent;
 use super::fifo::{Fifo, Parts};
 use super::process::{self, Finished};
 use super::settings::Settings;
-use super::{Git, LONGEST, MAX_OUTPUT, reason, scratch};
+use super::{Git, LONGEST, MAX_OUTPUT, reason, scratch, size};
+use crate::repo::names::is_ref;
 use crate::repo::url::{RepoUrl, Transport};
 
 /// Who a token is of, where the credential names nobody; what GitHub and others take for any token.
@@ -33,6 +35,7 @@ pub(crate) struct Remote {
     /// Whether there is a credential for it.
     pub(super) credential: Option<Secret>,
     git: Git,
+    ended_by_itself: AtomicBool,
     settings: Settings,
     variables: Vec<(&'static str, String)>,
     _fifo: Option<Fifo>,
@@ -98,7 +101,7 @@ impl Git {
         let mut variables = Vec::new();
         let (mut proxy, mut fifo, mut agent, mut used) = (None, None, None, None);
         if let Some(host) = url.host().cloned() {
-            used = self.credential_for(&host.to_string(), credential, named)?;
+            used = self.credential_for(&url, credential, named)?;
             let target = Target::only(host, url.port());
             let opened =
                 self.egress.proxy(target, ProxyConfig::default()).await.map_err(|error| {
@@ -127,12 +130,30 @@ impl Git {
             url = self.folder(&url)?;
         }
         let git = self.clone();
-        Ok(Remote { url, proxy, marks, credential: used, git, settings, variables, _fifo: fifo, agent, scratch })
+        Ok(Remote {
+            url,
+            proxy,
+            marks,
+            credential: used,
+            git,
+            ended_by_itself: AtomicBool::new(true),
+            settings,
+            variables,
+            _fifo: fifo,
+            agent,
+            scratch,
+        })
     }
 
-    /// Picks the credential that may go to a host. One that the caller did not name is left out where it does not belong.
-    fn credential_for(&self, host: &str, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
+    /// Picks the credential that may go to a host. One that the caller did not name is left out where it does not belong: at
+    /// other hosts, and where everybody on the way could read it.
+    fn credential_for(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
         let Some(secret) = credential else { return Ok(None) };
+        let host = &url.host().map(ToString::to_string).unwrap_or_default();
+        if url.is_readable_on_the_way() {
+            let message = "no credential goes over http, where everybody on the way can read it; use the https address";
+            return if named { Err(Error::new(Code::Forbidden, message)) } else { Ok(None) };
+        }
         let plain = host.trim_start_matches('[').trim_end_matches(']');
         let by_operator = || self.config.credential_hosts.iter().any(|glob| glob.matches(plain));
         if secret.is_bound_to(host) || (secret.expose_for(host).is_ok() && by_operator()) {
@@ -188,29 +209,6 @@ impl Git {
         let options: String = options.iter().map(|option| format!(" -o {}", quoted(Path::new(option)))).collect();
         Ok(format!("ssh -F /dev/null{options}"))
     }
-
-    /// Checks a folder of this machine, and resolves its links.
-    fn folder(&self, url: &RepoUrl) -> Result<RepoUrl> {
-        let folder = url.folder().unwrap_or_default();
-        let shown = folder.to_string_lossy().escape_debug().to_string();
-        let real = folder.canonicalize();
-        // Who may not use a folder does not learn whether it is there.
-        if !real.as_ref().is_ok_and(|real| self.config.paths.allow(real)) {
-            let open = matches!(self.config.paths, super::Paths::All);
-            return Err(match real {
-                Err(error) if open => {
-                    Error::new(Code::NotFound, format!("there is no repository at \"{shown}\"")).with_source(error)
-                }
-                _ => Error::new(
-                    Code::Forbidden,
-                    format!("\"{shown}\" may not be used; the operator can allow it with repo.paths"),
-                ),
-            });
-        }
-        let real = real.unwrap_or_default();
-        let text = real.to_str().ok_or_else(|| Error::new(Code::InvalidInput, "repo_url must be UTF-8 text"))?;
-        RepoUrl::parse(text)
-    }
 }
 
 impl Remote {
@@ -245,7 +243,8 @@ impl Remote {
         for line in String::from_utf8_lossy(&finished.stdout).lines() {
             match line.split_once('\t') {
                 Some((named, "HEAD")) if named.starts_with("ref: ") => {
-                    refs.default_branch = named.strip_prefix("ref: refs/heads/").map(str::to_owned);
+                    let branch = named.strip_prefix("ref: refs/heads/");
+                    refs.default_branch = branch.filter(|name| is_ref(name)).map(str::to_owned);
                 }
                 Some((id, name)) if is_id(id) => {
                     refs.ids.insert(name.to_owned(), id.to_owned());
@@ -260,7 +259,8 @@ impl Remote {
     ///
     /// # Errors
     /// `credential_invalid` if the server wants another credential; `not_found` if there is no such repository or ref;
-    /// `forbidden` if the host may not be reached or is not who it was; `timeout` if it does not answer; `handler_failed` otherwise.
+    /// `forbidden` if the host may not be reached or is not who it was; `timeout` if it does not answer; `too_large` if the
+    /// repository grows over what it may have; `handler_failed` otherwise.
     pub(crate) async fn fetch(&self, repository: &Path, depth: Option<u32>, specs: &[&str]) -> Result<()> {
         let url = self.url.to_string();
         let depth = depth.map(|depth| format!("--depth={depth}"));
@@ -277,8 +277,19 @@ impl Remote {
         arguments.extend(depth.as_deref());
         arguments.extend(["--", &url]);
         arguments.extend(specs);
-        let finished = self.run(repository, &arguments).await?;
+        let most = self.git.config().max_bytes;
+        let finished = tokio::select! {
+            finished = self.run(repository, &arguments) => finished?,
+            // Dropping the run kills it.
+            error = size::outgrown(repository, most) => return Err(error),
+        };
+        size::check(repository, most).await?;
         if finished.succeeded() { Ok(()) } else { Err(reason::of_failure(self, &finished)) }
+    }
+
+    /// Says whether the last run ended by itself, so that nothing is half written. A run that fails may well do that.
+    pub(crate) fn ended_by_itself(&self) -> bool {
+        self.ended_by_itself.load(Ordering::Relaxed)
     }
 
     /// Pushes a commit of a clean bare repository as a new branch.
@@ -305,7 +316,10 @@ impl Remote {
     async fn run(&self, folder: &Path, arguments: &[&str]) -> Result<Finished> {
         let mut command = self.git.command(self.scratch.path(), &self.settings);
         command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value))).current_dir(folder);
-        process::run(command, Bytes::new(), MAX_OUTPUT, LONGEST).await
+        self.ended_by_itself.store(false, Ordering::Relaxed);
+        let finished = process::run(command, Bytes::new(), MAX_OUTPUT, LONGEST).await?;
+        self.ended_by_itself.store(finished.ended_by_itself(), Ordering::Relaxed);
+        Ok(finished)
     }
 }
 

@@ -27,6 +27,13 @@ const ALWAYS: &[(&str, &str)] = &[
     ("commit.gpgSign", "false"),
     ("fetch.fsckObjects", "true"),
     ("transfer.fsckObjects", "true"),
+    // One pack per fetch, looked through in bounded memory; a file over the threshold is never held as a whole.
+    ("fetch.unpackLimit", "1"),
+    ("core.bigFileThreshold", "64m"),
+    ("core.deltaBaseCacheLimit", "96m"),
+    ("pack.threads", "2"),
+    ("pack.windowMemory", "128m"),
+    ("pack.deltaCacheSize", "64m"),
     // Mistakes of old tools that many histories have and that do no harm.
     ("fetch.fsck.zeroPaddedFilemode", "warn"),
     ("fetch.fsck.badTimezone", "warn"),

@@ -341,7 +341,7 @@ fn what_a_file_became_since_the_walk_is_not_read() {
     let outside = tree(&[("x.py", "def secret_function(): pass\n")]);
     let place = Place::find("repo", Some(&session)).unwrap();
     let source = |name: &str| SourceFile {
-        file: folder.join(name),
+        file: name.into(),
         path: name.to_owned(),
         grammar: super::super::languages::of(Path::new(name)).unwrap(),
     };
@@ -355,4 +355,87 @@ fn what_a_file_became_since_the_walk_is_not_read() {
     for name in ["a/x.py", "x.py", "pipe.py", "none.py"] {
         assert!(place.open(&source(name)).is_err(), "{name}");
     }
+}
+
+/// Puts what is no file of rules, or far too large a one, where rules are looked for.
+fn plant_rules(folder: &Path) {
+    let pipe = |name: &str| {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join(name), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    for name in ["", "a", "b", "c", "d", "e", ".git/info", ".hidden"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    for name in ["x.py", "a/a.py", "b/b.py", "c/c.py", "c/c.gen.py", "d/d.py", "e/e.py", ".hidden/h.py"] {
+        fs::write(folder.join(name), "def named(): pass\n").unwrap();
+    }
+    symlink("/dev/zero", folder.join(".gitignore")).unwrap();
+    pipe(".ignore");
+    pipe(".git/info/exclude");
+    pipe("a/.gitignore");
+    // In a folder that is not looked into.
+    pipe(".hidden/.gitignore");
+    fs::write(folder.join("b/.gitignore"), "*\n".repeat(1 << 20)).unwrap();
+    fs::write(folder.join("c/.gitignore"), "*.gen.py\n").unwrap();
+    fs::create_dir(folder.join("d/.gitignore")).unwrap();
+    // As many hard rules as fit into what is read.
+    let hard: String = (0..8_000).map(|n| format!("**/a*b?c[x-z]{n}/**/*e*\n")).collect();
+    fs::write(folder.join("e/.gitignore"), &hard[..hard.len().min(250 << 10)]).unwrap();
+}
+
+#[tokio::test]
+async fn planted_rules_are_not_waited_for_and_not_read_without_end() {
+    let session = Arc::new(helmdeck_testkit::FolderSession::new());
+    let folder = helmdeck_core::session::Session::folder(&*session).join("repo");
+    plant_rules(&folder);
+    let expected = ["a/a.py", "b/b.py", "c/c.py", "d/d.py", "e/e.py", "x.py"];
+    let of_session = Context { session: Some(session.clone()), ..context() };
+    let reply = call(of_session, json!({ "path": "repo" })).await.unwrap();
+    assert_eq!(paths(&reply.output.unwrap().to_value()), expected);
+    assert_eq!(paths(&map(json!({ "path": folder })).await), expected);
+    // The rules above the folder that is asked for, too.
+    assert_eq!(paths(&map(json!({ "path": folder.join("c") })).await), ["c.py"]);
+}
+
+#[tokio::test]
+async fn a_folder_of_a_session_that_is_swapped_for_a_link_is_not_walked_through() {
+    let session = helmdeck_testkit::FolderSession::new();
+    let folder = helmdeck_core::session::Session::folder(&session).join("repo");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("in.py"), "").unwrap();
+    let outside = tree(&[("secret.py", "")]);
+    let place = Arc::new(Place::find("repo", Some(&session)).unwrap());
+    fs::rename(&folder, folder.with_extension("moved")).unwrap();
+    symlink(outside.path(), &folder).unwrap();
+    let none = Globs::new("paths", &[]).unwrap();
+    let found = walk::walk(&place, None, None, &Filter { paths: &none, languages: &[] }, &|| false).unwrap();
+    let names: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(names, ["in.py"]);
+}
+
+#[tokio::test]
+async fn a_nearer_rule_stands_above_a_farther_one_and_ends_at_another_repository() {
+    let folder = tree(&[
+        (".git/HEAD", ""),
+        (".git/info/exclude", "*.excluded.py\n"),
+        (".gitignore", "*.gen.py\n/only-here\nlogs/\n"),
+        (".ignore", "!kept.gen.py\n"),
+        ("kept.gen.py", "def named(): pass\n"),
+        ("lost.gen.py", "def named(): pass\n"),
+        ("x.excluded.py", "def named(): pass\n"),
+        ("only-here/x.py", "def named(): pass\n"),
+        ("sub/only-here/x.py", "def named(): pass\n"),
+        ("sub/logs/x.py", "def named(): pass\n"),
+        ("sub/.gitignore", "!*.gen.py\n"),
+        ("sub/y.gen.py", "def named(): pass\n"),
+        (".github/z.py", "def named(): pass\n"),
+        ("ci/.gitignore", "!.shown\n"),
+        ("ci/.shown/w.py", "def named(): pass\n"),
+        ("vendored/.git/HEAD", ""),
+        ("vendored/v.gen.py", "def named(): pass\n"),
+    ]);
+    let map = map(json!({ "path": folder.path() })).await;
+    let mut found = paths(&map);
+    found.sort_unstable();
+    assert_eq!(found, ["ci/.shown/w.py", "kept.gen.py", "sub/only-here/x.py", "sub/y.gen.py", "vendored/v.gen.py"]);
 }

@@ -228,6 +228,8 @@ pub(crate) struct Repo {
     paths: Vec<PathBuf>,
     #[serde(deserialize_with = "globs")]
     credential_hosts: Vec<Glob>,
+    #[serde(with = "size")]
+    max_bytes: u64,
     author_name: String,
     author_email: String,
 }
@@ -251,6 +253,7 @@ impl Repo {
             known_hosts: set(&self.known_hosts).or(known_hosts),
             paths: if open && self.paths.is_empty() { Paths::All } else { Paths::Below(self.paths.clone()) },
             credential_hosts: self.credential_hosts.clone(),
+            max_bytes: self.max_bytes,
             author_name: self.author_name.clone(),
             author_email: self.author_email.clone(),
         }

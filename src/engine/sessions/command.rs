@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -27,6 +29,8 @@ use super::{disk, processes};
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
 /// How many looks at its memory there are for one at its folder.
 const DISK_LOOK: u32 = 5;
+/// How many looks in a row may fail.
+const MAX_UNSEEN: u32 = 5;
 /// How often what is being killed is looked for.
 const KILL_LOOK: Duration = Duration::from_millis(10);
 /// How long the sandbox is given to end after everything in it was killed; then it is killed itself.
@@ -41,6 +45,8 @@ pub(super) struct Allowed {
     pub(super) disk: u64,
     /// The session's folder.
     pub(super) folder: PathBuf,
+    /// What commands may only read; it counts as well.
+    pub(super) supplies: PathBuf,
     /// Whom files of root in it are given to.
     pub(super) owner: Option<u32>,
     pub(super) timeout: Duration,
@@ -112,7 +118,12 @@ pub(super) async fn run<T: Send + 'static>(
     turn: T,
 ) -> Result<Executed> {
     let started = Instant::now();
-    if let Some(ended) = look_at_disk(&allowed).await {
+    let before = tokio::select! {
+        before = look_at_disk(&allowed) => before?,
+        () = tokio::time::sleep_until((started + allowed.timeout).into()) => Some(Ended::TimedOut),
+        () = stop.cancelled() => return Err(over()),
+    };
+    if let Some(ended) = before {
         let nothing = || Captured::default();
         return Ok(Executed { stdout: nothing(), stderr: nothing(), ended, duration: started.elapsed() });
     }
@@ -143,7 +154,7 @@ pub(super) async fn run<T: Send + 'static>(
             () = stop.cancelled() => {
                 kill(child).await;
                 break_with(&mut running, &mut pipes, read_all).await;
-                return Err(Error::new(Code::SessionUnavailable, "the session has ended"));
+                return Err(over());
             }
         }
     };
@@ -216,6 +227,10 @@ fn cannot_start(error: io::Error) -> Error {
     Error::new(code, message).with_source(error)
 }
 
+fn over() -> Error {
+    Error::new(Code::SessionUnavailable, "the session has ended")
+}
+
 fn lost() -> Error {
     Error::new(Code::Internal, "the command has no pipes")
 }
@@ -236,11 +251,19 @@ async fn watch(root: Pid, allowed: Allowed, started: Instant) -> Ended {
     let late = tokio::time::sleep_until((started + allowed.timeout).into());
     let mut late = std::pin::pin!(late);
     let looks = async {
+        let mut unseen = 0;
         for look in 1_u32.. {
             tokio::time::sleep(MEMORY_LOOK).await;
-            let ended = look_at(root, &allowed, look % DISK_LOOK == 0).await;
-            if let Some(ended) = ended {
-                return ended;
+            match look_at(root, &allowed, look % DISK_LOOK == 0).await {
+                Ok(Some(ended)) => return ended,
+                Ok(None) if look % DISK_LOOK == 0 => unseen = 0,
+                Ok(None) => {}
+                // This machine may be short of something for a moment. What stays unseen counts as too much.
+                Err(_) if unseen < MAX_UNSEEN => unseen += 1,
+                Err(error) => {
+                    tracing::warn!(%error, "the folder of a session cannot be looked at");
+                    return Ended::OutOfDisk;
+                }
             }
         }
         std::future::pending().await
@@ -251,27 +274,55 @@ async fn watch(root: Pid, allowed: Allowed, started: Instant) -> Ended {
     }
 }
 
-async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> Option<Ended> {
+async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<Ended>> {
     let allowed = allowed.clone();
-    let look = move || {
+    looking(move |stop| {
         use std::os::unix::fs::MetadataExt;
         let device = std::fs::symlink_metadata(&allowed.folder).map_or(0, |about| about.dev());
         let usage = processes::usage(root, device, allowed.memory);
         if usage.memory > allowed.memory {
-            return Some(Ended::OutOfMemory);
+            return Ok(Some(Ended::OutOfMemory));
         }
-        let folder = if disk { disk::usage(&allowed.folder, allowed.disk, None).unwrap_or(0) } else { 0 };
-        (folder.saturating_add(usage.nameless) > allowed.disk).then_some(Ended::OutOfDisk)
-    };
-    tokio::task::spawn_blocking(look).await.ok().flatten()
+        let folders = if disk { on_disk(&allowed, None, stop)? } else { 0 };
+        Ok((folders.saturating_add(usage.nameless) > allowed.disk).then_some(Ended::OutOfDisk))
+    })
+    .await
 }
 
-/// Looks whether the folder is full before anything runs, and makes what helmdeck put there the command's.
-async fn look_at_disk(allowed: &Allowed) -> Option<Ended> {
+/// Looks whether the folders are full before anything runs, and makes what helmdeck put into the session's own the command's.
+async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
     let allowed = allowed.clone();
-    let look = move || disk::usage(&allowed.folder, allowed.disk, allowed.owner).unwrap_or(0) > allowed.disk;
-    let full = tokio::task::spawn_blocking(look).await.unwrap_or(false);
-    full.then_some(Ended::OutOfDisk)
+    let used = looking(move |stop| Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk)).await;
+    match used {
+        Ok(full) => Ok(full.then_some(Ended::OutOfDisk)),
+        Err(error) => {
+            Err(Error::new(Code::SessionUnavailable, "the folder of the session cannot be looked at")
+                .with_source(error))
+        }
+    }
+}
+
+/// Adds up what the folders of a session hold.
+fn on_disk(allowed: &Allowed, owner: Option<u32>, stop: &AtomicBool) -> io::Result<u64> {
+    let folder = disk::usage(&allowed.folder, allowed.disk, owner, stop)?;
+    let left = allowed.disk.saturating_sub(folder);
+    Ok(folder.saturating_add(disk::usage(&allowed.supplies, left, None, stop)?))
+}
+
+/// Looks at something on another thread, which stops soon after nobody waits for it any more.
+async fn looking<T: Send + 'static>(look: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let _waiting = Waiting(Arc::clone(&stop));
+    tokio::task::spawn_blocking(move || look(&stop)).await.map_err(io::Error::other)?
+}
+
+/// Says so when it is dropped.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Kills a command with everything that it started, and waits until all of it is gone.
@@ -292,5 +343,29 @@ async fn kill(child: &mut Child) {
     if tokio::time::timeout(KILL_LIMIT, kill_below).await.is_err() {
         tracing::warn!("a command of a session does not end although it was killed");
         let _ = child.kill().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_look_ends_when_nobody_waits_for_it_any_more() {
+        let (began, begun) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let look = looking(move |stop| {
+            began.send(()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            ends.send(()).unwrap();
+            Ok(())
+        });
+        tokio::select! {
+            _ = look => panic!("it ended by itself"),
+            began = begun => began.unwrap(),
+        }
+        ended.await.unwrap();
     }
 }

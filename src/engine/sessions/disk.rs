@@ -1,49 +1,136 @@
 //! How much a session's folder holds, and its removal. What stands in it was made by programs that nobody trusts: no link is
 //! ever followed, no depth and no name is taken for granted.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, openat, renameat_with, statat, unlinkat,
+    Access, AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, accessat, chownat, fchmod, fstat, openat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 /// The deepest nesting of folders; deeper counts as more than a session may hold.
 const MAX_DEPTH: usize = 256;
 
-/// What a file or folder takes besides its content.
-const PER_ENTRY: u64 = 512;
+/// What a file or folder takes besides its content: its name and its inode, and the room that removing it takes.
+const PER_ENTRY: u64 = 4096;
+
+/// The most files and folders; more count as more than a session may hold, so that looking at them and removing them stays short.
+const MAX_ENTRIES: u64 = 1 << 20;
+
+/// How often a folder is opened to its owner that its owner shuts again meanwhile; then it counts as more than a session may hold.
+const MAX_OPENINGS: u32 = 8;
+
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens a folder, never through a link.
 fn open(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(parent, name, flags, Mode::empty())
+    openat(parent, name, OPEN, Mode::empty())
 }
 
-/// Adds up what a folder holds, in bytes on the disk, and stops beyond `limit`. With `owner`, what root made in it from outside is
-/// given to that user, so that commands can change it; a file that has another name elsewhere is not.
+/// A folder that is being looked at. One that its owner had shut is opened for that long, because what it holds counts as well.
+struct Looked {
+    dir: Dir,
+    /// The mode that it had, if it had to be opened.
+    shut: Option<Mode>,
+}
+
+impl Drop for Looked {
+    fn drop(&mut self) {
+        let (Some(mode), Ok(fd)) = (self.shut, self.dir.fd()) else { return };
+        // Unless its owner changed it meanwhile.
+        if fstat(fd).is_ok_and(|about| Mode::from_raw_mode(about.st_mode & 0o7777) == mode | Mode::RWXU) {
+            let _ = fchmod(fd, mode);
+        }
+    }
+}
+
+impl Looked {
+    /// Opens a folder to look at what it holds, whatever its mode forbids.
+    fn open(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
+        let mut shut = None;
+        for _ in 0..MAX_OPENINGS {
+            let opened = open(parent, name).and_then(|fd| {
+                // Without the right to search, it can be listed, but nothing in it can be looked at.
+                accessat(&fd, c".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS).map(|()| fd)
+            });
+            match opened {
+                Ok(fd) => return Ok(Self { dir: Dir::new(fd)?, shut }),
+                Err(Errno::ACCESS) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let (itself, mode) = named(parent, name)?;
+            shut.get_or_insert(mode);
+            itself.set_mode(mode | Mode::RWXU)?;
+        }
+        Err(Errno::ACCESS.into())
+    }
+}
+
+/// A folder by its own name, which no link can take the place of, also if it cannot be read.
+struct Itself(OwnedFd);
+
+impl Itself {
+    fn set_mode(&self, mode: Mode) -> io::Result<()> {
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode.as_raw_mode()))
+    }
+}
+
+/// Returns a folder, never through a link, and its mode.
+fn named(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> io::Result<(Itself, Mode)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = openat(parent, name, flags, Mode::empty())?;
+    let mode = Mode::from_raw_mode(fstat(&fd)?.st_mode & 0o7777);
+    Ok((Itself(fd), mode))
+}
+
+/// Says whether a folder is not there (any more), or something else is.
+fn absent(error: &io::Error) -> bool {
+    let kinds = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|number| kinds.contains(&number))
+}
+
+/// Adds up what a folder holds, in bytes on the disk, and stops beyond `limit`, or as soon as `stop` says so. With `owner`, what root
+/// made in it from outside is given to that user, so that commands can change it; a file that has another name elsewhere is not.
 ///
 /// # Errors
-/// Of the system, for the folder itself. What disappears or cannot be read in it is passed over.
-pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>) -> io::Result<u64> {
-    let mut total: u64 = 0;
-    let mut open_folders = vec![Dir::new(open(CWD, folder)?)?];
-    while let Some(dir) = open_folders.last_mut() {
-        let Some(entry) = dir.read() else {
-            open_folders.pop();
-            continue;
+/// Of the system; `Interrupted` if stopped. What disappears meanwhile is passed over; what is shut is opened as long as it takes.
+pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &AtomicBool) -> io::Result<u64> {
+    let (mut total, mut entries): (u64, u64) = (0, 0);
+    let top = CString::new(folder.as_os_str().as_bytes())?;
+    let mut looked = vec![Looked::open(CWD, &top)?];
+    while let Some(Looked { dir, .. }) = looked.last_mut() {
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let entry = match dir.read() {
+            Some(Ok(entry)) => entry,
+            // The folder itself has been removed.
+            None | Some(Err(Errno::NOENT)) => {
+                looked.pop();
+                continue;
+            }
+            Some(Err(error)) => return Err(error.into()),
         };
-        let Ok(entry) = entry else { continue };
         let name = entry.file_name();
         if name == c"." || name == c".." {
             continue;
         }
         let fd = dir.fd()?;
-        let Ok(about) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let about = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(about) => about,
+            Err(Errno::NOENT) => continue,
+            // Its owner shuts it while it is looked at.
+            Err(Errno::ACCESS) => return Ok(u64::MAX),
+            Err(error) => return Err(error.into()),
+        };
         let is_folder = FileType::from_raw_mode(about.st_mode) == FileType::Directory;
         if let Some(user) = owner
             && about.st_uid == 0
@@ -54,14 +141,21 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>) -> io::Result
         }
         let bytes = u64::try_from(about.st_blocks).unwrap_or(0).saturating_mul(512);
         total = total.saturating_add(bytes).saturating_add(PER_ENTRY);
+        entries += 1;
         if total > limit {
             return Ok(total);
         }
-        if is_folder && let Ok(inner) = open(fd, name) {
-            if open_folders.len() >= MAX_DEPTH {
-                return Ok(u64::MAX);
+        if entries > MAX_ENTRIES {
+            return Ok(u64::MAX);
+        }
+        if is_folder {
+            match Looked::open(fd, name) {
+                Ok(_) if looked.len() >= MAX_DEPTH => return Ok(u64::MAX),
+                Ok(inner) => looked.push(inner),
+                Err(error) if absent(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(u64::MAX),
+                Err(error) => return Err(error),
             }
-            open_folders.push(Dir::new(inner)?);
         }
     }
     Ok(total)
@@ -88,19 +182,7 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     };
     let mut flat = Flat { root, moved: 0 };
-    loop {
-        let entries = list(flat.root.as_fd())?;
-        if entries.is_empty() {
-            break;
-        }
-        for (name, is_folder) in entries {
-            if is_folder {
-                flat.remove_folder(&name)?;
-            } else {
-                gone(unlinkat(&flat.root, &name, AtFlags::empty()))?;
-            }
-        }
-    }
+    while flat.empty_root()? {}
     Ok(gone(unlinkat(CWD, folder, AtFlags::REMOVEDIR))?)
 }
 
@@ -111,21 +193,30 @@ struct Flat {
 }
 
 impl Flat {
-    fn remove_folder(&mut self, name: &CString) -> io::Result<()> {
-        let folder = open_for_removal(self.root.as_fd(), name)?;
-        for (inner, is_folder) in list(folder.as_fd())? {
-            if is_folder {
-                // Moving a folder changes it (its `..`), so it must be ours to change.
-                drop(open_for_removal(folder.as_fd(), &inner)?);
-                self.move_up(folder.as_fd(), &inner)?;
-            } else {
-                gone(unlinkat(&folder, &inner, AtFlags::empty()))?;
+    /// Removes what the root holds now, entry by entry; says whether there was anything, so that there may be more.
+    fn empty_root(&mut self) -> io::Result<bool> {
+        let root = self.root.as_fd().try_clone_to_owned()?;
+        each(root.as_fd(), |name, is_folder| match is_folder {
+            true => self.remove_folder(name),
+            false => Ok(gone(unlinkat(&self.root, name, AtFlags::empty()))?),
+        })
+    }
+
+    fn remove_folder(&mut self, name: &CStr) -> io::Result<()> {
+        let Some(folder) = open_for_removal(self.root.as_fd(), name)? else { return Ok(()) };
+        // What is made or moved while a folder is read may be passed over.
+        while each(folder.as_fd(), |inner, is_folder| {
+            if !is_folder {
+                return Ok(gone(unlinkat(&folder, inner, AtFlags::empty()))?);
             }
-        }
+            // Moving a folder changes it (its `..`), so it must be ours to change.
+            drop(open_for_removal(folder.as_fd(), inner)?);
+            self.move_up(folder.as_fd(), inner)
+        })? {}
         Ok(gone(unlinkat(&self.root, name, AtFlags::REMOVEDIR))?)
     }
 
-    fn move_up(&mut self, from: BorrowedFd<'_>, name: &CString) -> io::Result<()> {
+    fn move_up(&mut self, from: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
         loop {
             self.moved += 1;
             let free = format!(".moved-{}", self.moved);
@@ -137,34 +228,49 @@ impl Flat {
     }
 }
 
-/// Opens a folder and makes it ours to change, whatever its mode forbids.
-fn open_for_removal(parent: BorrowedFd<'_>, name: &CString) -> io::Result<OwnedFd> {
-    let place =
-        openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    // The descriptor names the folder itself, so no link can be put in its place.
-    let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
-    std::fs::set_permissions(itself, std::fs::Permissions::from_mode(0o700))?;
-    Ok(open(parent, name)?)
+/// Opens a folder and makes it ours to change, whatever its mode forbids; `None` if somebody else has removed it.
+fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
+    let opened = named(parent, name).and_then(|(itself, _)| {
+        itself.set_mode(Mode::RWXU)?;
+        Ok(open(parent, name)?)
+    });
+    match opened {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-fn list(folder: BorrowedFd<'_>) -> io::Result<Vec<(CString, bool)>> {
-    let mut entries = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
+/// Does something with each entry of a folder while it is read, so that a folder of any size takes no memory. Says whether there was
+/// an entry.
+fn each(folder: BorrowedFd<'_>, mut with: impl FnMut(&CStr, bool) -> io::Result<()>) -> io::Result<bool> {
+    let mut any = false;
+    let mut dir = match Dir::read_from(folder) {
+        Err(Errno::NOENT) => return Ok(false),
+        other => other?,
+    };
+    while let Some(entry) = dir.read() {
+        let entry = match entry {
+            // The folder itself has been removed.
+            Err(Errno::NOENT) => break,
+            other => other?,
+        };
         let name = entry.file_name();
         if name == c"." || name == c".." {
             continue;
         }
         let is_folder = match entry.file_type() {
-            FileType::Unknown => {
-                let about = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                FileType::from_raw_mode(about.st_mode) == FileType::Directory
-            }
+            FileType::Unknown => match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(about) => FileType::from_raw_mode(about.st_mode) == FileType::Directory,
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            },
             known => known == FileType::Directory,
         };
-        entries.push((name.to_owned(), is_folder));
+        any = true;
+        with(name, is_folder)?;
     }
-    Ok(entries)
+    Ok(any)
 }
 
 /// Takes it for done if somebody else did it.
@@ -179,6 +285,8 @@ fn gone(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
 mod tests {
     use super::*;
     use std::fs;
+
+    static GO_ON: AtomicBool = AtomicBool::new(false);
 
     #[test]
     fn what_is_removed_is_removed_whatever_its_depth_and_mode_and_no_link_is_followed() {
@@ -200,9 +308,9 @@ mod tests {
         }
         fs::create_dir(folder.join("shut")).unwrap();
         fs::write(folder.join("shut/x"), "").unwrap();
-        fs::set_permissions(folder.join("shut"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(folder.join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
 
-        assert_eq!(usage(&folder, u64::MAX - 1, None).unwrap(), u64::MAX, "too deep counts as too much");
+        assert_eq!(usage(&folder, u64::MAX - 1, None, &GO_ON).unwrap(), u64::MAX, "too deep counts as too much");
         remove(&folder).unwrap();
         assert!(!folder.exists());
         assert_eq!(fs::read_to_string(kept.join("file")).unwrap(), "stays");
@@ -218,9 +326,9 @@ mod tests {
         fs::write(outside.join("big"), vec![1; 8 << 20]).unwrap();
         std::os::unix::fs::symlink(&outside, folder.join("a/link")).unwrap();
         fs::write(folder.join("a/b/file"), vec![1; 1 << 20]).unwrap();
-        let used = usage(&folder, u64::MAX, None).unwrap();
+        let used = usage(&folder, u64::MAX, None, &GO_ON).unwrap();
         assert!((1 << 20..2 << 20).contains(&used), "{used}");
-        assert!(usage(&folder, 4096, None).unwrap() > 4096);
+        assert!(usage(&folder, 4096, None, &GO_ON).unwrap() > 4096);
     }
 
     #[test]
@@ -230,7 +338,83 @@ mod tests {
         fs::create_dir(&kept).unwrap();
         fs::write(kept.join("file"), "stays").unwrap();
         std::os::unix::fs::symlink(&kept, &link).unwrap();
-        assert!(usage(&link, u64::MAX, None).is_err() && remove(&link).is_err());
+        assert!(usage(&link, u64::MAX, None, &GO_ON).is_err() && remove(&link).is_err());
         assert!(kept.join("file").exists());
+    }
+
+    #[test]
+    fn many_small_files_count_as_much_as_they_cost_and_are_removed_while_they_are_read() {
+        let top = tempfile::tempdir().unwrap();
+        let folder = top.path().join("folder");
+        for part in 0..4 {
+            let part = folder.join(part.to_string());
+            fs::create_dir_all(&part).unwrap();
+            (0..2500).for_each(|n| drop(fs::File::create(part.join(n.to_string())).unwrap()));
+        }
+        let used = usage(&folder, u64::MAX, None, &GO_ON).unwrap();
+        assert!(used >= 10_000 * 4096, "{used}");
+        remove(&folder).unwrap();
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn two_that_remove_the_same_folder_both_succeed() {
+        let top = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let folder = top.path().join(round.to_string());
+            for part in 0..40 {
+                fs::create_dir_all(folder.join(format!("{part}/a/b/c"))).unwrap();
+                fs::write(folder.join(format!("{part}/a/file")), "x").unwrap();
+            }
+            std::thread::scope(|scope| {
+                let both = [scope.spawn(|| remove(&folder)), scope.spawn(|| remove(&folder))];
+                both.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            });
+            assert!(!folder.exists());
+        }
+    }
+
+    #[test]
+    fn what_its_owner_shut_is_counted_and_stays_shut() {
+        let top = tempfile::tempdir().unwrap();
+        let folder = top.path().join("folder");
+        let at = |name: &str| folder.join(name);
+        for name in ["unlisted", "unsearched", "shut"] {
+            fs::create_dir_all(at(name).join("inner")).unwrap();
+            fs::write(at(name).join("inner/file"), vec![1; 1 << 20]).unwrap();
+        }
+        let modes = [("unlisted", 0o300), ("unsearched", 0o600), ("shut", 0o000), ("", 0o000)];
+        let nobody = 65_534;
+        let look = || {
+            // Nothing is shut to root. The user is that of this thread only.
+            if rustix::process::geteuid().is_root() {
+                let (user, group) = (rustix::thread::Uid::from_raw(nobody), rustix::thread::Gid::from_raw(nobody));
+                rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                assert_eq!(fs::read_dir(&folder).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            }
+            usage(&folder, u64::MAX, None, &GO_ON)
+        };
+        if rustix::process::geteuid().is_root() {
+            let names = ["", "unlisted", "unlisted/inner", "unsearched", "unsearched/inner", "shut", "shut/inner"];
+            names.iter().for_each(|name| give(&at(name), nobody).unwrap());
+            give(top.path(), nobody).unwrap();
+        }
+        for (name, mode) in modes {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let used = std::thread::scope(|scope| scope.spawn(look).join().unwrap()).unwrap();
+        assert!((3 << 20..4 << 20).contains(&used), "{used}");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        for (name, mode) in &modes[..3] {
+            assert_eq!(fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777, *mode, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_look_that_is_stopped_says_so() {
+        let top = tempfile::tempdir().unwrap();
+        let stopped = usage(top.path(), u64::MAX, None, &AtomicBool::new(true)).unwrap_err();
+        assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
     }
 }

@@ -145,7 +145,7 @@ impl LocalRuntime {
                 blocking(move || live.folder.read()).await
             };
             match read {
-                Ok(Some(record)) => {
+                Ok(Ok(Some(record))) => {
                     let expired = record.expires_at <= now;
                     let id = record.id.clone();
                     *live.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
@@ -153,8 +153,14 @@ impl LocalRuntime {
                         self.terminate_later(&id, Reason::Expired);
                     }
                 }
-                Ok(None) => self.terminate_later(&live.record().id, Reason::Asked),
-                Err(_) => {}
+                Ok(Ok(None)) => self.terminate_later(&live.record().id, Reason::Asked),
+                // Nothing is known of it now, so nothing follows; but its end is its end.
+                Ok(Err(_)) | Err(_) => {
+                    let record = live.record();
+                    if record.expires_at <= now {
+                        self.terminate_later(&record.id, Reason::Expired);
+                    }
+                }
             }
         }
         if sweep {
@@ -172,7 +178,7 @@ impl LocalRuntime {
         let Some(folder) = self.place.of(id) else { return Ok(None) };
         let read = {
             let folder = folder.clone();
-            blocking(move || folder.read()).await?
+            blocking(move || folder.read()).await?.map_err(unread)?
         };
         let Some(record) = read.filter(|record| record.expires_at > now) else { return Ok(None) };
         self.watch();
@@ -185,6 +191,34 @@ impl LocalRuntime {
         let (folder_inside, supplies_inside) = self.sandbox().await?.inside(&folders);
         let Folders { folder, supplies, .. } = folders;
         Ok(Found { record: live.record(), folder, supplies, folder_inside, supplies_inside })
+    }
+
+    async fn end(&self, id: &str, why: Reason) -> Result<bool> {
+        let live = self.live().get(id).cloned();
+        let Some(live) = live else {
+            let Some(folder) = self.place.of(id) else { return Ok(false) };
+            let place = self.place.clone();
+            return removed(blocking(move || place.end(&folder, END_LIMIT)).await?);
+        };
+        live.stop.cancel();
+        // What runs in it holds the turn until nothing of it is left.
+        let _turn = live.turn.lock().await;
+        let lock = live.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = self.live().remove(id).is_some();
+        let (place, folder) = (self.place.clone(), live.folder.clone());
+        let Some(lock) = lock else {
+            // Only used here: another process holds it, or none any more.
+            let ends = matches!(why, Reason::Asked | Reason::Expired);
+            return match ends {
+                true => removed(blocking(move || place.end(&folder, END_LIMIT)).await?),
+                false => Ok(false),
+            };
+        };
+        let result = removed(blocking(move || place.remove(&folder, lock, END_LIMIT)).await?.map(|()| first));
+        if first {
+            self.parts.metrics.ended(why);
+        }
+        result
     }
 
     fn ended() -> Error {
@@ -245,6 +279,10 @@ impl SessionRuntime for LocalRuntime {
             turn = Arc::clone(&live.turn).lock_owned() => turn,
             () = live.stop.cancelled() => return Err(Self::ended()),
         };
+        let running = {
+            let folder = live.folder.clone();
+            blocking(move || folder.running()).await?.map_err(unread)?.ok_or_else(Self::ended)?
+        };
         let record = live.record();
         let left = record.expires_at.since(self.parts.clock.now());
         if left.is_zero() || live.stop.is_cancelled() {
@@ -255,60 +293,38 @@ impl SessionRuntime for LocalRuntime {
             memory: record.memory,
             disk: self.parts.config.disk,
             folder: folders.folder.clone(),
+            supplies: folders.supplies.clone(),
             owner: sandbox.user,
             timeout: command.timeout.min(left),
         };
         let line = sandbox.line(&folders, &self.parts.config, record.memory, &command);
         let starter = self.starter().await?;
-        command::run(starter, line, &command, allowed, &live.stop, &self.tasks, turn).await
+        command::run(starter, line, &command, allowed, &live.stop, &self.tasks, (turn, running)).await
     }
 
     async fn extend(&self, id: &str, until: Timestamp) -> Result<()> {
         let live = self.find(id).await?.ok_or_else(Self::ended)?;
+        let place = self.place.clone();
         let extend = move || {
-            let Some(mut record) = live.folder.read() else { return Err(Self::ended()) };
-            record.preserved = true;
-            record.expires_at = record.expires_at.max(until);
-            live.folder.write(&record).map_err(|error| {
+            let change = |record: &mut Record| {
+                record.preserved = true;
+                record.expires_at = record.expires_at.max(until);
+            };
+            let changed = place.change(&live.folder, change).map_err(|error| {
                 Error::new(Code::Internal, "what is known of the session cannot be written").with_source(error)
             })?;
-            *live.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
+            *live.record.lock().unwrap_or_else(PoisonError::into_inner) = changed.ok_or_else(Self::ended)?;
             Ok(())
         };
         blocking(extend).await?
     }
 
     async fn terminate(&self, id: &str, why: Reason) -> Result<bool> {
-        let live = self.live().get(id).cloned();
-        let Some(live) = live else {
-            let Some(folder) = self.place.of(id) else { return Ok(false) };
-            let place = self.place.clone();
-            return removed(blocking(move || place.end(&folder, END_LIMIT)).await?);
-        };
-        live.stop.cancel();
-        // What runs in it holds the turn until nothing of it is left.
-        let _turn = live.turn.lock().await;
-        let lock = live.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let first = self.live().remove(id).is_some();
-        let (place, folder) = (self.place.clone(), live.folder.clone());
-        let Some(lock) = lock else {
-            // Only used here: another process holds it, or none any more.
-            let ends = matches!(why, Reason::Asked | Reason::Expired);
-            return match ends {
-                true => removed(blocking(move || place.end(&folder, END_LIMIT)).await?),
-                false => Ok(false),
-            };
-        };
-        let remove = move || {
-            place.set_aside(&folder)?;
-            drop(lock);
-            place.remove_leaving()
-        };
-        let result = removed(blocking(remove).await?.map(|()| first));
-        if first {
-            self.parts.metrics.ended(why);
-        }
-        result
+        let gone = || Error::new(Code::Internal, "the sessions are gone");
+        let (this, id) = (self.this.upgrade().ok_or_else(gone)?, id.to_owned());
+        // A task of its own, so that it comes to its end also if nobody waits for it any more.
+        let end = self.tasks.spawn(async move { this.end(&id, why).await });
+        end.await.map_err(lost)?
     }
 
     fn terminate_later(&self, id: &str, why: Reason) {
@@ -319,7 +335,7 @@ impl SessionRuntime for LocalRuntime {
         }
         let id = id.to_owned();
         let end = async move {
-            if let Err(error) = this.terminate(&id, why).await {
+            if let Err(error) = this.end(&id, why).await {
                 tracing::warn!(session = id, cause = error.cause(), "{}", error.message());
             }
         };
@@ -375,10 +391,99 @@ impl SessionRuntime for LocalRuntime {
 
 /// Runs what waits for the disk on another thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let lost = |error| Error::new(Code::Internal, "the work on a session was lost").with_source(error);
     tokio::task::spawn_blocking(work).await.map_err(lost)
+}
+
+fn lost(error: tokio::task::JoinError) -> Error {
+    Error::new(Code::Internal, "the work on a session was lost").with_source(error)
+}
+
+fn unread(error: std::io::Error) -> Error {
+    Error::new(Code::Internal, "what is known of the session cannot be read").with_source(error)
 }
 
 fn removed(result: std::io::Result<bool>) -> Result<bool> {
     result.map_err(|error| Error::new(Code::Internal, "something of the session cannot be removed").with_source(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::sessions::Used;
+    use helmdeck_core::SystemClock;
+
+    /// Makes a runtime with one session, which no command ever ran in.
+    fn runtime(data: &std::path::Path) -> (Arc<LocalRuntime>, Arc<Live>) {
+        let clock = SystemClock::default();
+        let now = clock.now();
+        let runtime = LocalRuntime::new(Parts {
+            folder: data.join("sessions"),
+            program: "/nonexistent".into(),
+            outlive: false,
+            config: SessionConfig::default(),
+            clock: Arc::new(clock),
+            metrics: SessionMetrics::register(&Metrics::new()),
+        });
+        let make = |id| Record {
+            id,
+            tenant: "acme".to_owned(),
+            user: "ann".to_owned(),
+            pack: "test.pack".to_owned(),
+            created_at: now,
+            expires_at: now.saturating_add(Duration::from_secs(3600)),
+            preserved: false,
+            memory: 1,
+        };
+        let made = runtime.place.create::<std::io::Error>(now, make, |_| Ok(()), |_| Ok(()));
+        let (folder, record, lock) = made.unwrap();
+        let live = Live::new(record.clone(), folder, Some(lock));
+        runtime.live().insert(record.id, Arc::clone(&live));
+        (runtime, live)
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_record_cannot_be_read_for_a_moment_lives_on() {
+        let data = tempfile::tempdir().unwrap();
+        let (runtime, live) = runtime(data.path());
+        let kept = live.folder.path().join("kept");
+        std::fs::rename(live.folder.record_path(), &kept).unwrap();
+        std::fs::create_dir(live.folder.record_path()).unwrap();
+        runtime.look(true).await;
+        assert!(!live.stop.is_cancelled() && kept.exists());
+        std::fs::remove_dir(live.folder.record_path()).unwrap();
+        runtime.look(true).await;
+        runtime.close().await;
+        assert!(live.stop.is_cancelled() && !live.folder.path().exists(), "without a record it has ended");
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_also_if_nobody_waits_for_its_end_any_more() {
+        let data = tempfile::tempdir().unwrap();
+        let (runtime, live) = runtime(data.path());
+        let record = live.record();
+        let path = || live.folder.path().to_owned();
+        let found = Found {
+            record,
+            folder: path(),
+            supplies: path(),
+            folder_inside: String::new(),
+            supplies_inside: String::new(),
+        };
+        let mut used =
+            Used { runtime: Arc::clone(&runtime) as Arc<dyn SessionRuntime>, found, ends: true, kept: false };
+        // Something is still being killed in it.
+        let turn = live.turn.lock().await;
+        tokio::select! {
+            biased;
+            () = used.finish() => panic!("it ended under what runs in it"),
+            () = live.stop.cancelled() => {}
+        }
+        drop(used);
+        assert!(live.folder.path().exists());
+        drop(turn);
+        runtime.tasks.close();
+        runtime.tasks.wait().await;
+        assert!(!live.folder.path().exists() && runtime.live().is_empty());
+    }
 }

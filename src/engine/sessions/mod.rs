@@ -186,11 +186,14 @@ impl Used {
 
     /// Ends the session if the call made it, and waits for that.
     pub(crate) async fn finish(&mut self) {
-        if std::mem::take(&mut self.ends)
-            && let Err(error) = self.runtime.terminate(&self.found.record.id, Reason::CallOver).await
-        {
+        if !self.ends {
+            return;
+        }
+        if let Err(error) = self.runtime.terminate(&self.found.record.id, Reason::CallOver).await {
             tracing::warn!(session = self.id(), cause = error.cause(), "{}", error.message());
         }
+        // Only now: dropped while it waited, it ends all the same.
+        self.ends = false;
     }
 }
 

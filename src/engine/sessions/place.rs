@@ -1,21 +1,30 @@
 //! Sessions on the disk: `<data>/sessions/<id>/` with `folder/`, `supplies/`, `etc/`, what is known of the session
-//! (`session.json`), and a lock that the process that made it holds as long as it lives.
+//! (`session.json`), and `running`.
 //!
-//! Several processes share one data folder. Whose lock is free has ended; what it left is kept only if it was to outlive it.
+//! Several processes share one data folder. The one that made a session holds a lock of its folder as long as it lives: whose lock is
+//! free has ended, and what it left is kept only if it was to outlive it. Whoever runs a command in a session shares a lock of
+//! `running`, and nothing is removed before all of those are free. A record is changed or taken away only under the lock of all sessions,
+//! so that none comes back.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helmdeck_core::{RunId, Timestamp};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::disk;
 
 const RECORD: &str = "session.json";
+/// The lock of all sessions.
 const LOCK: &str = "lock";
+/// What those lock who run a command in a session.
+const RUNNING: &str = "running";
+/// How often a lock that is taken is tried.
+const LOCK_LOOK: Duration = Duration::from_millis(20);
 /// Starts the names of folders that are being removed.
 const LEAVING: &str = ".leaving-";
 /// The largest record that is read.
@@ -67,21 +76,68 @@ impl Folder {
     }
 
     /// Reads the record; `None` if the session has ended, or never was.
-    pub(crate) fn read(&self) -> Option<Record> {
-        let file = File::open(self.record_path()).ok()?;
-        let size = file.metadata().ok()?.len();
-        let record: Record = serde_json::from_reader(io::Read::take(file, size.min(MAX_RECORD))).ok()?;
-        (self.0.file_name()?.to_str()? == record.id).then_some(record)
+    ///
+    /// # Errors
+    /// Of the system: then nothing is known of the session. `InvalidData` for what is no record of this session.
+    pub(crate) fn read(&self) -> io::Result<Option<Record>> {
+        let file = match File::open(self.record_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_RECORD).read_to_end(&mut bytes)?;
+        let odd = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let record: Record = serde_json::from_slice(&bytes).map_err(odd)?;
+        match self.0.file_name().and_then(|name| name.to_str()) == Some(&*record.id) {
+            true => Ok(Some(record)),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the record of another session")),
+        }
     }
 
-    /// Takes the lock if no process holds it.
+    /// Takes the lock if no process holds it. It is the folder's own, so nothing is made for it in a folder that is being removed.
+    ///
+    /// # Errors
+    /// Of the system; `NotFound` if the folder is not there (any more).
     pub(crate) fn try_lock(&self) -> io::Result<Option<File>> {
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join(LOCK))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Some(lock)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits();
+        let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags).unwrap_or(0)).open(&self.0)?;
+        locked(folder.try_lock()).map(|taken| taken.then_some(folder))
+    }
+
+    /// Says that a command runs in the session, for as long as the file is open; `None` if the session has ended.
+    pub(crate) fn running(&self) -> io::Result<Option<File>> {
+        let running = match File::open(self.0.join(RUNNING)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        match running.try_lock_shared() {
+            // It is being removed.
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            other => other.map_err(io::Error::from)?,
         }
+        // Whoever ends it takes the record away first, and only then waits for this lock.
+        Ok(self.read()?.map(|_| running))
+    }
+
+    /// Takes the lock of those who run commands in it; `None` if somebody does.
+    fn try_still(&self) -> io::Result<Option<Still>> {
+        let running = match File::open(self.0.join(RUNNING)) {
+            // It was never finished, or its removal was begun.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Still(None))),
+            other => other?,
+        };
+        locked(running.try_lock()).map(|taken| taken.then_some(Still(Some(running))))
+    }
+}
+
+/// Nothing runs in a session as long as this is there.
+struct Still(#[expect(dead_code, reason = "held for its lock")] Option<File>);
+
+fn locked(result: Result<(), TryLockError>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -128,6 +184,7 @@ impl Place {
             let busy = || io::Error::other("the lock of a new session is taken");
             let lock = folder.try_lock()?.ok_or_else(busy)?;
             fill(&folder)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.path().join(RUNNING))?;
             folder.write(&record)?;
             Ok(lock)
         };
@@ -151,13 +208,26 @@ impl Place {
         Ok(entries.filter_map(|entry| self.of(entry.ok()?.file_name().to_str()?)).collect())
     }
 
-    /// Returns what is known of all sessions, of every process.
+    /// Returns what is known of all sessions, of every process. What is no record counts as none.
     pub(crate) fn records(&self) -> io::Result<Vec<Record>> {
-        Ok(self.folders()?.iter().filter_map(Folder::read).collect())
+        let read = |folder: &Folder| match folder.read() {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            other => other.transpose(),
+        };
+        self.folders()?.iter().filter_map(read).collect()
     }
 
-    /// Removes what processes left behind that have ended: sessions that were not to outlive them, or that have expired.
-    /// Returns how many.
+    /// Changes the record of a session, unless that has ended. Returns what it is now.
+    pub(crate) fn change(&self, folder: &Folder, change: impl FnOnce(&mut Record)) -> io::Result<Option<Record>> {
+        let _held = self.hold()?;
+        let Some(mut record) = folder.read()? else { return Ok(None) };
+        change(&mut record);
+        folder.write(&record)?;
+        Ok(Some(record))
+    }
+
+    /// Removes what processes left behind that have ended: sessions that were not to outlive them, or that have expired and in which
+    /// nothing runs. Returns how many.
     pub(crate) fn sweep(&self, now: Timestamp) -> io::Result<usize> {
         if !self.0.is_dir() {
             return Ok(0);
@@ -166,10 +236,14 @@ impl Place {
         let mut removed = 0;
         for folder in self.folders()? {
             let Ok(Some(_lock)) = folder.try_lock() else { continue };
-            if folder.read().is_some_and(|record| record.preserved && record.expires_at > now) {
-                continue;
+            match folder.read() {
+                Ok(Some(record)) if record.preserved && record.expires_at > now => continue,
+                // Nobody can use what is no record. Of any other error, nothing follows.
+                Err(error) if error.kind() != io::ErrorKind::InvalidData => continue,
+                _ => {}
             }
-            self.set_aside(&folder)?;
+            let Ok(Some(_still)) = folder.try_still() else { continue };
+            self.put_aside(&folder)?;
             removed += 1;
         }
         drop(held);
@@ -177,16 +251,36 @@ impl Place {
         Ok(removed)
     }
 
-    /// Takes a session out of sight: what reads its record finds none from now on. Its commands must have ended, or be about to.
-    pub(crate) fn set_aside(&self, folder: &Folder) -> io::Result<()> {
-        let Some(name) = folder.path().file_name().and_then(|name| name.to_str()) else { return Ok(()) };
-        match std::fs::rename(folder.path(), self.0.join(format!("{LEAVING}{name}"))) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    /// Takes a session out of sight: what reads its record finds none from now on. Returns where it is, if it was there.
+    fn put_aside(&self, folder: &Folder) -> io::Result<Option<Folder>> {
+        let Some(name) = folder.path().file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+        let aside = Folder(self.0.join(format!("{LEAVING}{name}")));
+        match std::fs::rename(folder.path(), aside.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => other.map(|()| Some(aside)),
         }
     }
 
-    /// Removes every session that was set aside, also by processes that did not come to remove it.
+    /// Removes a session whose lock this process holds, once nothing runs in it; what runs there in another process ends within a
+    /// second. After `limit` that is left for a sweep.
+    pub(crate) fn remove(&self, folder: &Folder, lock: File, limit: Duration) -> io::Result<()> {
+        let start = Instant::now();
+        let aside = {
+            let _held = self.hold()?;
+            self.put_aside(folder)?
+        };
+        let Some(aside) = aside else { return Ok(()) };
+        let _lock = lock;
+        loop {
+            match aside.try_still()? {
+                Some(_still) => return disk::remove(aside.path()),
+                None if start.elapsed() < limit => std::thread::sleep(LOCK_LOOK),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Removes every session that was set aside by processes that did not come to remove it.
     pub(crate) fn remove_leaving(&self) -> io::Result<()> {
         let mut first = Ok(());
         for entry in std::fs::read_dir(&self.0)? {
@@ -194,33 +288,150 @@ impl Place {
             if !entry.file_name().to_str().is_some_and(|name| name.starts_with(LEAVING)) {
                 continue;
             }
-            // Another process may be at it as well; then either may find nothing left. Held by somebody: it still runs there.
+            // Held by somebody, it is being removed, or something still runs there.
             let folder = Folder(entry.path());
-            match folder.try_lock() {
-                Ok(None) => continue,
-                Ok(Some(_lock)) => first = first.and(disk::remove(folder.path())),
-                Err(_) => {}
+            if let (Ok(Some(_lock)), Ok(Some(_still))) = (folder.try_lock(), folder.try_still()) {
+                first = first.and(disk::remove(folder.path()));
             }
         }
         first
     }
 
     /// Ends a session that another process may hold: takes its record away, which that process notices within a second, and waits
-    /// for it for at most `limit`. What cannot be removed yet is left for a sweep.
+    /// for it for at most `limit`. What cannot be removed yet is left for a sweep. Says whether it was there.
     pub(crate) fn end(&self, folder: &Folder, limit: Duration) -> io::Result<bool> {
-        match std::fs::remove_file(folder.record_path()) {
+        let start = Instant::now();
+        let removed = {
+            let _held = self.hold()?;
+            std::fs::remove_file(folder.record_path())
+        };
+        match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other?,
         }
-        let start = std::time::Instant::now();
-        while folder.path().is_dir() && start.elapsed() < limit {
-            if let Some(_lock) = folder.try_lock()? {
-                self.set_aside(folder)?;
-                break;
+        while start.elapsed() < limit {
+            match folder.try_lock() {
+                // The process that held it has removed it, or is about to.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+                Ok(Some(lock)) => {
+                    self.remove(folder, lock, limit.saturating_sub(start.elapsed()))?;
+                    break;
+                }
+                Ok(None) => std::thread::sleep(LOCK_LOOK),
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
-        self.remove_leaving()?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn now() -> Timestamp {
+        Timestamp(1_000_000_000_000_000)
+    }
+
+    /// Makes a session that is preserved for a day, as a process that still lives.
+    fn made(place: &Place) -> (Folder, File) {
+        let make = |id| Record {
+            id,
+            tenant: "acme".to_owned(),
+            user: "ann".to_owned(),
+            pack: "test.pack".to_owned(),
+            created_at: now(),
+            expires_at: now().saturating_add(DAY),
+            preserved: true,
+            memory: 1,
+        };
+        let (folder, _, lock) = place.create::<io::Error>(now(), make, |_| Ok(()), |_| Ok(())).unwrap();
+        (folder, lock)
+    }
+
+    fn place() -> (tempfile::TempDir, Place) {
+        let top = tempfile::tempdir().unwrap();
+        let place = Place::new(top.path().join("sessions"));
+        (top, place)
+    }
+
+    fn left(place: &Place) -> usize {
+        std::fs::read_dir(&place.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_ends_nothing() {
+        let (_top, place) = place();
+        let (folder, lock) = made(&place);
+        drop(lock);
+        let kept = folder.path().join("kept");
+        std::fs::rename(folder.record_path(), &kept).unwrap();
+        std::fs::create_dir(folder.record_path()).unwrap();
+        assert!(folder.read().is_err() && place.records().is_err());
+        assert_eq!((place.sweep(now()).unwrap(), left(&place)), (0, 1));
+        std::fs::remove_dir(folder.record_path()).unwrap();
+        std::fs::rename(kept, folder.record_path()).unwrap();
+        assert!(folder.read().unwrap().is_some());
+        // What is no record is nobody's.
+        std::fs::write(folder.record_path(), "").unwrap();
+        assert_eq!(place.records().unwrap(), []);
+        assert_eq!((place.sweep(now()).unwrap(), left(&place)), (1, 0));
+    }
+
+    #[test]
+    fn nothing_is_removed_while_a_command_of_any_process_runs_in_it() {
+        let (_top, place) = place();
+        let (folder, lock) = made(&place);
+        drop(lock);
+        let running = folder.running().unwrap().unwrap();
+        let (later, inside) = (now().saturating_add(2 * DAY), folder.path().join("file"));
+        std::fs::write(&inside, "x").unwrap();
+        assert_eq!(place.sweep(later).unwrap(), 0);
+        assert!(inside.exists());
+        assert!(place.end(&folder, Duration::from_millis(100)).unwrap());
+        assert!(folder.running().unwrap().is_none() && folder.read().unwrap().is_none());
+        place.remove_leaving().unwrap();
+        assert_eq!(left(&place), 1);
+        drop(running);
+        place.remove_leaving().unwrap();
+        assert_eq!(left(&place), 0);
+    }
+
+    #[test]
+    fn an_ended_session_does_not_come_back() {
+        let (_top, place) = place();
+        let (folder, _lock) = made(&place);
+        let later = now().saturating_add(2 * DAY);
+        let extend = |record: &mut Record| record.expires_at = later;
+        assert_eq!(place.change(&folder, extend).unwrap().unwrap().expires_at, later);
+        // The process that made it lives, and has not noticed yet.
+        assert!(place.end(&folder, Duration::ZERO).unwrap());
+        assert!(place.change(&folder, extend).unwrap().is_none() && !folder.record_path().exists());
+        assert!(!place.end(&folder, Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn sessions_that_end_at_the_same_time_all_end() {
+        let (_top, place) = place();
+        for _ in 0..5 {
+            let sessions: Vec<_> = (0..8).map(|_| made(&place)).collect();
+            for (folder, _) in &sessions {
+                (0..50).for_each(|n| std::fs::create_dir_all(folder.path().join(format!("{n}/a/b"))).unwrap());
+            }
+            std::thread::scope(|scope| {
+                let limit = Duration::from_secs(60);
+                let mut all = Vec::new();
+                for (folder, lock) in sessions {
+                    let place = &place;
+                    all.push(scope.spawn(move || place.remove(&folder, lock, limit)));
+                    all.push(scope.spawn(move || place.sweep(now()).map(drop)));
+                }
+                all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            });
+            place.remove_leaving().unwrap();
+            assert_eq!(left(&place), 0);
+        }
     }
 }

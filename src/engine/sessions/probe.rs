@@ -75,7 +75,8 @@ async fn attempt(starter: &Starter, sandbox: &Sandbox, config: &SessionConfig, t
     let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };
     let exec = Exec { timeout: LIMIT, ..Exec::new(["true"]) };
     let line = sandbox.line(&folders, config, config.memory, &exec);
-    let allowed = Allowed { memory: u64::MAX, disk: u64::MAX, folder: folders.folder, owner: None, timeout: LIMIT };
+    let Folders { folder, supplies, .. } = folders;
+    let allowed = Allowed { memory: u64::MAX, disk: u64::MAX, folder, supplies, owner: None, timeout: LIMIT };
     let executed = command::run(starter, line, &exec, allowed, &CancellationToken::new(), tasks, ()).await?;
     match executed.ended {
         Ended::Exited(0) => Ok(()),

@@ -1,0 +1,52 @@
+//! How large a repository may become: it is looked at while git fills it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use helmdeck_core::{Code, Error, Result};
+
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Ends, with the error of it, when a folder has more than `most` bytes.
+pub(super) async fn outgrown(folder: &Path, most: u64) -> Error {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Err(error) = check(folder, most).await {
+            return error;
+        }
+    }
+}
+
+/// Looks once.
+///
+/// # Errors
+/// `too_large` if the folder has more than `most` bytes.
+pub(super) async fn check(folder: &Path, most: u64) -> Result<()> {
+    let folder = folder.to_owned();
+    let size = tokio::task::spawn_blocking(move || size_of(folder)).await;
+    let size = size.map_err(|error| Error::new(Code::Internal, "a folder cannot be measured").with_source(error))?;
+    if size <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the repository has more than {most} bytes; fetch less of it with depth, or let the operator raise repo.max_bytes"
+    );
+    Err(Error::new(Code::TooLarge, message))
+}
+
+/// Adds up the files below a folder. What goes away meanwhile does not count.
+fn size_of(folder: PathBuf) -> u64 {
+    let mut size = 0;
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => folders.push(entry.path()),
+                Ok(found) => size += found.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    size
+}
