@@ -81,10 +81,21 @@ impl Place {
         outcome.artifacts.iter().map(|artifact| artifact.key.clone()).collect()
     }
 
+    /// Writes over the bytes of a file.
     fn put_raw(&self, key: &str, bytes: &[u8]) {
+        let (run, name) = key.rsplit_once('/').unwrap();
+        let is_it = |path: &str| path.ends_with(&format!("-{name}"));
         match &self.bucket {
-            None => std::fs::write(self.home.data().join("artifacts/files").join(key), bytes).unwrap(),
-            Some((s3, bucket)) => s3.put(bucket, &format!("deck/files/{key}"), bytes),
+            None => {
+                let folder = self.home.data().join("artifacts/files").join(run);
+                let mut files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+                std::fs::write(files.find(|path| is_it(path.to_str().unwrap())).unwrap(), bytes).unwrap();
+            }
+            Some((s3, bucket)) => {
+                let folder = format!("deck/files/{run}/");
+                let keys = s3.keys(bucket);
+                s3.put(bucket, keys.iter().find(|key| key.starts_with(&folder) && is_it(key)).unwrap(), bytes);
+            }
         }
     }
 
@@ -144,6 +155,10 @@ async fn the_command_lists_fetches_checks_and_deletes_files() {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "and nothing beside it");
         let broken = place.run(&["artifact", "get", &keys[1]]);
         assert_eq!(broken.code, 8);
+        place.put_raw(&keys[0], b"fIrst");
+        let broken = place.run(&["artifact", "get", &keys[0]]);
+        assert_eq!((broken.code, broken.stdout.as_str()), (8, ""), "{}", broken.stderr);
+        assert!(broken.stderr.contains("damaged") && !broken.stderr.contains("artifact check"), "{}", broken.stderr);
 
         assert_eq!(place.json(&["artifact", "check"])["ok"], true);
         assert_eq!(place.json(&["check"])["ok"], true);

@@ -1,6 +1,8 @@
 //! A unified diff as people read it: files bold, hunks cyan, what was added green, what was removed red. Whatever else stands
-//! in it is shown as it is, and never steers the terminal.
+//! in it is shown as it is, and never steers the terminal. A line that ends in CR LF does so still, so that a diff that is written to a
+//! file applies; a terminal shows `^M`, as git does.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use crate::output::printable;
@@ -10,7 +12,10 @@ use crate::terminal::{Look, Paint};
 pub(crate) const MEDIA_TYPE: &str = "text/x-diff";
 
 /// Returns a diff in lines, painted, without control characters, and how many lines more there are than `limit`.
-pub(crate) fn shown(diff: &str, paint: Paint, limit: usize) -> (String, usize) {
+///
+/// `terminal` says that a person reads it at one.
+pub(crate) fn shown(diff: &str, paint: Paint, terminal: bool, limit: usize) -> (String, usize) {
+    let end = if terminal { "^M" } else { "\r" };
     let mut hunk = Hunk::default();
     let (mut text, mut left_out) = (String::with_capacity(diff.len()), 0);
     for (at, line) in diff.split_terminator('\n').enumerate() {
@@ -18,15 +23,19 @@ pub(crate) fn shown(diff: &str, paint: Paint, limit: usize) -> (String, usize) {
             left_out += 1;
             continue;
         }
-        text.push_str(&painted(line, &mut hunk, paint));
+        text.push_str(&painted(line, &mut hunk, paint, end));
         text.push('\n');
     }
     (text, left_out)
 }
 
 /// Paints a line. Only its place says what it is: within a hunk, `--- a` is the removed line `-- a`.
-fn painted(line: &str, hunk: &mut Hunk, paint: Paint) -> String {
-    let safe = printable(line);
+/// `end` stands for a carriage return at its end.
+fn painted(line: &str, hunk: &mut Hunk, paint: Paint, end: &str) -> String {
+    let safe = match line.strip_suffix('\r') {
+        Some(line) => Cow::Owned(format!("{}{end}", printable(line))),
+        None => printable(line),
+    };
     if let ControlFlow::Break(look) = hunk.take(line) {
         return look.map_or_else(|| safe.clone().into_owned(), |look| paint.text(look, &safe));
     }
@@ -85,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_line_is_what_its_place_says() {
-        let (text, left_out) = shown(DIFF, Paint(true), 100);
+        let (text, left_out) = shown(DIFF, Paint(true), true, 100);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "\x1b[1mdiff --git a/x b/x\x1b[0m");
         assert_eq!(lines[3], "\x1b[1m+++ b/x\x1b[0m");
@@ -100,16 +109,16 @@ mod tests {
 
     #[test]
     fn without_colours_it_is_the_diff_itself_and_a_long_one_is_cut() {
-        assert_eq!(shown(DIFF, Paint(false), 100), (DIFF.to_owned(), 0));
-        assert_eq!(shown(DIFF, Paint(false), 2), ("diff --git a/x b/x\nindex 1..2 100644\n".to_owned(), 9));
-        assert_eq!(shown("", Paint(true), 2), (String::new(), 0));
+        assert_eq!(shown(DIFF, Paint(false), false, 100), (DIFF.to_owned(), 0));
+        assert_eq!(shown(DIFF, Paint(false), true, 2), ("diff --git a/x b/x\nindex 1..2 100644\n".to_owned(), 9));
+        assert_eq!(shown("", Paint(true), true, 2), (String::new(), 0));
     }
 
     #[test]
     fn what_a_repository_holds_does_not_steer_the_terminal() {
         let hostile = "+++ b/\x1b]0;x\x07\n@@ -0,0 +1 @@ \u{202e}\x1b[2J\n+a\rb\u{9b}m\u{2066}\n";
         for paint in [Paint(true), Paint(false)] {
-            let (text, _) = shown(hostile, paint, 100);
+            let (text, _) = shown(hostile, paint, paint.0, 100);
             let bare =
                 ["\x1b[1m", "\x1b[36m", "\x1b[32m", "\x1b[0m"].iter().fold(text, |text, code| text.replace(code, ""));
             assert_eq!(
@@ -120,8 +129,17 @@ mod tests {
     }
 
     #[test]
+    fn the_line_ends_of_windows_stay_and_a_terminal_shows_them() {
+        let windows = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\r\n-two\r\n+zw\rei\r\r\n";
+        let piped = windows.replace("zw\rei\r\r", "zw\\u{d}ei\\u{d}\r");
+        assert_eq!(shown(windows, Paint(false), false, 100).0, piped);
+        assert_eq!(shown(windows, Paint(false), true, 100).0, piped.replace('\r', "^M"));
+        assert!(shown(windows, Paint(true), true, 100).0.contains("\x1b[31m-two^M\x1b[0m\n"));
+    }
+
+    #[test]
     fn a_hunk_that_lies_about_its_size_breaks_nothing() {
         let lies = "@@ -1,99999999999999999999 +1 @@\n@@ -1 @@\n@@ -0,0 +0,0 @@\n+x\n@@ -1,2 +1,2 @@\n+a\n+b\n+c\n";
-        assert_eq!(shown(lies, Paint(false), 100).0, lies);
+        assert_eq!(shown(lies, Paint(false), false, 100).0, lies);
     }
 }

@@ -77,7 +77,7 @@ fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: Place, out
         artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE) && artifact.size >= text.len() as u64
     });
     let limit = if place.terminal && kept.is_some() { DIFF_LINES } else { usize::MAX };
-    let (shown, left_out) = diff::shown(text, place.paint, limit);
+    let (shown, left_out) = diff::shown(text, place.paint, place.terminal, limit);
     out.push_str(&format!("{}:\n{shown}", printable(name)));
     if let (Some(kept), true) = (kept, left_out > 0) {
         out.push_str(&format!("… {left_out} lines more: {}\n", get(&kept.key)));

@@ -123,6 +123,29 @@ impl About {
     fn new(artifact: ArtifactRef, owner: &Identity, created_at: Timestamp) -> Self {
         Self { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned(), created_at }
     }
+
+    /// Says whether an entry is of this file, and not of one that it replaced or that is to replace it.
+    fn is_of(&self, entry: &names::Entry) -> bool {
+        self.artifact.expires_at == entry.ends && self.created_at == entry.started
+    }
+}
+
+/// The cause of an error of a file that is not what it was, whereas the place is well.
+#[derive(Debug)]
+struct Damaged;
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the file is not what was written")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Says whether an `artifact_failed` tells of a file that is damaged, which does not get better; else its place failed, which may.
+#[must_use]
+pub fn is_damaged(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<Damaged>())
 }
 
 fn no_artifact() -> Error {
@@ -136,14 +159,19 @@ impl ArtifactStore {
         Self { place, config, clock, metrics, trouble: Mutex::default() }
     }
 
+    /// Says whether files are kept in a bucket.
+    pub(crate) const fn is_bucket(&self) -> bool {
+        self.place.is_bucket()
+    }
+
     /// Returns what is wrong with the place, as far as the last request shows.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the store, `None` as long as nothing was ever written.
-    fn existing(&self) -> Result<Option<&Arc<dyn ObjectStore>>> {
-        self.place.existing().map_err(|error| self.failed("open", error))
+    async fn existing(&self) -> Result<Option<&Arc<dyn ObjectStore>>> {
+        self.place.existing().await.map_err(|error| self.failed("open", error))
     }
 
     /// Makes an error of a failure of the place: it is counted, and without secrets.
@@ -173,7 +201,7 @@ impl ArtifactStore {
     /// # Errors
     /// `artifact_failed` if not.
     pub(crate) async fn reach(&self) -> Result<()> {
-        let Some(store) = self.existing()? else { return Ok(()) };
+        let Some(store) = self.existing().await? else { return Ok(()) };
         self.first_name(store).await
     }
 
@@ -236,7 +264,7 @@ impl ArtifactStore {
 
     /// Returns what is known of a file that has not ended, of this owner, or without one of anybody.
     async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
-        let store = self.existing()?.ok_or_else(no_artifact)?;
+        let store = self.existing().await?.ok_or_else(no_artifact)?;
         let about = match self.about(store, key).await? {
             Known::About(about) => *about,
             Known::Nothing => return Err(no_artifact()),
@@ -254,21 +282,23 @@ impl ArtifactStore {
     /// Makes an error of a file that is not what it was. The place itself is well.
     fn damaged(&self, how: &str) -> Error {
         self.metrics.failed("read");
-        Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}"))
+        Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
     }
 
     /// Says whether all of these files are still there.
     pub(crate) async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
-        let Ok(Some(store)) = self.existing() else { return artifacts.is_empty() };
+        let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
         for artifact in artifacts {
-            let there = match names::file(&artifact.key) {
-                Some(key) => store.head(&key).await.is_ok(),
-                None => false,
-            };
-            if !there || self.clock.now() >= artifact.expires_at {
+            if self.clock.now() >= artifact.expires_at || !self.is_there(store, artifact).await {
                 return false;
             }
         }
         true
+    }
+
+    async fn is_there(&self, store: &Arc<dyn ObjectStore>, artifact: &ArtifactRef) -> bool {
+        let Ok(Known::About(about)) = self.about(store, &artifact.key).await else { return false };
+        let Some(file) = names::file(&artifact.key, about.created_at) else { return false };
+        about.artifact == *artifact && store.head(&file).await.is_ok()
     }
 }

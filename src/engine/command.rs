@@ -10,12 +10,12 @@ use std::process::Stdio;
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use crate::config::CommandConfig;
+use crate::group::Group;
 use crate::scrub;
 
 /// How much of stderr is kept for the log and the error's cause.
@@ -102,27 +102,7 @@ impl CommandHandler {
             };
             Error::new(code, "the program of the pack cannot be started").with_source(error)
         })?;
-        Ok(Group { child })
-    }
-}
-
-/// A running program and everything it started. Dropping it kills them all.
-struct Group {
-    child: Child,
-}
-
-impl Group {
-    fn kill(&self) {
-        if let Some(pid) = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-            // Fails only if the group is gone already, which is what is wanted.
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
+        Ok(Group::new(child))
     }
 }
 
@@ -146,7 +126,6 @@ impl Handler for CommandHandler {
             return Err(Error::new(Code::InvalidOutput, format!("the program wrote more than {limit} bytes")));
         };
         let status = group
-            .child
             .wait()
             .await
             .map_err(|error| Error::new(Code::HandlerFailed, "the program was lost").with_source(error))?;

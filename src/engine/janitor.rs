@@ -181,7 +181,8 @@ impl Sweep for Files {
 
 impl Engine {
     /// Starts the sweeps of what has ended: of files, of jobs whose process is gone, and of the store's rows (a run begins at once and then `memory.interval`
-    /// after the last). They end with [`Engine::shutdown`]. For servers; one-shot commands need none. Call it once.
+    /// after the last). They end with [`Engine::shutdown`]. For what goes on for long; a single call uses
+    /// [`Engine::sweep_files_once`]. Call it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         let mut sweeps: Vec<Box<dyn Sweep>> = Vec::new();
         if let Some(sessions) = self.0.sessions.clone() {
@@ -201,6 +202,18 @@ impl Engine {
         }
         let tasks = sweeps.into_iter().map(|sweep| tokio::spawn(run(sweep, self.0.stop.clone())));
         self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+    }
+
+    /// Deletes files in a local folder that have ended, for a process that is about to end. It may be dropped in the middle; then
+    /// the next sweep goes on. A bucket is left to servers, since this would ask it at each call.
+    pub async fn sweep_files_once(&self) {
+        let Some(store) = self.0.artifacts.as_ref().filter(|store| !store.is_bucket()) else { return };
+        match store.sweep_ended().await {
+            Ok(swept) => {
+                self.0.metrics.swept.inc_by(swept.files);
+            }
+            Err(error) => tracing::debug!(%error, cause = %error.cause(), "files that have ended cannot be swept"),
+        }
     }
 
     /// Waits for the sweeps that were told to stop.

@@ -9,6 +9,7 @@ mod config;
 mod engine;
 mod files;
 mod folder;
+mod group;
 mod handler;
 mod http;
 mod importing;
@@ -24,7 +25,7 @@ mod scrub;
 mod sessions;
 mod views;
 
-pub use artifacts::{ArtifactPage, ListedArtifact, S3Credentials, S3Location};
+pub use artifacts::{ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged};
 pub use audit::{AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
 pub use cache::explain::{Explanation, Nearest};

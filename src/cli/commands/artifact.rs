@@ -7,7 +7,7 @@ use std::path::Path;
 use futures_util::StreamExt;
 use helmdeck_core::context::ByteStream;
 use helmdeck_core::{Code, Error, Identity};
-use helmdeck_engine::{ArtifactPage, Engine};
+use helmdeck_engine::{ArtifactPage, Engine, is_damaged};
 use serde_json::json;
 
 use super::archive::{Draft, taken};
@@ -39,6 +39,9 @@ pub(crate) async fn run(setup: &Setup, command: &ArtifactCommand) -> Result<()> 
 }
 
 fn failure(error: Error) -> Failure {
+    if is_damaged(&error) {
+        return Failure::new(Exit::Corrupt, error.to_string());
+    }
     let hint = match error.code() {
         Code::NotFound => "`helmdeck artifact list --all` shows the files that there are",
         _ => "`helmdeck artifact check` tries the place of the files; -v shows the cause",
@@ -120,10 +123,7 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
 /// Writes off the runtime: whoever reads stdout may be slow.
 async fn copy<W: Write + Send + 'static>(mut pieces: ByteStream, mut out: W) -> Result<W> {
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| match error.code() {
-            Code::ArtifactFailed => Failure::new(Exit::Corrupt, error.to_string()),
-            _ => failure(error),
-        })?;
+        let piece = piece.map_err(failure)?;
         let write = move || out.write_all(&piece).map(|()| out);
         out = tokio::task::spawn_blocking(write).await.map_err(internal)??;
     }

@@ -111,7 +111,7 @@ fn hints(setup: &Setup, clear: &Clear, examined: Option<&Examined>) -> Vec<Strin
     }
     if clear.stats.expired > 0 {
         hints.push(format!(
-            "{} rows have ended and are invisible; a running `helmdeck serve` sweeps them",
+            "{} rows have ended and are invisible; a running `helmdeck serve` or `helmdeck mcp` sweeps them",
             clear.stats.expired
         ));
     }

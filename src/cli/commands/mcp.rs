@@ -6,6 +6,7 @@ use helmdeck_core::Caller;
 use helmdeck_server::mcp::Stdio;
 use tokio_util::sync::CancellationToken;
 
+use super::serve::{start_sweeping, sweep_system};
 use crate::app::{block_on, internal};
 use crate::args::Global;
 use crate::env::Environment;
@@ -27,9 +28,14 @@ async fn serve(setup: Setup) -> Result<()> {
     let mut signals = Stop::catch()?;
     let engine = setup.engine(MemoryUse::Full, true).await?;
     engine.import_in_background();
+    // A client may run this for weeks, and nobody `serve`.
+    start_sweeping(&setup, &engine);
     let settings = &setup.settings;
     let stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
     let stop = CancellationToken::new();
+    if let Ok(system) = setup.system() {
+        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
+    }
     tracing::info!("serving MCP over standard input and output");
     let mut served = std::pin::pin!(stdio.serve(stop.clone()));
     let answer = tokio::select! {

@@ -47,10 +47,14 @@ fn at_once() -> Failure {
 
 /// Brings to an end what a call leaves behind.
 async fn leave(setup: &Setup, engine: &Engine) {
-    if let Some(memory) = engine.memory() {
-        // Nobody else sweeps for who never runs `serve`: a few rows that have ended go with each call, if that is quick.
-        let _ = tokio::time::timeout(SWEEP, memory.store().sweep_expired(SWEEP_ROWS)).await;
-    }
+    // Nobody else sweeps for who never runs `serve`: files and a few rows that have ended go with each call, if that is quick.
+    let sweep = async {
+        if let Some(memory) = engine.memory() {
+            let _ = memory.store().sweep_expired(SWEEP_ROWS).await;
+        }
+        engine.sweep_files_once().await;
+    };
+    let _ = tokio::time::timeout(SWEEP, sweep).await;
     // The answer is stored behind the response: the process must not end before it is.
     engine.shutdown().await;
     setup.close_vault().await;

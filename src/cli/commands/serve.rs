@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
+use helmdeck_engine::Engine;
 use helmdeck_memory::JanitorConfig;
 use helmdeck_memory::system::System;
 use helmdeck_server::{Auth, Server};
@@ -56,13 +57,12 @@ async fn serve(setup: Setup) -> Result<()> {
     let address = listener.local_addr()?;
     let engine = setup.engine(MemoryUse::Full, true).await?;
     engine.import_in_background();
-    let interval = setup.settings.memory.sweep_interval;
-    engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
+    start_sweeping(&setup, &engine);
 
     let stop = CancellationToken::new();
     let mut server = Server::new(engine.clone(), setup.settings.server.clone()).mcp(setup.settings.mcp.clone());
     if let Ok(system) = setup.system() {
-        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep(system.clone())));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
     let server = server.auth(auth).serve(listener, stop.clone());
@@ -99,8 +99,14 @@ async fn keys(setup: &Setup, auth: &Auth) -> Result<()> {
     }
 }
 
+/// Starts the sweeps of the engine.
+pub(super) fn start_sweeping(setup: &Setup, engine: &Engine) {
+    let interval = setup.settings.memory.sweep_interval;
+    engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
+}
+
 /// Removes what has ended from the system database, at once and then every hour. A database that is not there is not made.
-async fn sweep(system: System) {
+pub(super) async fn sweep_system(system: System) {
     let clock = SystemClock::default();
     loop {
         if let Err(error) = system.sweep(clock.now()).await {

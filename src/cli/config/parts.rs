@@ -65,7 +65,7 @@ pub(crate) struct Memory {
     #[serde(with = "size")]
     cache_bytes: u64,
     kinds: BTreeMap<Kind, OfKind>,
-    /// How often `serve` sweeps.
+    /// How often `serve` and `mcp` sweep.
     #[serde(with = "text")]
     pub(crate) sweep_interval: Duration,
 }

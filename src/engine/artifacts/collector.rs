@@ -10,7 +10,7 @@ use futures_util::stream;
 use helmdeck_core::context::{Artifacts, ByteStream, CallSecrets};
 use helmdeck_core::{ArtifactRef, Code, Error, Identity, Manifest, Result, RunId, Secret, Timestamp};
 
-use super::upload::Wanted;
+use super::upload::{Wanted, Written};
 use super::{ArtifactStore, names};
 use crate::scrub;
 
@@ -21,7 +21,15 @@ pub(crate) struct Collector {
     retention: Duration,
     owner: Identity,
     secrets: Option<Arc<dyn CallSecrets>>,
-    written: Mutex<Vec<ArtifactRef>>,
+    files: Mutex<Files>,
+}
+
+/// The files of one run.
+#[derive(Default)]
+struct Files {
+    written: Vec<Written>,
+    /// When the last one began to be written.
+    last: Option<Timestamp>,
 }
 
 impl Collector {
@@ -39,13 +47,14 @@ impl Collector {
             retention,
             owner: owner.clone(),
             secrets,
-            written: Mutex::default(),
+            files: Mutex::default(),
         }
     }
 
     /// Returns what was written so far, and forgets it.
     pub(crate) fn take(&self) -> Vec<ArtifactRef> {
-        std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
+        let written = std::mem::take(&mut self.files.lock().unwrap_or_else(PoisonError::into_inner).written);
+        written.into_iter().map(|written| written.artifact).collect()
     }
 
     fn revealed(&self) -> Vec<Secret> {
@@ -59,23 +68,31 @@ impl Collector {
         if matches!(scrub::text(name, &revealed), Cow::Owned(_)) {
             return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
         }
-        let earlier = {
-            let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-            written.iter().find(|earlier| earlier.name == name).cloned()
-        };
+        let (earlier, started) = self.begin(name);
         let wanted = Wanted {
             owner: &self.owner,
             key: &format!("{}/{name}", self.prefix),
             name,
             media_type: &scrub::text(media_type, &revealed),
             retention: self.retention,
+            started,
             replaces: earlier.as_ref(),
         };
         let artifact = self.store.put(&wanted, source).await?;
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.retain(|earlier| earlier.name != artifact.name);
-        written.push(artifact.clone());
+        let written = &mut self.files.lock().unwrap_or_else(PoisonError::into_inner).written;
+        written.retain(|earlier| earlier.artifact.name != artifact.name);
+        written.push(Written { artifact: artifact.clone(), started });
         Ok(artifact)
+    }
+
+    /// Returns what was written under this name before, and when the next file begins: after all others of the run, since its
+    /// start names its bytes.
+    fn begin(&self, name: &str) -> (Option<Written>, Timestamp) {
+        let now = self.store.clock.now();
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = files.last.map_or(now, |last| now.max(last.saturating_add(Duration::from_micros(1))));
+        files.last = Some(started);
+        (files.written.iter().find(|earlier| earlier.artifact.name == name).cloned(), started)
     }
 }
 

@@ -10,7 +10,7 @@ use object_store::{GetResult, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 
 use super::names::{self, hex};
-use super::{ArtifactStore, no_artifact};
+use super::{About, ArtifactStore, no_artifact};
 
 /// Files up to this size are checked before their first byte is handed out.
 const CHECKED_FIRST_BYTES: u64 = 1 << 20;
@@ -28,13 +28,17 @@ impl ArtifactStore {
         owner: Option<&Identity>,
         key: &str,
     ) -> Result<(ArtifactRef, ByteStream)> {
-        let about = self.live(owner, key).await?;
-        let file = names::file(key).ok_or_else(no_artifact)?;
-        let store = self.existing()?.ok_or_else(no_artifact)?;
-        let found = match store.get(&file).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Err(no_artifact()),
-            Err(error) => return Err(self.failed("read", error)),
+        let mut about = self.live(owner, key).await?;
+        let found = loop {
+            if let Some(found) = self.bytes(&about).await? {
+                break found;
+            }
+            // It may have been replaced since; then there is another.
+            let later = self.live(owner, key).await?;
+            if later.created_at == about.created_at {
+                return Err(no_artifact());
+            }
+            about = later;
         };
         if found.meta.size != about.artifact.size {
             return Err(self.damaged("its size has changed"));
@@ -46,6 +50,17 @@ impl ArtifactStore {
         let pieces: Vec<Result<Bytes>> = stream.collect().await;
         let pieces = pieces.into_iter().collect::<Result<Vec<Bytes>>>()?;
         Ok((about.artifact, Box::pin(stream::iter(pieces.into_iter().map(Ok)))))
+    }
+
+    /// Opens the bytes of a file, `None` if they are not there.
+    async fn bytes(&self, about: &About) -> Result<Option<GetResult>> {
+        let Some(file) = names::file(&about.artifact.key, about.created_at) else { return Ok(None) };
+        let Some(store) = self.existing().await? else { return Ok(None) };
+        match store.get(&file).await {
+            Ok(found) => Ok(Some(found)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed("read", error)),
+        }
     }
 
     /// Hands a file on, one piece late: the last one only when the digest is right.

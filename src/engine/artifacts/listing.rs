@@ -99,7 +99,7 @@ impl ArtifactStore {
             None => OWNERS.to_owned(),
         };
         let after = after.map(|after| cursor(&folder, after)).transpose()?;
-        let Some(store) = self.existing()? else { return Ok(ArtifactPage { artifacts: Vec::new(), next: None }) };
+        let Some(store) = self.existing().await? else { return Ok(ArtifactPage { artifacts: Vec::new(), next: None }) };
         let now = self.clock.now();
         let keep = |entry: &Entry| now < entry.ends && pack.is_none_or(|pack| pack.as_str() == entry.pack());
         let (found, more) = self.entries(store, &Key::from(folder.as_str()), after.as_ref(), limit, keep).await?;
@@ -111,8 +111,8 @@ impl ArtifactStore {
         for (about, entry) in read {
             // It is not whole yet, not there any more, or damaged, which does not hide the others.
             let Known::About(about) = about? else { continue };
-            // The entry of a file that was replaced has another end.
-            if about.artifact.expires_at == entry.ends && names::owner(&about.tenant, &about.user) == entry.owner {
+            // The entry of a file that was replaced has another start.
+            if about.is_of(&entry) && names::owner(&about.tenant, &about.user) == entry.owner {
                 let (created_at, artifact) = (about.created_at, about.artifact);
                 artifacts.push(ListedArtifact { artifact, created_at, tenant: about.tenant, user: about.user });
             }
@@ -126,7 +126,7 @@ impl ArtifactStore {
     /// `not_found` if there is none, or it is somebody else's; `artifact_failed` if it cannot be deleted.
     pub(crate) async fn delete(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         let about = self.live(owner, key).await?;
-        let store = self.existing()?.ok_or_else(no_artifact)?;
+        let store = self.existing().await?.ok_or_else(no_artifact)?;
         let entry = Entry {
             owner: names::owner(&about.tenant, &about.user),
             key: key.to_owned(),
@@ -142,7 +142,16 @@ impl ArtifactStore {
     /// Deletes a file by its entry: first what makes it visible, the entry last, so that a crash in between leaves what the next
     /// sweep finds.
     pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &Entry) -> Result<()> {
-        for object in [names::about(&entry.key), names::file(&entry.key), entry.path()].into_iter().flatten() {
+        self.delete_all(store, [names::about(&entry.key), entry.file(), entry.path()]).await
+    }
+
+    /// Deletes objects one after the other, also those that are not there.
+    pub(super) async fn delete_all<const N: usize>(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        objects: [Option<Key>; N],
+    ) -> Result<()> {
+        for object in objects.into_iter().flatten() {
             match store.delete(&object).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.failed("delete", error)),
@@ -151,12 +160,12 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes every file of a caller, also one that is being written, and says how many went.
+    /// Deletes every file of a caller, and says how many went. One that is being written fails when its writer finds its entry gone.
     ///
     /// # Errors
     /// `artifact_failed` if the place does not answer; what went is gone.
     pub(crate) async fn forget(&self, tenant: &str, user: &str) -> Result<u64> {
-        let Some(store) = self.existing()? else { return Ok(0) };
+        let Some(store) = self.existing().await? else { return Ok(0) };
         let folder = Key::from(format!("{OWNERS}/{}", names::owner(tenant, user)));
         let mut forgotten = 0;
         for _ in 0..LOOKS {
@@ -166,6 +175,8 @@ impl ArtifactStore {
             }
             for entry in found.values() {
                 self.remove(store, entry).await?;
+                // A writer that came to its end meanwhile has seen its entry, if what it wrote last was there before the entry went.
+                self.delete_all(store, [names::about(&entry.key), entry.file()]).await?;
                 forgotten += 1;
                 self.metrics.deleted.inc();
             }

@@ -4,8 +4,9 @@
 //! - `owners/<owner>/<run id, inverted>/<pack>/<end>-<start>-<name>`, empty: the entry. It is written first and deleted last, so
 //!   that whatever a crash leaves is found by it. Its name alone says whose the file is and when it ends, so that a list and a
 //!   sweep read names only; the run id is inverted so that the newest comes first in a store that lists names in order.
-//! - `files/<pack>/<run id>/<name>`: the bytes.
-//! - `about/<pack>/<run id>/<name>`: what is known of it, as JSON. It is written last: it makes the file visible.
+//! - `files/<pack>/<run id>/<start>-<name>`: the bytes. What replaces a file has another start, so it never touches the bytes that
+//!   are seen until it is whole.
+//! - `about/<pack>/<run id>/<name>`: what is known of it, as JSON, its start too. It is written last: it makes the file visible.
 
 use helmdeck_core::{Code, Error, PackName, Result, Timestamp};
 use object_store::path::Path as Key;
@@ -19,19 +20,18 @@ const FILES: &str = "files";
 pub(super) const OWNERS: &str = "owners";
 const MAX_NAME_BYTES: usize = 128;
 
-/// Returns the name of the object with the bytes of a file, `None` if there can be no file of this key.
-pub(super) fn file(key: &str) -> Option<Key> {
-    object(FILES, key)
+/// Returns the name of the object with the bytes of a file that began to be written then, `None` if there can be no file of this
+/// key.
+pub(super) fn file(key: &str, started: Timestamp) -> Option<Key> {
+    split(key)?;
+    let (run, name) = key.rsplit_once('/')?;
+    Key::parse(format!("{FILES}/{run}/{:020}-{name}", started.micros().max(0))).ok()
 }
 
 /// Returns the name of the object with what is known of a file, `None` if there can be no file of this key.
 pub(super) fn about(key: &str) -> Option<Key> {
-    object(ABOUT, key)
-}
-
-fn object(folder: &str, key: &str) -> Option<Key> {
     split(key)?;
-    Key::parse(format!("{folder}/{key}")).ok()
+    Key::parse(format!("{ABOUT}/{key}")).ok()
 }
 
 /// Takes a key apart: pack, run id, name. `None` if it is none.
@@ -98,6 +98,11 @@ impl Entry {
         Key::parse(text).ok()
     }
 
+    /// Returns the name of the object with its bytes, `None` if there can be no file of this key.
+    pub(super) fn file(&self) -> Option<Key> {
+        file(&self.key, self.started)
+    }
+
     /// Reads a name, `None` if it is no entry's.
     pub(super) fn read(path: &Key) -> Option<Self> {
         let mut parts = path.as_ref().split('/');
@@ -152,14 +157,15 @@ mod tests {
 
     #[test]
     fn keys_cannot_leave_their_folder() {
-        assert_eq!(file(&format!("a.b/{RUN}/x.txt")).unwrap().as_ref(), format!("files/a.b/{RUN}/x.txt"));
+        let found = file(&format!("a.b/{RUN}/x.txt"), Timestamp(12)).unwrap();
+        assert_eq!(found.as_ref(), format!("files/a.b/{RUN}/00000000000000000012-x.txt"));
         for bad in ["", "a.b", "../x/y", "a.b/../x", "a.b/1/x"] {
-            assert!(file(bad).is_none(), "{bad}");
+            assert!(file(bad, Timestamp(0)).is_none(), "{bad}");
         }
         for name in ["", ".x", "a/b", "..", "a b", "\u{e9}"] {
             assert!(about(&format!("a.b/{RUN}/{name}")).is_none(), "{name}");
         }
-        assert!(file(&format!("a.b/{}/x", RUN.to_uppercase())).is_none());
+        assert!(file(&format!("a.b/{}/x", RUN.to_uppercase()), Timestamp(0)).is_none());
     }
 
     #[test]

@@ -67,15 +67,17 @@ impl Place {
     }
 
     /// Returns the store, `None` as long as nothing was ever written.
-    pub(super) fn existing(&self) -> Opened<Option<&Arc<dyn ObjectStore>>> {
+    pub(super) async fn existing(&self) -> Opened<Option<&Arc<dyn ObjectStore>>> {
         match &self.kind {
             Kind::Bucket(store) => Ok(Some(store)),
             Kind::Broken(why) => Err(why.clone().into()),
             Kind::Folder { path, opened } => {
-                if opened.get().is_none() && path.is_dir() {
-                    // What is known of a file must not outlive the file in a power cut.
-                    let local = LocalFileSystem::new_with_prefix(path)?.with_automatic_cleanup(true).with_fsync(true);
-                    let _ = opened.set(Arc::new(local));
+                if opened.get().is_none() {
+                    let folder = path.clone();
+                    if let Some(store) = tokio::task::spawn_blocking(move || open(&folder)).await?? {
+                        // Another call may have opened it meanwhile; either will do.
+                        let _ = opened.set(store);
+                    }
                 }
                 Ok(opened.get())
             }
@@ -91,7 +93,7 @@ impl Place {
             let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             tokio::task::spawn_blocking(make).await??;
         }
-        self.existing()?.ok_or_else(|| "the folder cannot be made".into())
+        self.existing().await?.ok_or_else(|| "the folder cannot be made".into())
     }
 
     /// Deletes what writers left in a local folder that were killed in the middle of a file: such a file has a number after `#`,
@@ -102,6 +104,16 @@ impl Place {
         let remove = move || halves(&folder, SystemTime::now().checked_sub(older));
         tokio::task::spawn_blocking(remove).await.unwrap_or(0)
     }
+}
+
+/// Opens a folder, `None` if there is none.
+fn open(folder: &Path) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    // What is known of a file must not outlive the file in a power cut.
+    let store = LocalFileSystem::new_with_prefix(folder)?.with_automatic_cleanup(true).with_fsync(true);
+    Ok(Some(Arc::new(store)))
 }
 
 /// Walks a folder without following links. What cannot be read is left for the next time.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use helmdeck_core::Result;
+use object_store::ObjectStore;
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::names::{Entry, OWNERS};
 use super::{ArtifactStore, Known};
@@ -38,63 +38,76 @@ enum Fate {
 }
 
 impl ArtifactStore {
-    /// Deletes files that have ended. One that cannot be deleted does not stop the others.
+    /// Deletes files that have ended, and halves. One that cannot be deleted does not stop the others.
     ///
     /// # Errors
     /// `artifact_failed` if the place does not list its names.
     pub(crate) async fn sweep(&self) -> Result<Swept> {
+        let mut swept = self.sweep_ended().await?;
+        swept.halves += self.place.remove_halves(GRACE).await;
+        Ok(swept)
+    }
+
+    /// Deletes files that have ended. Every name is read once, and seen once.
+    ///
+    /// # Errors
+    /// As [`ArtifactStore::sweep`].
+    pub(crate) async fn sweep_ended(&self) -> Result<Swept> {
         let mut swept = Swept::default();
-        let Some(store) = self.existing()? else { return Ok(swept) };
-        let (folder, now) = (Key::from(OWNERS), self.clock.now());
-        let kept = std::sync::atomic::AtomicI64::new(0);
-        let has_ended = |entry: &Entry| {
-            let ended = entry.ends <= now;
-            if !ended {
-                kept.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let Some(store) = self.existing().await? else { return Ok(swept) };
+        let (now, mut kept) = (self.clock.now(), 0);
+        let mut names = store.list(Some(&Key::from(OWNERS)));
+        let mut ended = Vec::new();
+        while let Some(object) = names.next().await {
+            let object = match object {
+                Ok(object) => object,
+                // It was deleted while the folder was walked.
+                Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
+                Err(error) => return Err(self.failed("list", error)),
+            };
+            match Entry::read(&object.location) {
+                Some(entry) if entry.ends <= now => ended.push(entry),
+                Some(_) => kept += 1,
+                None => {}
             }
-            ended
-        };
-        let mut after: Option<Key> = None;
-        loop {
-            // What is counted is what is left after the last page; a bucket is read once, a folder from its start each time.
-            if after.is_none() || !self.place.is_bucket() {
-                kept.store(0, std::sync::atomic::Ordering::Relaxed);
-            }
-            let (ended, more) = self.entries(store, &folder, after.as_ref(), STEP, has_ended).await?;
-            after = ended.keys().next_back().cloned();
-            let fates = stream::iter(ended.into_values()).map(async |entry| self.end(store, &entry).await);
-            let fates: Vec<_> = fates.buffer_unordered(AT_ONCE).collect().await;
-            for fate in fates {
-                match fate {
-                    Ok(Fate::Swept) => swept.files += 1,
-                    Ok(Fate::Half) => swept.halves += 1,
-                    Ok(Fate::Kept) => {}
-                    Err(_) => swept.failures += 1,
-                }
-            }
-            if !more {
-                break;
+            if ended.len() >= STEP {
+                self.end_all(store, std::mem::take(&mut ended), &mut swept).await;
             }
         }
-        swept.halves += self.place.remove_halves(GRACE).await;
-        self.metrics.kept.set(kept.into_inner());
+        self.succeeded();
+        self.end_all(store, ended, &mut swept).await;
+        self.metrics.kept.set(kept);
         self.metrics.sweeps.inc();
         Ok(swept)
+    }
+
+    async fn end_all(&self, store: &Arc<dyn ObjectStore>, ended: Vec<Entry>, swept: &mut Swept) {
+        let fates = stream::iter(ended).map(async |entry| self.end(store, &entry).await);
+        let mut fates = std::pin::pin!(fates.buffer_unordered(AT_ONCE));
+        while let Some(fate) = fates.next().await {
+            match fate {
+                Ok(Fate::Swept) => swept.files += 1,
+                Ok(Fate::Half) => swept.halves += 1,
+                Ok(Fate::Kept) => {}
+                Err(_) => swept.failures += 1,
+            }
+        }
     }
 
     /// Deletes what belongs to an entry whose time is over.
     async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &Entry) -> Result<Fate> {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
-            // The file was replaced by one that lives on; only the entry of the earlier one is left.
-            Known::About(about) if now < about.artifact.expires_at => {
-                if let Some(path) = entry.path() {
-                    store.delete(&path).await.map_err(|error| self.failed("delete", error))?;
-                }
+            // It may still be written: a file may take longer than it is to be kept. What it is to replace may be there.
+            Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
+            Known::About(about) if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) => {
                 Ok(Fate::Kept)
             }
-            // It may still be written: a file may take longer than it is to be kept.
-            Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
+            // What is known is of the file that replaced it, or that it did not come to replace.
+            Known::About(about) if !about.is_of(entry) => {
+                self.delete_all(store, [entry.file(), entry.path()]).await?;
+                Ok(Fate::Kept)
+            }
             Known::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
             // What cannot be read has ended all the same.
             Known::About(_) | Known::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),

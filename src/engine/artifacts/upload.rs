@@ -29,8 +29,18 @@ pub(super) struct Wanted<'a> {
     pub(super) name: &'a str,
     pub(super) media_type: &'a str,
     pub(super) retention: Duration,
+    /// When it begins to be written. No two files of a run begin at once.
+    pub(super) started: Timestamp,
     /// What this run wrote under the same name before.
-    pub(super) replaces: Option<&'a ArtifactRef>,
+    pub(super) replaces: Option<&'a Written>,
+}
+
+/// A file that a run has written.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    pub(super) artifact: ArtifactRef,
+    /// When it began to be written.
+    pub(super) started: Timestamp,
 }
 
 impl ArtifactStore {
@@ -39,14 +49,14 @@ impl ArtifactStore {
     /// # Errors
     /// `too_large` over the size cap, `artifact_failed` if it cannot be stored, the error of the source if that fails.
     pub(super) async fn put(&self, wanted: &Wanted<'_>, source: ByteStream) -> Result<ArtifactRef> {
-        let started = self.clock.now();
+        let started = wanted.started;
         let ends = started.saturating_add(wanted.retention).min(LAST);
         let owner = names::owner(wanted.owner.tenant(), wanted.owner.user());
         let entry = Entry { owner, key: wanted.key.to_owned(), ends, started };
         let impossible = || Error::new(Code::Internal, "the artifact has no possible key");
         let (path, file, about) = entry
             .path()
-            .and_then(|path| Some((path, names::file(wanted.key)?, names::about(wanted.key)?)))
+            .and_then(|path| Some((path, entry.file()?, names::about(wanted.key)?)))
             .ok_or_else(impossible)?;
         let store = self.place.ready().await.map_err(|error| self.failed("store", error))?;
         let fail = |error: object_store::Error| self.failed("store", error);
@@ -55,7 +65,7 @@ impl ArtifactStore {
         let (size, sha256) = match self.write(store, &file, source).await {
             Ok(written) => written,
             Err(error) => {
-                self.give_up(store, &file, &path, wanted.replaces.is_some()).await;
+                self.give_up(store, &file, &path).await;
                 return Err(error);
             }
         };
@@ -71,8 +81,12 @@ impl ArtifactStore {
         let text = serde_json::to_vec(&known).map_err(|error| self.failed("store", error))?;
         // What is known of the file last: it makes the file visible.
         store.put(&about, text.into()).await.map_err(fail)?;
-        if let Some(earlier) = wanted.replaces.filter(|earlier| earlier.expires_at != ends) {
-            self.drop_entries_of(store, &entry, earlier).await;
+        self.not_forgotten(store, &entry, &path).await?;
+        if let Some(earlier) = wanted.replaces {
+            let (ends, started) = (earlier.artifact.expires_at, earlier.started);
+            let old = Entry { ends, started, ..entry };
+            // If that fails, the sweep does it.
+            let _ = self.delete_all(store, [old.file(), old.path()]).await;
         }
         self.succeeded();
         self.metrics.stored.inc();
@@ -99,21 +113,22 @@ impl ArtifactStore {
     }
 
     /// Removes what a failed upload may have left. The file that was to be replaced stays as it was.
-    async fn give_up(&self, store: &Arc<dyn ObjectStore>, file: &Key, entry: &Key, replacing: bool) {
-        let gone = |deleted| matches!(deleted, Ok(()) | Err(object_store::Error::NotFound { .. }));
-        if replacing || gone(store.delete(file).await) {
+    async fn give_up(&self, store: &Arc<dyn ObjectStore>, file: &Key, entry: &Key) {
+        if matches!(store.delete(file).await, Ok(()) | Err(object_store::Error::NotFound { .. })) {
             let _ = store.delete(entry).await;
         }
     }
 
-    /// Deletes the entry that a replaced file leaves. If that fails, the sweep does it.
-    async fn drop_entries_of(&self, store: &Arc<dyn ObjectStore>, now: &Entry, earlier: &ArtifactRef) {
-        let retention = now.ends.since(now.started);
-        let started = earlier.expires_at.micros().saturating_sub(i64::try_from(retention.as_micros()).unwrap_or(0));
-        let started = Timestamp(started);
-        let old = Entry { ends: earlier.expires_at, started, ..now.clone() };
-        if let Some(path) = old.path() {
-            let _ = store.delete(&path).await;
+    /// Looks whether the entry of a file that has become visible is still there. If it was deleted meanwhile, nothing finds the
+    /// file any more, so it goes too.
+    async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &Entry, path: &Key) -> Result<()> {
+        match store.head(path).await {
+            Ok(_) => Ok(()),
+            Err(object_store::Error::NotFound { .. }) => {
+                self.remove(store, entry).await?;
+                Err(Error::new(Code::ArtifactFailed, "the artifact was deleted while it was written"))
+            }
+            Err(error) => Err(self.failed("store", error)),
         }
     }
 }

@@ -27,7 +27,8 @@ use super::client::{Client, told};
 use super::failure;
 use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Listing, MAX_TOOLS, Tool};
-use super::process::{Group, Program};
+use super::process::{self, Program};
+use crate::group::Group;
 use crate::scrub;
 
 /// The most pages of a list of tools that are asked for.
@@ -181,7 +182,7 @@ async fn attempt(
                         drop(group);
                         None
                     } else {
-                        group.kill().await
+                        process::kill(group).await
                     };
                     // What it said last is what the operator wants to know; it may still be in the pipe.
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;

@@ -5,8 +5,10 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use rustix::process::Signal;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+
+use crate::group::Group;
 
 /// How long a program may take to end by itself after its stdin was closed, and again after SIGTERM (MCP 2025-11-25,
 /// "Lifecycle: Shutdown").
@@ -30,13 +32,6 @@ pub(crate) struct Pipes {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
     pub(crate) stderr: ChildStderr,
-}
-
-/// A running program and everything it started. Dropping it kills them all.
-pub(crate) struct Group {
-    child: Child,
-    /// The leader's id, which is the group's.
-    group: Option<Pid>,
 }
 
 impl Program {
@@ -78,8 +73,7 @@ impl Program {
         let stdin = child.stdin.take().ok_or_else(gone)?;
         let stdout = child.stdout.take().ok_or_else(gone)?;
         let stderr = child.stderr.take().ok_or_else(gone)?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok((Group { child, group }, Pipes { stdin, stdout, stderr }))
+        Ok((Group::new(child), Pipes { stdin, stdout, stderr }))
     }
 }
 
@@ -103,42 +97,27 @@ fn find(name: &str, path: &str, cwd: Option<&Path>, own: bool) -> Result<PathBuf
         })
 }
 
-impl Group {
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // Fails only if nobody is left, which is what is wanted.
-            let _ = kill_process_group(group, signal);
+/// Kills what is left of a program, and says how its leader ended; `None` if it had closed its output and lived on.
+pub(crate) async fn kill(mut group: Group) -> Option<ExitStatus> {
+    // Its output ends a moment before it does.
+    let ended = tokio::time::timeout(LAST_MOMENT, group.wait()).await;
+    group.kill();
+    match ended {
+        Ok(status) => status.ok(),
+        Err(_) => {
+            let _ = group.wait().await;
+            None
         }
-    }
-
-    /// Kills the group, and says how its leader ended; `None` if it had closed its output and lived on.
-    pub(crate) async fn kill(mut self) -> Option<ExitStatus> {
-        // Its output ends a moment before it does.
-        let ended = tokio::time::timeout(LAST_MOMENT, self.child.wait()).await;
-        self.signal(Signal::KILL);
-        match ended {
-            Ok(status) => status.ok(),
-            Err(_) => {
-                let _ = self.child.wait().await;
-                None
-            }
-        }
-    }
-
-    /// Waits for the program to end, asks it to, and then does not ask any more. Its stdin must be closed already.
-    pub(crate) async fn end(mut self) {
-        if tokio::time::timeout(GRACE, self.child.wait()).await.is_err() {
-            self.signal(Signal::TERM);
-            let _ = tokio::time::timeout(GRACE, self.child.wait()).await;
-        }
-        self.signal(Signal::KILL);
     }
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
+/// Waits for a program to end, asks it to, and then does not ask any more. Its stdin must be closed already.
+pub(crate) async fn end(mut group: Group) {
+    if tokio::time::timeout(GRACE, group.wait()).await.is_err() {
+        group.signal(Signal::TERM);
+        let _ = tokio::time::timeout(GRACE, group.wait()).await;
     }
+    group.kill();
 }
 
 /// Says how a program ended.

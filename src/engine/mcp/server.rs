@@ -22,7 +22,7 @@ use super::connection::{self, Connection, Ended, Opened, Way};
 use super::failure;
 use super::listing::Listing;
 use super::metrics::ServerMetrics;
-use super::process::{Program, how};
+use super::process::{self, Program, how};
 use crate::scrub;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
@@ -296,13 +296,13 @@ impl Server {
             cancel.cancel();
             let _ = tokio::time::timeout(Duration::from_secs(2), running).await;
             if let Some(group) = group {
-                group.end().await;
+                process::end(group).await;
             }
             self.down(&connection, None);
             return;
         }
         let status = match group {
-            Some(group) => group.kill().await,
+            Some(group) => process::kill(group).await,
             None => None,
         };
         let ended = match too_long.get() {

@@ -110,7 +110,7 @@ async fn a_damaged_file_never_looks_whole() {
     for rig in Rig::both() {
         for bytes in [1000_usize, 9 << 20] {
             let written = rig.write(json!({"bytes": bytes})).await.unwrap();
-            let place = format!("files/{}", written.key);
+            let place = rig.file(&written.key);
             let good = rig.raw(&place).unwrap();
             assert!(good == noise(bytes));
 
@@ -193,11 +193,11 @@ async fn what_a_crash_leaves_is_not_seen_and_goes() {
         for name in ["entry-only", "no-about", "no-file", "entry-and-about"] {
             keys.push(rig.write_as(&me, "t.other", json!({"name": name})).await.unwrap().key);
         }
-        rig.delete_raw(&format!("files/{}", keys[0]));
+        rig.delete_raw(&rig.file(&keys[0]));
         rig.delete_raw(&format!("about/{}", keys[0]));
         rig.delete_raw(&format!("about/{}", keys[1]));
-        rig.delete_raw(&format!("files/{}", keys[2]));
-        rig.delete_raw(&format!("files/{}", keys[3]));
+        rig.delete_raw(&rig.file(&keys[2]));
+        rig.delete_raw(&rig.file(&keys[3]));
         for key in &keys {
             assert_eq!(rig.read(&me, key).await.unwrap_err().code(), Code::NotFound, "{} {key}", rig.name());
         }
@@ -208,7 +208,8 @@ async fn what_a_crash_leaves_is_not_seen_and_goes() {
         rig.swept().await;
         let left = rig.objects();
         assert!(
-            left.contains(&format!("files/{}", keys[1])) && !left.contains(&format!("about/{}", keys[2])),
+            left.iter().any(|name| name.starts_with("files/") && name.ends_with("-no-about"))
+                && !left.contains(&format!("about/{}", keys[2])),
             "{left:?}"
         );
         rig.advance(DAY);
@@ -222,8 +223,8 @@ async fn a_writer_that_is_killed_in_a_folder_leaves_a_half_that_goes_after_a_day
     let [rig, _] = Rig::both();
     assert!(rig.is_folder());
     let kept = rig.write(json!({})).await.unwrap();
-    let half = rig.folder().join(format!("files/{}#3", kept.key));
-    let young = rig.folder().join(format!("files/{}#4", kept.key));
+    let file = rig.folder().join(rig.file(&kept.key));
+    let [half, young] = ["#3", "#4"].map(|end| std::path::PathBuf::from(format!("{}{end}", file.display())));
     for path in [&half, &young] {
         std::fs::write(path, "half").unwrap();
     }
@@ -281,6 +282,58 @@ async fn a_file_that_its_run_replaced_lives_as_long_as_the_later_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_replaced_in_one_step_or_not_at_all() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        let replaced = rig.write(json!({"bytes": 10, "then": {"bytes": 20, "stream": true}})).await.unwrap();
+        assert_eq!((replaced.size, rig.read(&me, &replaced.key).await.unwrap()), (20, noise(20)), "{}", rig.name());
+        assert_eq!(rig.objects().len(), 3, "nothing is left of the earlier one");
+
+        let fails = json!({"bytes": 10, "then": {"bytes": 20, "stream": true, "fails": true}});
+        let kept = rig.write(fails).await.unwrap();
+        assert_eq!((kept.size, rig.read(&me, &kept.key).await.unwrap()), (10, noise(10)), "{}", rig.name());
+        assert_eq!(rig.objects().len(), 6, "nothing is left of the later one");
+
+        // While the later one is written, the earlier is read.
+        let folder = tempfile::tempdir().unwrap();
+        let go = folder.path().join("go");
+        let waits = json!({"name": "b.bin", "stream": true, "bytes": 20, "waits": go});
+        let writing = rig.write(json!({"name": "b.bin", "bytes": 10, "then": waits}));
+        let reading = async {
+            let entries = || rig.objects().iter().filter(|name| name.ends_with("-b.bin")).count();
+            until(|| entries() >= 3, "the file").await;
+            let listed = rig.engine.artifacts(Some(&me), None, 10, None).await.unwrap().artifacts;
+            let earlier = listed.iter().find(|listed| listed.artifact.name == "b.bin").unwrap();
+            assert_eq!(rig.read(&me, &earlier.artifact.key).await.unwrap(), noise(10), "{}", rig.name());
+            std::fs::write(&go, "").unwrap();
+        };
+        let (written, ()) = tokio::join!(writing, reading);
+        assert_eq!(written.unwrap().name, "b.bin");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_deletes_what_a_replaced_file_left_and_counts_each_file_once() {
+    let me = Identity::local();
+    for rig in Rig::both() {
+        let kept = rig.write(json!({})).await.unwrap();
+        let file = rig.file(&kept.key);
+        // Bytes and entry of an earlier write of the same name, as a crash leaves them.
+        let start = file.rsplit('/').next().unwrap().split('-').next().unwrap().to_owned();
+        let entry = rig.objects().into_iter().find(|name| name.starts_with("owners/")).unwrap();
+        let (folder, name) = entry.rsplit_once('/').unwrap();
+        let (old, one) = ("00000000000000000001", "00000000000000000001");
+        rig.put_raw(&file.replace(&start, old), b"earlier");
+        rig.put_raw(&format!("{folder}/{one}-{old}-{}", name.rsplit('-').next().unwrap()), b"");
+        rig.start_sweeping();
+        until(|| rig.objects().len() == 3, "the end of the earlier one").await;
+        assert_eq!(rig.read(&me, &kept.key).await.unwrap(), noise(10), "{}", rig.name());
+        rig.swept().await;
+        assert_eq!(rig.count("helmdeck_artifacts_kept"), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_files_than_one_answer_of_the_server_lists_are_listed_and_swept() {
     let rig = Rig::bucket();
     let me = Identity::local();
@@ -290,9 +343,16 @@ async fn more_files_than_one_answer_of_the_server_lists_are_listed_and_swept() {
     assert_eq!(page.artifacts.len(), 1050);
     let rest = rig.engine.artifacts(Some(&me), None, 1050, page.next.as_deref()).await.unwrap();
     assert_eq!((rest.artifacts.len(), rest.next), (51, None));
-    rig.advance(3600);
+    rig.write_as(&me, "t.write", json!({"count": 120, "name": "long"})).await.unwrap();
     rig.start_sweeping();
+    rig.swept().await;
+    assert_eq!(rig.count("helmdeck_artifacts_kept"), 1221);
+    rig.advance(3601);
     until(|| rig.count("helmdeck_swept_total") == 1100, "1100 files").await;
+    rig.swept().await;
+    assert_eq!(rig.count("helmdeck_artifacts_kept"), 121);
+    rig.engine.forget_artifacts(me.tenant(), me.user()).await.unwrap();
+    rig.write(json!({})).await.unwrap();
     assert_eq!(rig.objects().len(), 3);
     assert!(rig.objects().iter().all(|name| !name.starts_with(PREFIX)));
 }
@@ -312,5 +372,25 @@ async fn forgetting_also_stops_a_file_that_is_being_written() {
             forgotten = forgetting => assert_eq!(forgotten.unwrap(), 2, "{}", rig.name()),
         }
         assert_eq!(rig.objects(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_whose_owner_is_forgotten_while_it_is_written_is_never_seen() {
+    for rig in Rig::both() {
+        let me = Identity::local();
+        let folder = tempfile::tempdir().unwrap();
+        let go = folder.path().join("go");
+        let writing = rig.write(json!({"bytes": 10, "stream": true, "waits": go}));
+        let forgetting = async {
+            until(|| !rig.objects().is_empty(), "the entry").await;
+            assert_eq!(rig.engine.forget_artifacts(me.tenant(), me.user()).await.unwrap(), 1);
+            std::fs::write(&go, "").unwrap();
+        };
+        let (written, ()) = tokio::join!(writing, forgetting);
+        assert_eq!(written.unwrap_err().code(), Code::ArtifactFailed, "{}", rig.name());
+        assert_eq!(rig.objects(), Vec::<String>::new(), "{}", rig.name());
+        assert_eq!(rig.engine.artifacts(None, None, 10, None).await.unwrap().artifacts, []);
+        rig.write(json!({})).await.unwrap();
     }
 }

@@ -108,6 +108,13 @@ impl Rig {
         names
     }
 
+    /// Returns the name of the object with the bytes of a file.
+    pub(crate) fn file(&self, key: &str) -> String {
+        let (run, name) = key.rsplit_once('/').unwrap();
+        let (folder, end) = (format!("files/{run}/"), format!("-{name}"));
+        self.objects().into_iter().find(|object| object.starts_with(&folder) && object.ends_with(&end)).unwrap()
+    }
+
     pub(crate) fn raw(&self, name: &str) -> Option<Vec<u8>> {
         match &self.kind {
             Kind::Folder(_) => std::fs::read(self.folder().join(name)).ok(),
@@ -206,7 +213,8 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 }
 
 /// `t.write` writes files of noise: `{name, bytes}`; `stream` = a piece at a time; `fails` = the source fails at the end;
-/// `hangs` = it never ends; `count` = so many files. `t.other` does the same and keeps them for an hour.
+/// `hangs` = it never ends; `waits` = it goes on when there is a file of this name; `count` = so many files; `then` = what is
+/// written after that, whose failure is not the call's. `t.other` does the same and keeps them for an hour.
 fn packs() -> Vec<Builtin> {
     [("t.write", ""), ("t.other", "[artifacts]\nretention = \"1h\"")]
         .map(|(name, rest)| function(&manifest(name, "", rest), |cx, input| async move { write(cx, input).await }).0)
@@ -215,21 +223,29 @@ fn packs() -> Vec<Builtin> {
 
 async fn write(cx: Context, input: Json) -> Result<Reply> {
     let input: Value = serde_json::from_str(input.as_str()).unwrap();
+    write_one(&cx, &input).await?;
+    if input["then"].is_object() {
+        let _ = write_one(&cx, &input["then"]).await;
+    }
+    Ok(Reply::json(Json::parse("{}".to_owned()).unwrap()))
+}
+
+async fn write_one(cx: &Context, input: &Value) -> Result<()> {
     let bytes = noise(usize::try_from(input["bytes"].as_u64().unwrap_or(10)).unwrap());
     let name = input["name"].as_str().unwrap_or("a.bin");
     if let Some(count) = input["count"].as_u64() {
         let each = stream::iter(0..count).map(|n| {
-            let (cx, bytes) = (&cx, Bytes::from(bytes.clone()));
+            let bytes = Bytes::from(bytes.clone());
             async move { cx.put_artifact(&format!("{n}-{name}"), "text/plain", bytes).await }
         });
         let written: Vec<Result<ArtifactRef>> = each.buffer_unordered(16).collect().await;
         written.into_iter().collect::<Result<Vec<_>>>()?;
     } else if input["stream"] == true {
-        cx.put_artifact_stream(name, "application/octet-stream", source(bytes, &input)).await?;
+        cx.put_artifact_stream(name, "application/octet-stream", source(bytes, input)).await?;
     } else {
         cx.put_artifact(name, "text/plain", bytes).await?;
     }
-    Ok(Reply::json(Json::parse("{}".to_owned()).unwrap()))
+    Ok(())
 }
 
 fn source(bytes: Vec<u8>, input: &Value) -> ByteStream {
@@ -238,6 +254,13 @@ fn source(bytes: Vec<u8>, input: &Value) -> ByteStream {
         pieces.push(Err(Error::new(Code::HandlerFailed, "the source failed")));
     }
     let pieces = stream::iter(pieces);
+    if let Some(path) = input["waits"].as_str().map(std::path::PathBuf::from) {
+        let waiting = async move {
+            until(|| path.exists(), "the word to go on").await;
+            Ok(Bytes::from_static(b"the end"))
+        };
+        return Box::pin(pieces.chain(stream::once(waiting)));
+    }
     if input["hangs"] == true { Box::pin(pieces.chain(stream::pending())) } else { Box::pin(pieces) }
 }
 
