@@ -104,7 +104,7 @@ struct Seen {
     log: String,
     /// The files that were made.
     files: Vec<PathBuf>,
-    /// How many tasks live when only packs that use no network have run.
+    /// How many tasks live when only packs have run that keep no connection open and are no job.
     tasks: usize,
 }
 
@@ -129,8 +129,9 @@ async fn run_all(world: &World, gate_one: bool, author: Author) -> Seen {
     for pack in &mut packs {
         pack.manifest = Box::leak(author.edit(pack.manifest).into_boxed_str());
     }
-    // Packs without a network first, because connections that are kept open are tasks too.
-    packs.sort_by_key(|pack| pack.file.contains("github"));
+    // These last, because connections that are kept open, and jobs, are tasks too.
+    let has_tasks = |pack: &Builtin| pack.file.contains("/github/") || pack.file.contains("/swe/");
+    packs.sort_by_key(has_tasks);
     let memory = if gate_one { Some(deck::memory(folder.path(), &clock).await) } else { None };
     let keyring = memory.as_ref().map(|memory| Arc::clone(&memory.keyring));
     let wallet = Wallet::of(&[("github-token", "a-token-of-nobody")]);
@@ -140,7 +141,7 @@ async fn run_all(world: &World, gate_one: bool, author: Author) -> Seen {
 
     let mut seen = Seen { tasks: usize::MAX, ..Seen::default() };
     for pack in &packs {
-        if pack.file.contains("github") && seen.tasks == usize::MAX {
+        if has_tasks(pack) && seen.tasks == usize::MAX {
             seen.tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         }
         run_pack(world, pack, &engine, &router, &mut seen.answers).await;
