@@ -60,7 +60,7 @@ async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processe
     let call = bench.once(json!({"sh": script, "env": {"WHAT": "the-value-of-a-variable"}, "timeout_ms": 3000}));
     let mut call = std::pin::pin!(call);
     let began = async {
-        while !is_running("sleep\0198712") {
+        while !is_running("sleep\u{0}198712") {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         is_running("the-value-of-a-variable")
@@ -97,7 +97,7 @@ async fn a_machine_without_memory_takes_the_command_and_a_lost_one_is_reported_a
     let call = bench.sh("cat /proc/self/oom_score_adj; sleep 287612");
     let killed = async {
         let supervisor = loop {
-            let running = is_running("sleep\0287612");
+            let running = is_running("sleep\u{0}287612");
             if let (true, Some(pid)) = (running, supervisor("287612")) {
                 break pid;
             }
@@ -110,7 +110,7 @@ async fn a_machine_without_memory_takes_the_command_and_a_lost_one_is_reported_a
     let (came, own) = tokio::join!(call, killed);
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("Signalled(9)", "1000\n"), "{came:?}");
     assert_eq!(own, std::fs::read_to_string("/proc/self/oom_score_adj").unwrap());
-    wait_for("the command to be gone", || !is_running("sleep\0287612"));
+    wait_for("the command to be gone", || !is_running("sleep\u{0}287612"));
     bench.engine.shutdown().await;
 }
 

@@ -34,7 +34,7 @@ async fn serve(setup: Setup) -> Result<()> {
     let stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
     let stop = CancellationToken::new();
     if let Ok(system) = setup.system() {
-        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system)));
     }
     tracing::info!("serving MCP over standard input and output");
     let mut served = std::pin::pin!(stdio.serve(stop.clone()));
