@@ -135,7 +135,10 @@ fn commands_that_misbehave_are_contained_and_the_model_is_told() {
         flood.len()
     );
     assert!(peak(&server) < 400 << 10, "the server itself took {} KiB", peak(&server));
-    assert!(!told("a memory hog").contains("hog 0"), "{}", told("a memory hog"));
+    let bomb = told("a fork bomb");
+    assert!(["[exit ", "[killed "].iter().any(|end| bomb.contains(end)), "{bomb}");
+    assert_eq!(processes_with("f | f & f"), [] as [String; 0]);
+    assert!(told("a memory hog").contains("it took more memory"), "{}", told("a memory hog"));
     assert!(told("a holder of stdout").contains("held"));
     assert_eq!(processes_with(&forever), [] as [String; 0]);
     for what in ["a write outside", "the shadow file", "the vault", "a socket"] {
