@@ -49,4 +49,68 @@ pub enum EventKind {
         /// How many stored rows went.
         rows: u64,
     },
+    /// A method of the conversation memory was called without a tenant, user or session. What is missing is `null`.
+    #[serde(rename = "memory.identity_rejected")]
+    MemoryIdentityRejected {
+        /// Who called, as far as it is known.
+        #[serde(flatten)]
+        who: Who,
+        /// The method, for example `add_turn`.
+        operation: &'static str,
+        /// Which parts are missing, in fixed words: `tenant_id and user_id empty`.
+        reason: String,
+    },
+    /// The health of a dialogue changed, or it was said anew why it is what it is.
+    #[serde(rename = "memory.health_changed")]
+    MemoryHealthChanged {
+        /// Whose dialogue.
+        #[serde(flatten)]
+        who: Who,
+        /// The health before: `healthy`, `retry`, `degraded` or `recovering`.
+        prior: &'static str,
+        /// The health now.
+        new: &'static str,
+        /// Why, in one fixed word.
+        reason: &'static str,
+    },
+    /// Turns were dropped before they were summarised.
+    #[serde(rename = "memory.recovery_dropped")]
+    MemoryRecoveryDropped {
+        /// Whose dialogue.
+        #[serde(flatten)]
+        who: Who,
+        /// Why, in one fixed word: `max_turns`, `max_bytes`, `summary_rebuilt`, `unreadable`.
+        reason: &'static str,
+        /// How many turns.
+        count: u64,
+    },
+    /// An administrator added a turn.
+    #[serde(rename = "memory.item_put")]
+    MemoryItemPut {
+        /// Whose dialogue.
+        #[serde(flatten)]
+        who: Who,
+        /// The id of the turn.
+        key: String,
+    },
+    /// An administrator deleted a turn.
+    #[serde(rename = "memory.item_deleted")]
+    MemoryItemDeleted {
+        /// Whose dialogue.
+        #[serde(flatten)]
+        who: Who,
+        /// The id of the turn.
+        key: String,
+    },
+}
+
+/// Whose dialogue an event is about. Only an event that refuses an incomplete identity has parts missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Who {
+    /// The tenant.
+    pub tenant: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// The dialogue.
+    pub session: Option<String>,
 }

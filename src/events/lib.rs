@@ -4,4 +4,4 @@ mod bus;
 mod event;
 
 pub use bus::{Bus, Lagged, Subscription};
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, Who};

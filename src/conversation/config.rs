@@ -1,0 +1,233 @@
+//! What an operator can set about dialogues. Every field has a default; unknown keys are refused.
+
+use std::fmt;
+use std::time::Duration;
+
+use helmdeck_core::duration::{size, text};
+use serde::{Deserialize, Serialize};
+
+/// What is done with the turns of a dialogue that do not fit what a model is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Nothing is kept at all.
+    None,
+    /// The newest turns that fit the budget are shown; older ones stay stored, and out of sight.
+    #[default]
+    Truncation,
+    /// The newest turns are shown, and a summary of all before them.
+    RollingSummary,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Self; 3] = [Self::None, Self::RollingSummary, Self::Truncation];
+
+    /// Returns the name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Truncation => "truncation",
+            Self::RollingSummary => "rolling_summary",
+        }
+    }
+
+    /// Reads a name; the empty text means `none`, as in the original.
+    ///
+    /// # Errors
+    /// A message that lists the names.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name.is_empty() {
+            return Ok(Self::None);
+        }
+        Self::ALL.into_iter().find(|strategy| strategy.as_str() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            format!("there is no strategy \"{}\"; there are {known}", name.escape_debug())
+        })
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What is done with a turn that alone takes more than the whole budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnOversize {
+    /// It is kept as it is and shown alone, and the context says that it is over the budget.
+    #[default]
+    Keep,
+    /// It is refused.
+    Refuse,
+}
+
+/// How tokens are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenCounter {
+    /// An estimate by characters: see [`crate::tokens`].
+    #[default]
+    Chars,
+    /// The tokenizer of GPT-4 and GPT-3.5.
+    Cl100kBase,
+    /// The tokenizer of GPT-4o and later.
+    O200kBase,
+}
+
+/// The settings of the conversation memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What is done with turns that do not fit. Default `truncation`.
+    pub strategy: Strategy,
+    /// The most tokens of a context: its summary and its turns. 0 = unbounded. Default 8000.
+    pub budget_tokens: u64,
+    /// The newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
+    pub recent_turns: usize,
+    /// What is done with a turn that alone takes more than the budget. Default `keep`.
+    pub on_oversize: OnOversize,
+    /// How tokens are counted. Default `chars`.
+    pub tokens: TokenCounter,
+    /// The most bytes of a turn, as it is stored. Default 256 KiB.
+    #[serde(with = "size")]
+    pub max_turn_bytes: u64,
+    /// How long a dialogue is kept after its last turn. 0 = for ever. Default 90 d.
+    #[serde(with = "text")]
+    pub ttl: Duration,
+    /// The most turns that are kept of a dialogue, summarised or not; the oldest go first. Default 10,000.
+    pub max_turns: u64,
+    /// The most bytes that the turns of a dialogue take; the oldest go first. Default 64 MiB.
+    #[serde(with = "size")]
+    pub max_bytes: u64,
+    /// How often dialogues are looked for that have ended or that wait for a summary. Default 1 min.
+    #[serde(with = "text")]
+    pub sweep_interval: Duration,
+    /// How many batches may wait for a summary before their number is told as a warning; they are folded oldest first, and
+    /// none is dropped for it. Default 16.
+    pub recovery_backlog_max: u64,
+    /// The bytes of memory that dialogues in use may take. Default 32 MiB.
+    #[serde(with = "size")]
+    pub hot_bytes: u64,
+    /// How long a dialogue in memory is taken for true without asking the store whether another process wrote to it. 0 = always
+    /// ask. Default 250 ms.
+    #[serde(with = "text")]
+    pub hot_for: Duration,
+    /// What summarises, for `rolling_summary`.
+    pub summarizer: SummarizerConfig,
+}
+
+/// What summarises.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SummarizerConfig {
+    /// The base URL of an OpenAI-compatible endpoint, like `https://api.openai.com/v1`. Default: empty, none.
+    pub endpoint: String,
+    /// The model. Default: empty, none.
+    pub model: String,
+    /// The name of the credential that the endpoint wants. Default: empty, none.
+    pub credential: String,
+    /// The most tokens of a summary; never more than half of the budget. Default 1024.
+    pub summary_tokens: u64,
+    /// The most turns that one request asks to summarise. Default 16.
+    pub batch_turns: usize,
+    /// The most tokens of turns that one request asks to summarise. Default 6000.
+    pub batch_tokens: u64,
+    /// How long one answer may take. Default 1 min.
+    #[serde(with = "text")]
+    pub timeout: Duration,
+    /// How many requests are under way at once, over all dialogues. Default 2.
+    pub concurrency: usize,
+    /// How often it may fail in a row before a dialogue is degraded. Default 3.
+    pub max_attempts: u32,
+    /// The wait after the first failure, doubled for each one after it, with jitter. Default 1 s.
+    #[serde(with = "text")]
+    pub retry_wait: Duration,
+    /// The longest wait between two attempts. Default 5 min.
+    #[serde(with = "text")]
+    pub max_retry_wait: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            budget_tokens: 8000,
+            recent_turns: 4,
+            on_oversize: OnOversize::default(),
+            tokens: TokenCounter::default(),
+            max_turn_bytes: 256 << 10,
+            ttl: Duration::from_secs(90 * 86_400),
+            max_turns: 10_000,
+            max_bytes: 64 << 20,
+            sweep_interval: Duration::from_secs(60),
+            recovery_backlog_max: 16,
+            hot_bytes: 32 << 20,
+            hot_for: Duration::from_millis(250),
+            summarizer: SummarizerConfig::default(),
+        }
+    }
+}
+
+impl Default for SummarizerConfig {
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            model: String::new(),
+            credential: String::new(),
+            summary_tokens: 1024,
+            batch_turns: 16,
+            batch_tokens: 6000,
+            timeout: Duration::from_secs(60),
+            concurrency: 2,
+            max_attempts: 3,
+            retry_wait: Duration::from_secs(1),
+            max_retry_wait: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Config {
+    /// Says what the settings cannot be. Whether there is something to summarise with shows when the memory opens.
+    ///
+    /// # Errors
+    /// A message that names the setting.
+    pub fn validate(&self) -> Result<(), String> {
+        let positive = [
+            ("recent_turns", self.recent_turns as u64),
+            ("max_turn_bytes", self.max_turn_bytes),
+            ("max_turns", self.max_turns),
+            ("max_bytes", self.max_bytes),
+            ("recovery_backlog_max", self.recovery_backlog_max),
+            ("summarizer.summary_tokens", self.summarizer.summary_tokens),
+            ("summarizer.batch_turns", self.summarizer.batch_turns as u64),
+            ("summarizer.batch_tokens", self.summarizer.batch_tokens),
+            ("summarizer.concurrency", self.summarizer.concurrency as u64),
+            ("summarizer.max_attempts", u64::from(self.summarizer.max_attempts)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
+            return Err(format!("conversation.{name} is 0; give at least 1"));
+        }
+        for (name, duration) in [
+            ("sweep_interval", self.sweep_interval),
+            ("summarizer.timeout", self.summarizer.timeout),
+            ("summarizer.retry_wait", self.summarizer.retry_wait),
+        ] {
+            if duration.is_zero() {
+                return Err(format!("conversation.{name} is 0; give some time"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the most tokens of a summary.
+    #[must_use]
+    pub const fn summary_tokens(&self) -> u64 {
+        let half = self.budget_tokens / 2;
+        let most = self.summarizer.summary_tokens;
+        if self.budget_tokens == 0 || most < half { most } else if half == 0 { 1 } else { half }
+    }
+}

@@ -1,0 +1,1 @@
+//! What every conversation memory must do, whatever its store and strategy.

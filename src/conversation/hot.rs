@@ -1,0 +1,1 @@
+//! What dialogues are in use, held in memory within a cap.

@@ -1,0 +1,97 @@
+//! Whose dialogue is meant.
+
+use std::sync::Arc;
+
+use helmdeck_core::identity::check;
+use helmdeck_memory::Namespace;
+
+use crate::error::{ConversationError, Result};
+
+/// Tenant, user, session and run, as a caller gives them: not yet known to be complete.
+///
+/// Tenant, user and session are mandatory on every method. A run is accepted and ignored: a dialogue outlives its runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Identity {
+    /// The tenant.
+    pub tenant: Arc<str>,
+    /// The user.
+    pub user: Arc<str>,
+    /// The dialogue.
+    pub session: Arc<str>,
+    /// The run; of no effect.
+    pub run: Option<Arc<str>>,
+}
+
+impl Identity {
+    /// Makes an identity without a run.
+    #[must_use]
+    pub fn new(tenant: &str, user: &str, session: &str) -> Self {
+        Self { tenant: tenant.into(), user: user.into(), session: session.into(), run: None }
+    }
+
+    /// Returns the identity of a caller in a dialogue: `session`, or the one that the caller itself names. With neither the
+    /// session is empty, so every method refuses it.
+    #[must_use]
+    pub fn of(caller: &helmdeck_core::Identity, session: Option<&str>) -> Self {
+        Self::new(caller.tenant(), caller.user(), session.or(caller.session()).unwrap_or_default())
+    }
+
+    /// Returns where the dialogue is kept.
+    ///
+    /// # Errors
+    /// `IdentityRequired` if a part is empty; `Invalid` if one is longer than 256 bytes or has a control character.
+    pub fn namespace(&self) -> Result<Namespace> {
+        if let Some(reason) = self.missing() {
+            return Err(ConversationError::IdentityRequired { reason });
+        }
+        for (what, part) in [("tenant", &self.tenant), ("user", &self.user), ("session", &self.session)] {
+            check(what, part).map_err(ConversationError::Invalid)?;
+        }
+        Ok(Namespace {
+            tenant: Arc::clone(&self.tenant),
+            subject: Arc::clone(&self.user),
+            session: Some(Arc::clone(&self.session)),
+        })
+    }
+
+    /// Says which parts are missing, in a fixed order and fixed words: `tenant_id empty`, `tenant_id and user_id empty`,
+    /// `tenant_id, user_id and session_id empty`. `None` = none.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        let parts = [("tenant_id", &self.tenant), ("user_id", &self.user), ("session_id", &self.session)];
+        let empty: Vec<&str> = parts.into_iter().filter(|(_, part)| part.is_empty()).map(|(name, _)| name).collect();
+        match empty[..] {
+            [] => None,
+            [only] => Some(format!("{only} empty")),
+            [one, two] => Some(format!("{one} and {two} empty")),
+            [ref first @ .., last] => Some(format!("{} and {last} empty", first.join(", "))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_in_a_fixed_order() {
+        let missing = |tenant, user, session| Identity::new(tenant, user, session).missing();
+        assert_eq!(missing("t", "u", "s"), None);
+        assert_eq!(missing("", "u", "s").unwrap(), "tenant_id empty");
+        assert_eq!(missing("t", "", "").unwrap(), "user_id and session_id empty");
+        assert_eq!(missing("", "u", "").unwrap(), "tenant_id and session_id empty");
+        assert_eq!(missing("", "", "").unwrap(), "tenant_id, user_id and session_id empty");
+        // Only emptiness counts: white space is a name like any other.
+        assert_eq!(missing(" ", "<missing>", " "), None);
+    }
+
+    #[test]
+    fn a_namespace_keeps_the_parts_apart() {
+        let of = |tenant, user, session| Identity::new(tenant, user, session).namespace().unwrap();
+        assert_ne!(of("a|b", "c", "d"), of("a", "b|c", "d"));
+        assert_ne!(of("a:b", "c", "d"), of("a", "b:c", "d"));
+        let run = Identity { run: Some("r".into()), ..Identity::new("t", "u", "s") };
+        assert_eq!(run.namespace().unwrap(), of("t", "u", "s"));
+        assert!(matches!(Identity::new("t\n", "u", "s").namespace(), Err(ConversationError::Invalid(_))));
+    }
+}

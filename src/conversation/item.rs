@@ -1,0 +1,224 @@
+//! Turns as an administrator sees them: one item a turn, with an id that never changes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use helmdeck_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Strategy;
+use crate::health::Health;
+use crate::turn::ConversationTurn;
+
+/// The id of a turn: `mem_`, 16 hex digits of its place in the dialogue, and 8 of chance, so that the id of a turn that was
+/// forgotten is never that of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemId {
+    /// The place: the sequence number of the turn.
+    pub(crate) seq: u64,
+    /// Chance.
+    pub(crate) nonce: u32,
+}
+
+impl ItemId {
+    /// Makes the id of a new turn.
+    pub(crate) fn new(seq: u64) -> Self {
+        let random = uuid::Uuid::now_v7().into_bytes();
+        Self { seq, nonce: u32::from_be_bytes([random[12], random[13], random[14], random[15]]) }
+    }
+
+    /// Reads an id. Whoever sends another text names no turn.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("mem_").filter(|digits| digits.len() == 24)?;
+        if !digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+            return None;
+        }
+        let (seq, nonce) = digits.split_at(16);
+        Some(Self { seq: u64::from_str_radix(seq, 16).ok()?, nonce: u32::from_str_radix(nonce, 16).ok()? })
+    }
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mem_{:016x}{:08x}", self.seq, self.nonce)
+    }
+}
+
+impl Serialize for ItemId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ItemId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not the id of a turn"))
+    }
+}
+
+/// What was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Added {
+    /// The id of the turn; `None` = the strategy `none` keeps nothing.
+    pub id: Option<ItemId>,
+    /// Its tokens.
+    pub tokens: u64,
+    /// Whether this turn was there already, under the same `once`.
+    pub repeated: bool,
+}
+
+/// A turn without its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// Its id.
+    pub key: ItemId,
+    /// The strategy of the dialogue.
+    pub strategy: Strategy,
+    /// When the turn happened, as its writer says: RFC 3339.
+    pub timestamp: String,
+    /// When it was stored.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub created_at: Timestamp,
+    /// The bytes of its value.
+    pub size_bytes: u64,
+    /// Its tokens.
+    pub tokens: u64,
+    /// Whether it is in the summary.
+    pub folded: bool,
+}
+
+/// A turn with its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemDetail {
+    /// Everything but the text.
+    pub item: Item,
+    /// The turn. The doors write it with the keys `user_message`, `assistant_response`, `timestamp`, `trajectory_digest?`,
+    /// `artifacts_shown?`, `artifacts_hidden_refs?`; see [`crate::wire`].
+    pub turn: Arc<ConversationTurn>,
+}
+
+/// Which items are wanted.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ItemFilter {
+    /// Only turns whose texts hold this, whatever the case.
+    pub content_search: Option<String>,
+    /// Only turns that are (`true`) or are not (`false`) in the summary.
+    pub folded: Option<bool>,
+    /// 1 to 200; 50 unless given.
+    pub limit: Option<usize>,
+    /// The `next` of the page before.
+    pub after: Option<ItemId>,
+}
+
+/// A page of items.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ItemPage {
+    /// The items, newest first.
+    pub items: Vec<Item>,
+    /// All turns that are kept of the dialogue.
+    pub total: u64,
+    /// The `after` of the next page; `None` = this was the last.
+    pub next: Option<ItemId>,
+    /// How many turns of this page do not open and are left out.
+    pub unreadable: u64,
+}
+
+/// What became of a deleted turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Deleted {
+    /// Always true: an unknown turn is an error.
+    pub deleted: bool,
+    /// How many turns are left.
+    pub remaining_turns: u64,
+    /// Whether the turn was in the summary, which is now made anew from the turns that are kept.
+    pub summary_rebuilt: bool,
+}
+
+/// What a strategy makes of a dialogue right now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trace {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// The summary.
+    pub summary: String,
+    /// How many turns are in sight.
+    pub recent_turn_count: u64,
+    /// The tokens of the context.
+    pub estimated_tokens: u64,
+    /// The health.
+    pub health: Health,
+    /// How many turns are kept.
+    pub kept_turns: u64,
+    /// How many turns wait for the summary.
+    pub backlog_turns: u64,
+    /// How many turns the budget leaves out.
+    pub omitted_turns: u64,
+    /// Up to which turn the summary reaches; 0 = there is none.
+    pub covers_through: u64,
+    /// How often the dialogue was flushed, restored, or had a turn deleted.
+    pub generation: u64,
+    /// How often the summarizer failed in a row.
+    pub failures: u32,
+    /// Why it failed last, in one fixed word; `None` = it did not.
+    pub last_failure: Option<String>,
+}
+
+/// Whose dialogues are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    /// Only of this tenant.
+    pub tenant: Option<String>,
+    /// Only of this user.
+    pub user: Option<String>,
+    /// 1 to 200; 50 unless given.
+    pub limit: Option<usize>,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// A dialogue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Session {
+    /// The tenant.
+    pub tenant: String,
+    /// The user.
+    pub user: String,
+    /// The dialogue.
+    pub session: String,
+    /// How many turns are kept.
+    pub turns: u64,
+    /// The bytes that they take.
+    pub bytes: u64,
+    /// When something was last added, or changed.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub updated_at: Timestamp,
+    /// When it ends if nothing is added; `None` = never.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "end")]
+    pub expires_at: Option<Timestamp>,
+    /// Its health.
+    pub health: Health,
+}
+
+fn end<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(Timestamp::to_rfc3339).serialize(serializer)
+}
+
+/// A page of dialogues.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct SessionPage {
+    /// The dialogues, by tenant, user and name.
+    pub sessions: Vec<Session>,
+    /// All dialogues that fit the filter.
+    pub total: u64,
+    /// Of all that fit: those that end within an hour if nothing is added.
+    pub expiring_in_1h: u64,
+    /// How often an identity was refused in the last 24 hours, by this process.
+    pub identity_rejected_24h: u64,
+    /// How many turns were dropped unsummarised in the last 24 hours, by this process.
+    pub recovery_dropped_24h: u64,
+    /// The `after` of the next page; `None` = this was the last.
+    pub next: Option<String>,
+}

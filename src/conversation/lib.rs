@@ -1,0 +1,38 @@
+#![doc = include_str!("README.md")]
+
+pub mod config;
+pub mod conformance;
+mod conversations;
+mod emit;
+pub mod error;
+pub mod health;
+mod hot;
+pub mod identity;
+pub mod item;
+mod memory;
+pub mod patch;
+pub mod prompt;
+mod rows;
+pub mod snapshot;
+mod strategies;
+pub mod summarizer;
+pub mod tokens;
+#[cfg(test)]
+mod trials;
+pub mod turn;
+mod upkeep;
+pub mod wire;
+
+pub use config::{Config, OnOversize, Strategy, SummarizerConfig, TokenCounter};
+pub use conversations::Conversations;
+pub use error::{ConversationError, Result};
+pub use health::Health;
+pub use identity::Identity;
+pub use item::{
+    Added, Deleted, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Session, SessionFilter, SessionPage, Trace,
+};
+pub use memory::{ConversationMemory, Dependencies};
+pub use patch::{LlmContextPatch, RecentTurn};
+pub use snapshot::{Record, Snapshot};
+pub use summarizer::{SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
+pub use turn::{ConversationTurn, NewDigest, NewTurn, TrajectoryDigest, TurnTime};

@@ -1,0 +1,208 @@
+//! The conversation memory: what callers use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Clock;
+use helmdeck_events::Bus;
+use helmdeck_memory::Store;
+
+use crate::config::Config;
+use crate::error::{ConversationError, Result};
+use crate::health::Health;
+use crate::identity::Identity;
+use crate::item::{Added, Deleted, ItemDetail, ItemFilter, ItemPage, SessionFilter, SessionPage, Trace};
+use crate::patch::LlmContextPatch;
+use crate::snapshot::Snapshot;
+use crate::summarizer::Summarizer;
+use crate::turn::NewTurn;
+
+/// What a conversation memory stands on.
+#[derive(Clone)]
+pub struct Dependencies {
+    /// Where dialogues are kept.
+    pub store: Arc<dyn Store>,
+    /// Where events go.
+    pub events: Bus,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What summarises; needed by `rolling_summary` only.
+    pub summarizer: Option<Arc<dyn Summarizer>>,
+}
+
+impl std::fmt::Debug for Dependencies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dependencies").field("summarizer", &self.summarizer.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Dialogues of many callers, kept in one store. Cheap to clone; clones are the same memory.
+///
+/// Every method first says `Closed` after [`ConversationMemory::close`], then refuses an incomplete identity with
+/// `IdentityRequired` and one event, and only then reads or writes anything.
+#[derive(Debug, Clone)]
+pub struct ConversationMemory {}
+
+impl ConversationMemory {
+    /// Opens a memory. Within a tokio runtime that has time: folding and sweeping run as tasks of it, until [`Self::close`].
+    ///
+    /// # Errors
+    /// `SummarizerRequired` for `rolling_summary` without one; `Invalid` for settings that cannot be.
+    pub fn open(config: Config, dependencies: Dependencies) -> Result<Self> {
+        let _ = dependencies;
+        config.validate().map_err(ConversationError::Invalid)?;
+        todo!()
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        todo!()
+    }
+
+    /// Adds a turn. When it returns, the turn survives the end of this process and a power cut. What it costs does not depend on how
+    /// long the dialogue is, and no model is asked on the way.
+    ///
+    /// # Errors
+    /// `Oversize`, `TooLarge`, `Invalid`: nothing was written. `Contended`, `Store`: nothing was written either, unless the
+    /// connection to the store broke while it was: whoever must know gives the turn a `once` and adds it again.
+    pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
+        let _ = (identity, turn);
+        todo!()
+    }
+
+    /// Returns what a model is to be shown.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub async fn context(&self, identity: &Identity) -> Result<LlmContextPatch> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Returns the tokens of what [`Self::context`] would return.
+    ///
+    /// # Errors
+    /// As [`Self::context`].
+    pub async fn estimate_tokens(&self, identity: &Identity) -> Result<u64> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Deletes every turn and the summary, and makes the dialogue healthy. A summary that is on its way is thrown away.
+    ///
+    /// # Errors
+    /// `Contended`, `Store`.
+    pub async fn flush(&self, identity: &Identity) -> Result<()> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Returns the health.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub async fn health(&self, identity: &Identity) -> Result<Health> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Exports the dialogue: the summary and every turn that is not in it.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub async fn snapshot(&self, identity: &Identity) -> Result<Snapshot> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Puts an exported dialogue in the place of what is there: all of it or, on an error, nothing.
+    ///
+    /// # Errors
+    /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`, `Store`.
+    pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
+        let _ = (identity, snapshot);
+        todo!()
+    }
+
+    /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have stopped. The store
+    /// stays open. Later calls of other methods answer `Closed`; closing again is fine.
+    pub async fn close(&self, within: Duration) {
+        let _ = within;
+        todo!()
+    }
+
+    /// Lists turns, newest first.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit that cannot be; `Corrupt`, `Store`.
+    pub async fn list_items(&self, identity: &Identity, filter: &ItemFilter) -> Result<ItemPage> {
+        let _ = (identity, filter);
+        todo!()
+    }
+
+    /// Returns a turn by its id.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt`, `Store`.
+    pub async fn get_item(&self, identity: &Identity, key: &str) -> Result<ItemDetail> {
+        let _ = (identity, key);
+        todo!()
+    }
+
+    /// Adds a turn as an administrator: as [`Self::add_turn`], with the event `memory.item_put`.
+    ///
+    /// # Errors
+    /// As [`Self::add_turn`].
+    pub async fn put_item(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
+        let _ = (identity, turn);
+        todo!()
+    }
+
+    /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is made anew of the turns that are
+    /// kept, so that nothing of it stays behind.
+    ///
+    /// # Errors
+    /// `NotFound`; `Contended`, `Corrupt`, `Store`.
+    pub async fn delete_item(&self, identity: &Identity, key: &str) -> Result<Deleted> {
+        let _ = (identity, key);
+        todo!()
+    }
+
+    /// Says what the strategy makes of the dialogue right now.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Lists dialogues: those of the caller, or, unless it is narrowed, of everybody; whoever calls checks who may see them.
+    ///
+    /// # Errors
+    /// `Invalid`, `Store`.
+    pub async fn sessions(&self, filter: &SessionFilter) -> Result<SessionPage> {
+        let _ = filter;
+        todo!()
+    }
+
+    /// Removes a dialogue with everything about it, and says how many turns went. Works also if it does not open.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub async fn forget(&self, identity: &Identity) -> Result<u64> {
+        let _ = identity;
+        todo!()
+    }
+
+    /// Folds what is due now, without waiting for the next attempt's time, and returns when nothing is due or `within` has passed.
+    /// Returns how many turns still wait.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`. A summarizer that fails is no error: the health tells.
+    pub async fn fold(&self, identity: &Identity, within: Duration) -> Result<u64> {
+        let _ = (identity, within);
+        todo!()
+    }
+}

@@ -1,0 +1,1 @@
+//! What a model is shown of a dialogue: one file a strategy.

@@ -1,0 +1,187 @@
+//! A turn of a dialogue: what the user said, what the assistant answered, and what it did in between. One unit, never split.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use helmdeck_core::{Json, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A turn of a dialogue.
+///
+/// Its JSON (see [`crate::wire`]) has the keys of the original, in its order: `UserMessage`, `AssistantResponse`,
+/// `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`, then whatever else a reader found there.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct ConversationTurn {
+    /// What the user said.
+    pub user_message: String,
+    /// What the assistant answered.
+    pub assistant_response: String,
+    /// What the assistant did in between.
+    pub trajectory_digest: Option<TrajectoryDigest>,
+    /// What the user was shown: an object of any values, kept as it was written.
+    pub artifacts_shown: Option<Json>,
+    /// What the user was not shown.
+    pub artifacts_hidden_refs: Option<Vec<String>>,
+    /// When it happened.
+    pub timestamp: TurnTime,
+    /// Members that this version does not know, by name, kept as they were written.
+    pub other: BTreeMap<String, Json>,
+}
+
+/// What an assistant did in a turn, in short.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct TrajectoryDigest {
+    /// The tools that it called; `None` = `null`, as the original writes an absent list.
+    pub tools_invoked: Option<Vec<String>>,
+    /// What it saw.
+    pub observations_summary: String,
+    /// What it thought.
+    pub reasoning_summary: String,
+    /// The files that it made; `None` = `null`.
+    pub artifacts_refs: Option<Vec<String>>,
+    /// Members that this version does not know, by name, kept as they were written.
+    pub other: BTreeMap<String, Json>,
+}
+
+/// A time as RFC 3339 text, kept as it was written: a snapshot of another program may be more exact than we are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TurnTime(String);
+
+impl TurnTime {
+    /// Reads a time.
+    ///
+    /// # Errors
+    /// A message, if the text is no RFC 3339 time.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // The original's zero time is year 1, which is a time like any other.
+        let form = || "a timestamp must be RFC 3339, like \"2026-11-22T16:00:00Z\"".to_owned();
+        if text.len() > 64 {
+            return Err(form());
+        }
+        text.parse::<jiff::Timestamp>().map(|_| Self(text.to_owned())).map_err(|_| form())
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Timestamp> for TurnTime {
+    fn from(time: Timestamp) -> Self {
+        Self(time.to_rfc3339())
+    }
+}
+
+impl Default for TurnTime {
+    /// The zero time of the original.
+    fn default() -> Self {
+        Self("0001-01-01T00:00:00Z".to_owned())
+    }
+}
+
+impl fmt::Debug for TurnTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A turn to be added, as a door reads it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewTurn {
+    /// What the user said; may be empty.
+    #[serde(default)]
+    pub user_message: String,
+    /// What the assistant answered; may be empty.
+    #[serde(default)]
+    pub assistant_response: String,
+    /// When it happened, RFC 3339; `None` = now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    /// What the assistant did in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trajectory_digest: Option<NewDigest>,
+    /// What the user was shown: a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifacts_shown: Option<Json>,
+    /// What the user was not shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifacts_hidden_refs: Option<Vec<String>>,
+    /// A name of the caller's for this turn, 1 to 256 bytes: adding it again within a day adds nothing and answers the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<String>,
+}
+
+/// What an assistant did in a turn, as a door reads it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewDigest {
+    /// The tools that it called.
+    pub tools_invoked: Vec<String>,
+    /// What it saw.
+    pub observations_summary: String,
+    /// What it thought.
+    pub reasoning_summary: String,
+    /// The files that it made.
+    pub artifacts_refs: Vec<String>,
+}
+
+impl NewTurn {
+    /// Makes a turn of two texts, now.
+    pub fn new(user_message: impl Into<String>, assistant_response: impl Into<String>) -> Self {
+        Self { user_message: user_message.into(), assistant_response: assistant_response.into(), ..Self::default() }
+    }
+
+    /// Returns the turn.
+    ///
+    /// # Errors
+    /// A message, for a timestamp that is none or artifacts that are no object.
+    pub fn into_turn(self, now: Timestamp) -> Result<ConversationTurn, String> {
+        if self.artifacts_shown.as_ref().is_some_and(|shown| !shown.as_str().trim_start().starts_with('{')) {
+            return Err("artifacts_shown must be an object".to_owned());
+        }
+        Ok(ConversationTurn {
+            user_message: self.user_message,
+            assistant_response: self.assistant_response,
+            trajectory_digest: self.trajectory_digest.map(|digest| TrajectoryDigest {
+                tools_invoked: Some(digest.tools_invoked),
+                observations_summary: digest.observations_summary,
+                reasoning_summary: digest.reasoning_summary,
+                artifacts_refs: Some(digest.artifacts_refs),
+                other: BTreeMap::new(),
+            }),
+            artifacts_shown: self.artifacts_shown,
+            artifacts_hidden_refs: self.artifacts_hidden_refs,
+            timestamp: self.timestamp.as_deref().map(TurnTime::parse).transpose()?.unwrap_or_else(|| now.into()),
+            other: BTreeMap::new(),
+        })
+    }
+}
+
+impl fmt::Debug for NewTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.user_message.len() + self.assistant_response.len();
+        f.debug_struct("NewTurn").field("bytes", &bytes).finish_non_exhaustive()
+    }
+}
+impl fmt::Debug for NewDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewDigest").finish_non_exhaustive()
+    }
+}
+
+// A turn is what people said: no log shows it by accident.
+impl fmt::Debug for ConversationTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.user_message.len() + self.assistant_response.len();
+        f.debug_struct("ConversationTurn").field("bytes", &bytes).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TrajectoryDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrajectoryDigest").finish_non_exhaustive()
+    }
+}
