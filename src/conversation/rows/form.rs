@@ -1,0 +1,166 @@
+//! How the rows of a dialogue are named and written.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use helmdeck_memory::Entry;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Kept;
+use crate::config::TokenCounter;
+use crate::error::{ConversationError, Result};
+use crate::item::ItemId;
+use crate::tokens::Counter;
+use crate::turn::ConversationTurn;
+use crate::wire;
+
+pub(crate) const HEAD: &str = "~head";
+pub(crate) const CHECKPOINT: &str = "~checkpoint";
+/// What the keys of head and checkpoint start with, and no other.
+pub(crate) const STATE: &str = "~";
+pub(crate) const TURNS: &str = "turn/";
+pub(crate) const ONCE: &str = "once/";
+
+/// Returns the key of a turn.
+pub(crate) fn turn_key(seq: u64) -> String {
+    format!("{TURNS}{seq:020}")
+}
+
+/// Returns what the keys of a block of `10^zeros` turns start with; `seq` is one of them.
+pub(crate) fn block_prefix(seq: u64, zeros: usize) -> String {
+    let mut key = turn_key(seq);
+    key.truncate(key.len() - zeros);
+    key
+}
+
+/// Returns prefixes that the keys of all turns through `last` have, and no others: as many as its digits add up to, and one.
+pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
+    let key = turn_key(last);
+    let mut prefixes = Vec::new();
+    for (place, digit) in key.char_indices().skip(TURNS.len()) {
+        prefixes.extend(('0'..digit).map(|lower| format!("{}{lower}", &key[..place])));
+    }
+    prefixes.push(key);
+    prefixes
+}
+
+/// Returns the sequence number that a key names, `None` if it is not that of a turn.
+pub(crate) fn seq_of(key: &str) -> Option<u64> {
+    key.strip_prefix(TURNS).filter(|digits| digits.len() == 20)?.parse().ok()
+}
+
+/// Returns the key that remembers a name given by a caller.
+pub(crate) fn once_key(name: &str) -> String {
+    format!("{ONCE}{name}")
+}
+
+/// A turn on its way into a row.
+#[derive(Debug, Clone)]
+pub(crate) struct Fresh {
+    /// The turn.
+    pub(crate) turn: Arc<ConversationTurn>,
+    /// Its tokens, by the configured counter.
+    pub(crate) tokens: u64,
+    /// Its JSON.
+    pub(crate) json: Vec<u8>,
+}
+
+impl Fresh {
+    /// Returns the value of the row that keeps the turn under an id: a line of `<chance> <counter> <tokens>`, then its JSON.
+    pub(crate) fn value(&self, id: ItemId, counter: TokenCounter) -> Bytes {
+        let mut value = format!("{:08x} {} {}\n", id.nonce, letter(counter), self.tokens).into_bytes();
+        value.extend_from_slice(&self.json);
+        value.into()
+    }
+
+    /// Returns the bytes of that value, whatever the id.
+    pub(crate) fn value_bytes(&self, counter: TokenCounter) -> u64 {
+        self.value(ItemId { seq: 0, nonce: 0 }, counter).len() as u64
+    }
+}
+
+/// Reads a turn, `None` if the row makes no sense.
+pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCounter) -> Option<Kept> {
+    let end = entry.value.iter().position(|byte| *byte == b'\n')?;
+    let mut words = std::str::from_utf8(&entry.value[..end]).ok()?.split(' ');
+    let nonce = u32::from_str_radix(words.next()?, 16).ok()?;
+    let counted = words.next()?;
+    let tokens = words.next()?.parse().ok()?;
+    let turn = wire::read_turn(&entry.value[end + 1..]).ok()?;
+    // Another counter was configured when it was written.
+    let tokens = if counted == letter(kind) { tokens } else { counter.turn(&turn) };
+    Some(Kept {
+        id: ItemId { seq, nonce },
+        tokens,
+        bytes: entry.value.len() as u64,
+        created_at: entry.meta.created_at,
+        turn: Arc::new(turn),
+    })
+}
+
+const fn letter(counter: TokenCounter) -> &'static str {
+    match counter {
+        TokenCounter::Chars => "c",
+        TokenCounter::Cl100kBase => "k",
+        TokenCounter::O200kBase => "o",
+    }
+}
+
+/// Writes what a row remembers of an added turn: its id and its tokens.
+pub(crate) fn write_once(id: ItemId, tokens: u64) -> Bytes {
+    format!("{id} {tokens}").into_bytes().into()
+}
+
+/// Reads it back.
+pub(crate) fn read_once(value: &[u8]) -> Option<(ItemId, u64)> {
+    let (id, tokens) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+    Some((ItemId::parse(id)?, tokens.parse().ok()?))
+}
+
+/// Writes a head or a checkpoint.
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<Bytes> {
+    serde_json::to_vec(value).map(Into::into).map_err(|error| ConversationError::Corrupt(error.to_string()))
+}
+
+/// Reads a head or a checkpoint; `what` says in the error which.
+pub(crate) fn read<T: DeserializeOwned>(what: &'static str, entry: &Entry) -> Result<T> {
+    // What the parser says may repeat a part of a summary.
+    serde_json::from_slice(&entry.value).map_err(|_| ConversationError::Corrupt(format!("its {what} makes no sense")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefixes_through_a_number_cover_what_is_not_above_it() {
+        for last in [0, 7, 9, 10, 99, 100, 1234, u64::MAX] {
+            let prefixes = prefixes_through(last);
+            let hits = |seq: u64| prefixes.iter().filter(|prefix| turn_key(seq).starts_with(prefix.as_str())).count();
+            for seq in [0, 1, last / 10, last / 3, last.saturating_sub(1), last] {
+                assert_eq!(hits(seq), 1, "{seq} of {last}");
+            }
+            for seq in [last.saturating_add(1), last.saturating_add(9), last.saturating_mul(10).saturating_add(1)] {
+                assert_eq!(hits(seq), usize::from(seq <= last), "{seq} over {last}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_has_the_keys_of_its_turns() {
+        assert_eq!(block_prefix(1234, 2), "turn/000000000000000012");
+        assert_eq!(block_prefix(1234, 0), turn_key(1234));
+        assert_eq!(seq_of(&turn_key(1234)), Some(1234));
+        for odd in ["turn/12", "~head", "turn/0000000000000000001x", "turn/99999999999999999999"] {
+            assert_eq!(seq_of(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_name_reads_back() {
+        let id = ItemId::new(7);
+        assert_eq!(read_once(&write_once(id, 42)), Some((id, 42)));
+        assert_eq!(read_once(b"nonsense"), None);
+    }
+}
