@@ -50,13 +50,15 @@ fn an_empty_patch_says_so() {
 
 #[test]
 fn a_detail_is_the_item_and_the_value() {
-    let turn = read_turn(br#"{"UserMessage":"u","AssistantResponse":"","TrajectoryDigest":{"ToolsInvoked":null},"x":1}"#).unwrap();
+    let turn =
+        read_turn(br#"{"UserMessage":"u","AssistantResponse":"","TrajectoryDigest":{"ToolsInvoked":null},"x":1}"#)
+            .unwrap();
     let detail = ItemDetail {
         item: Item {
             key: ItemId { seq: 1, nonce: 2 },
             strategy: Strategy::Truncation,
             timestamp: "2026-05-14T09:30:00Z".to_owned(),
-            created_at: helmdeck_core::Timestamp::from_micros(0),
+            created_at: helmdeck_core::Timestamp(0),
             size_bytes: 3,
             tokens: 4,
             folded: false,

@@ -46,7 +46,9 @@ fn the_values_are_those_that_the_original_meant() {
     assert!(record.summary.ends_with("who tells the \"ops\" team?"));
     let [first, second] = &record.turns[..] else { panic!("{} turns", record.turns.len()) };
     assert_eq!((&*first.user_message, &*first.assistant_response), ("u4", "a4"));
-    assert!(first.trajectory_digest.is_none() && first.artifacts_shown.is_none() && first.artifacts_hidden_refs.is_none());
+    assert!(
+        first.trajectory_digest.is_none() && first.artifacts_shown.is_none() && first.artifacts_hidden_refs.is_none()
+    );
     let digest = second.trajectory_digest.as_ref().unwrap();
     assert_eq!(digest.tools_invoked.as_deref().unwrap(), ["repo.fetch", "fs.read"]);
     assert_eq!(digest.observations_summary, "two files & a test");

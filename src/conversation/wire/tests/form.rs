@@ -48,8 +48,7 @@ fn an_empty_record_is_its_strategy() {
 
 #[test]
 fn the_opening_follows_the_summary() {
-    let record =
-        Record { summary: "s".to_owned(), opening: Some("<goal>".to_owned()), ..Record::default() };
+    let record = Record { summary: "s".to_owned(), opening: Some("<goal>".to_owned()), ..Record::default() };
     let written = write_record(&record);
     assert!(read_record(&written, 1 << 10, 0).unwrap() == record);
     assert_eq!(text(written), r#"{"strategy":"truncation","summary":"s","opening":"\u003cgoal\u003e"}"#);
@@ -92,7 +91,7 @@ fn a_new_turn_that_is_taken_can_be_read_again() {
     let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth), "1".to_owned() + &"}".repeat(depth));
     let taken = |shown: &str| {
         NewTurn { artifacts_shown: Some(Json::parse(shown.to_owned()).unwrap()), ..NewTurn::new("u", "a") }
-            .into_turn(helmdeck_core::Timestamp::from_micros(0))
+            .into_turn(helmdeck_core::Timestamp(0))
     };
     let turn = taken(&nested(MAX_DEPTH)).unwrap();
     assert!(read_turn(&write_turn(&turn)).unwrap() == turn);

@@ -53,19 +53,29 @@ fn time() -> impl Strategy<Value = TurnTime> {
 }
 
 fn digest() -> impl Strategy<Value = TrajectoryDigest> {
-    (list(), text(), text(), list(), other()).prop_map(|(tools, observations, reasoning, refs, other)| TrajectoryDigest {
-        tools_invoked: tools,
-        observations_summary: observations,
-        reasoning_summary: reasoning,
-        artifacts_refs: refs,
-        other,
+    (list(), text(), text(), list(), other()).prop_map(|(tools, observations, reasoning, refs, other)| {
+        TrajectoryDigest {
+            tools_invoked: tools,
+            observations_summary: observations,
+            reasoning_summary: reasoning,
+            artifacts_refs: refs,
+            other,
+        }
     })
 }
 
 fn turn() -> impl Strategy<Value = ConversationTurn> {
     let shown = btree_map(text(), json(), 0..3).prop_map(|map| Json::from(Value::Object(map.into_iter().collect())));
     (text(), text(), option::of(digest()), option::of(shown), list(), time(), other()).prop_map(
-        |(user_message, assistant_response, trajectory_digest, artifacts_shown, artifacts_hidden_refs, timestamp, other)| {
+        |(
+            user_message,
+            assistant_response,
+            trajectory_digest,
+            artifacts_shown,
+            artifacts_hidden_refs,
+            timestamp,
+            other,
+        )| {
             ConversationTurn {
                 user_message,
                 assistant_response,
@@ -81,9 +91,8 @@ fn turn() -> impl Strategy<Value = ConversationTurn> {
 
 fn record() -> impl Strategy<Value = Record> {
     let strategy = prop::sample::select(Kind::ALL.to_vec());
-    (strategy, vec(turn(), 0..4), text(), option::of(text()), other()).prop_map(
-        |(strategy, turns, summary, opening, other)| Record { strategy, turns, summary, opening, other },
-    )
+    (strategy, vec(turn(), 0..4), text(), option::of(text()), other())
+        .prop_map(|(strategy, turns, summary, opening, other)| Record { strategy, turns, summary, opening, other })
 }
 
 /// Takes a snapshot apart at random.
@@ -122,7 +131,8 @@ proptest! {
         // What Go escapes is escaped in every text that is ours to write.
         if turn.artifacts_shown.is_none() && turn.other.is_empty() && turn.trajectory_digest.is_none() {
             let written = std::str::from_utf8(&written).unwrap();
-            prop_assert!(!written.contains(['<', '>', '&', '\u{2028}', '\u{2029}']));
+            let escaped = !written.contains(['<', '>', '&', '\u{2028}', '\u{2029}']);
+            prop_assert!(escaped);
         }
         prop_assert!(read_turn(&written) == Ok(turn));
     }

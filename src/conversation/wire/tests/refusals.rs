@@ -88,7 +88,10 @@ fn a_record_is_refused_with_the_place_of_the_fault() {
         (r#"{"strategy":"none","turns":{}}"#, "turns: must be a list"),
         (r#"{"strategy":"none","turns":null}"#, "turns: must be a list"),
         (r#"{"strategy":"none","turns":["SECRET"]}"#, "turns[0]: must be an object"),
-        (r#"{"strategy":"none","turns":[{"UserMessage":"","TrajectoryDigest":{}},null]}"#, "turns[1]: must be an object"),
+        (
+            r#"{"strategy":"none","turns":[{"UserMessage":"","TrajectoryDigest":{}},null]}"#,
+            "turns[1]: must be an object",
+        ),
         (r#"{"strategy":"none","summary":["SECRET"]}"#, "summary: must be a string"),
         (r#"{"strategy":"none","opening":7}"#, "opening: must be null or a string"),
         (r#"{"strategy":"none","turns":[{"UserMessage":""}],"x":1,"x":2}"#, "an unknown member is there twice"),
@@ -143,7 +146,9 @@ fn depth_is_bounded_wherever_anything_may_stand() {
     assert_eq!(turn_error(&turn("ArtifactsShown", &shown(MAX_DEPTH))), "ArtifactsShown: nested too deep");
     // Brackets in texts are no depth.
     assert!(read_turn(turn("Other", &format!("\"\\\"{}\"", "[".repeat(1000))).as_bytes()).is_ok());
-    for (text, closed) in [(deep(1_000_000), true), ("[".repeat(1_000_000), false), (r#"{"a":"#.repeat(1_000_000), false)] {
+    for (text, closed) in
+        [(deep(1_000_000), true), ("[".repeat(1_000_000), false), (r#"{"a":"#.repeat(1_000_000), false)]
+    {
         for name in ["Other", "UserMessage", "TrajectoryDigest", "ArtifactsShown", "ArtifactsHiddenRefs", "Timestamp"] {
             turn_error(&format!(r#"{{"{name}":{text}"#));
         }
