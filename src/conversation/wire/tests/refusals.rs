@@ -146,9 +146,7 @@ fn depth_is_bounded_wherever_anything_may_stand() {
     assert_eq!(turn_error(&turn("ArtifactsShown", &shown(MAX_DEPTH))), "ArtifactsShown: nested too deep");
     // Brackets in texts are no depth.
     assert!(read_turn(turn("Other", &format!("\"\\\"{}\"", "[".repeat(1000))).as_bytes()).is_ok());
-    for (text, closed) in
-        [(deep(200_000), true), ("[".repeat(200_000), false), (r#"{"a":"#.repeat(200_000), false)]
-    {
+    for (text, closed) in [(deep(200_000), true), ("[".repeat(200_000), false), (r#"{"a":"#.repeat(200_000), false)] {
         for name in ["Other", "UserMessage", "TrajectoryDigest", "ArtifactsShown", "ArtifactsHiddenRefs", "Timestamp"] {
             turn_error(&format!(r#"{{"{name}":{text}"#));
         }
