@@ -189,7 +189,7 @@ mod bpe {
     fn the_estimate_is_off_by_as_much_as_the_documentation_says() {
         let counter = counter(TokenCounter::O200kBase);
         for (what, text, least, most) in [
-            ("English", include_str!("../../../README.md"), 0.8, 1.25),
+            ("English", include_str!("../fixtures/README.md"), 0.8, 1.25),
             ("Rust", include_str!("mod.rs"), 0.8, 1.25),
             ("Chinese", "我们决定在三月份把数据库迁移到新的服务器上，端口改为5433。还有谁没有通知运维团队？", 1.0, 1.6),
             (

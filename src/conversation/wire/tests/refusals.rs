@@ -110,7 +110,7 @@ fn a_record_is_refused_with_the_place_of_the_fault() {
 
 #[test]
 fn a_snapshot_over_a_limit_is_told_so_with_its_size() {
-    let text = format!(r#"{{"strategy":"truncation","turns":[{}]}}"#, vec![r#"{"UserMessage":"u"}"#; 5].join(","));
+    let text = format!(r#"{{"strategy":"truncation","turns":[{}]}}"#, [r#"{"UserMessage":"u"}"#; 5].join(","));
     let size = text.len() as u64;
     assert!(read_record(text.as_bytes(), size, 5).is_ok());
     assert!(matches!(
