@@ -158,24 +158,7 @@ mod bpe {
     fn hard_texts_are_counted_and_cut_too() {
         for kind in [TokenCounter::Cl100kBase, TokenCounter::O200kBase] {
             let counter = counter(kind);
-            for unit in [
-                "a",
-                " ",
-                "\n",
-                " \n",
-                "\t\r\n",
-                "é",
-                "字",
-                "👩‍👩‍👧",
-                "\u{301}",
-                "aA",
-                "'s",
-                "<|endoftext|>",
-                "\0",
-                "1",
-                "!",
-                "\u{ad}",
-            ] {
+            for unit in ["a", " ", " \n", "字", "👩‍👩‍👧", "aA", "<|endoftext|>", "\0"] {
                 let text = unit.repeat(18_000 / unit.len());
                 let count = counter.count(&text);
                 assert!(count > 0 && count <= text.len() as u64, "{unit:?}");
