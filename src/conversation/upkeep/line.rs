@@ -185,9 +185,9 @@ impl<N: Clone + Default> Line<N> {
         !self.slots.contains_key(namespace)
     }
 
-    /// Returns how many wait.
-    pub(super) const fn waiting(&self) -> usize {
-        self.waiting
+    /// Returns how many there are that wait, run or rest.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// Moves those into the line that have rested enough.
@@ -291,7 +291,7 @@ mod tests {
         assert!(line.wake(&of("one", 0)));
         let first: Vec<_> = (0..3).map(|_| name(&line.next(now).unwrap())).collect();
         assert_eq!(first, ["many/s0", "one/s0", "many/s1"]);
-        assert_eq!(line.waiting(), 9_998);
+        assert_eq!((line.waiting, line.len()), (9_998, 10_001));
     }
 
     #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ mod tests {
         let job = line.next(now).unwrap();
         assert!(line.ended(&job.namespace, Ended::More, 7, now));
         assert_eq!(order(&mut line, now), ["b/s0", "a/s1", "a/s2", "a/s0"]);
-        assert!(line.slots.is_empty() && line.tenants.is_empty() && line.turns.is_empty() && line.waiting() == 0);
+        assert!(line.slots.is_empty() && line.tenants.is_empty() && line.turns.is_empty() && line.waiting == 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -364,9 +364,9 @@ mod tests {
         for session in 0..6 {
             line.wake(&of("many", session));
         }
-        assert_eq!(line.waiting(), 4, "the sweep finds the others");
+        assert_eq!(line.waiting, 4, "the sweep finds the others");
         assert!(line.wake(&of("one", 0)));
-        assert_eq!(line.waiting(), 4);
+        assert_eq!(line.waiting, 4);
         assert_eq!(order(&mut line, now), ["many/s0", "one/s0", "many/s1", "many/s2"]);
     }
 
@@ -383,6 +383,6 @@ mod tests {
         assert!(job.gone.is_cancelled());
         line.ended(&job.namespace, Ended::Rest(Duration::from_secs(1)), 9, now);
         assert!(line.is_out(&of("a", 0)) && line.is_out(&of("a", 1)));
-        assert!(line.turns.is_empty() && line.waiting() == 0);
+        assert!(line.turns.is_empty() && line.waiting == 0);
     }
 }
