@@ -1,0 +1,3 @@
+//! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
+
+mod small_model;
