@@ -97,10 +97,12 @@ async fn no_method(request: Request) -> Response {
 
 /// Answers with a value as JSON that no cache may keep, because what it says is of now and for this caller.
 fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Problem> {
-    let text = serde_json::to_vec(value).map_err(|error| {
-        helmdeck_core::Error::new(Code::Internal, "the answer cannot be written").with_source(error)
-    })?;
+    let text = serde_json::to_vec(value).map_err(unwritable)?;
     Ok(([(CONTENT_TYPE, JSON), (http::header::CACHE_CONTROL, NO_STORE)], text).into_response())
+}
+
+fn unwritable(error: serde_json::Error) -> helmdeck_core::Error {
+    helmdeck_core::Error::new(Code::Internal, "the answer cannot be written").with_source(error)
 }
 
 /// Waits for an answer of the store or the disk, for at most as long as a request may take.

@@ -4,6 +4,7 @@
 //! A caller reaches its own dialogues; an administrator anybody's, by naming tenant and user. Nothing else is decided here: the
 //! memory checks what it is given, and says what is wrong with it.
 
+pub(crate) mod metrics;
 pub(crate) mod turns;
 pub(crate) mod whole;
 
@@ -21,13 +22,16 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::path::{PathValues, segment};
-use super::{NO_STORE, NOSNIFF, in_time, json};
+use super::{NO_STORE, NOSNIFF, in_time, json, unwritable};
 use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
 /// The media type of a prompt.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// What a page of dialogues says of all callers together, whatever was asked for.
+const OF_ALL_CALLERS: [&str; 2] = ["identity_rejected_24h", "recovery_dropped_24h"];
 
 /// A query string, read or refused.
 type Wanted<T> = Result<Query<T>, QueryRejection>;
@@ -163,7 +167,15 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let memory = memory(&app, &caller, &Permission::MemoryRead)?;
     let filter = filter(&caller, wanted(which)?)?;
-    json(&in_time(&app, memory.sessions(&filter)).await??)
+    let page = in_time(&app, memory.sessions(&filter)).await??;
+    if caller.permissions.allow(&Permission::Admin) {
+        return json(&page);
+    }
+    let mut page = serde_json::to_value(page).map_err(unwritable)?;
+    if let Some(members) = page.as_object_mut() {
+        members.retain(|name, _| !OF_ALL_CALLERS.contains(&name.as_str()));
+    }
+    json(&page)
 }
 
 /// Narrows what is wanted to what a caller may see.
