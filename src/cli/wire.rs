@@ -98,6 +98,7 @@ impl Setup {
             repo: self.repositories(),
             llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
             swe: settings.swe.clone(),
+            conversations: helmdeck_conversation::Conversations::default(),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
