@@ -20,7 +20,7 @@ use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::signals::Stop;
-use crate::wire::{MemoryUse, Setup};
+use crate::wire::Setup;
 
 /// The most threads unless the operator says how many.
 const THREADS: usize = 4;
@@ -55,7 +55,7 @@ async fn serve(setup: Setup) -> Result<()> {
             .with_hint("choose another address with --listen, for example --listen 127.0.0.1:0 for any free port")
     })?;
     let address = listener.local_addr()?;
-    let engine = setup.engine(MemoryUse::Full, true).await?;
+    let engine = setup.serving_engine().await?;
     engine.import_in_background();
     start_sweeping(&setup, &engine);
 
@@ -81,8 +81,7 @@ async fn serve(setup: Setup) -> Result<()> {
             }
         }
     };
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     answer
 }
 
