@@ -114,6 +114,7 @@ impl Setup {
             repo: self.repositories(),
             llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
             swe: settings.swe.clone(),
+            conversations: self.conversations.clone(),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -159,6 +160,8 @@ impl Setup {
         }
         let engine = builder.clock(Arc::clone(&clock)).build();
         if let Some(memory) = engine.memory() {
+            let place = self.conversations.clone();
+            memory.on_forgotten_dialogues(move |caller| place.forgotten(caller));
             let (store, events) = (Arc::clone(memory.store()), engine.events().clone());
             let opening = Opening { config: settings.conversation.clone(), clock, egress, secrets, folds: watch };
             self.conversations.provide(move || opening.open(Arc::clone(&store), events.clone()).map_err(Error::from));
