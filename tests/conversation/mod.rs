@@ -1,0 +1,5 @@
+//! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
+
+mod docs;
+mod mcp;
+mod packs;
