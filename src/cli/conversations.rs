@@ -122,12 +122,7 @@ mod tests {
             Ok(granted.then(|| Grant { name: name.to_owned(), version: 1 }))
         }
 
-        fn reveal(
-            &self,
-            _: &Grant,
-            _: &helmdeck_core::Identity,
-            _: &PackName,
-        ) -> helmdeck_core::Result<Secret> {
+        fn reveal(&self, _: &Grant, _: &helmdeck_core::Identity, _: &PackName) -> helmdeck_core::Result<Secret> {
             Ok(Secret::new("canary".to_owned()))
         }
 

@@ -217,7 +217,8 @@ impl From<ConversationError> for Failure {
             E::IdentityRequired { .. } | E::Invalid(_) => (Exit::Usage, None),
             E::SummarizerRequired => (Exit::Config, Some("`helmdeck check` tells whether everything is set")),
             E::Corrupt(_) => {
-                let hint = "`helmdeck conversation flush` or `restore` makes it usable again; what does not open is gone";
+                let hint =
+                    "`helmdeck conversation flush` or `restore` makes it usable again; what does not open is gone";
                 (Exit::Corrupt, Some(hint))
             }
             _ => (Exit::Failed, None),

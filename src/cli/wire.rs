@@ -8,8 +8,8 @@ use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Clock, Error, SystemClock};
 use helmdeck_egress::Egress;
-use helmdeck_events::Bus;
 use helmdeck_engine::{Engine, Memory, SessionPlace};
+use helmdeck_events::Bus;
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store};
@@ -164,8 +164,7 @@ impl Setup {
             memory.on_forgotten_dialogues(move |caller| place.forgotten(caller));
             let (store, events) = (Arc::clone(memory.store()), engine.events().clone());
             let opening = Opening { config: settings.conversation.clone(), clock, egress, secrets, folds: watch };
-            self.conversations
-                .provide(move || opening.open(Arc::clone(&store), events.clone()).map_err(Error::from));
+            self.conversations.provide(move || opening.open(Arc::clone(&store), events.clone()).map_err(Error::from));
         }
         Ok(engine)
     }
@@ -208,8 +207,7 @@ impl Setup {
         };
         let config = self.settings.conversation.clone();
         let makes = writes && config.strategy != Strategy::None;
-        let url =
-            if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
+        let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let egress = Egress::new(self.settings.egress.clone().guard());
         // Only who folds asks for a credential.

@@ -1,5 +1,6 @@
 //! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
 
+mod cli;
 mod docs;
 mod mcp;
 mod packs;

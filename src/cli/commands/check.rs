@@ -88,7 +88,8 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
     if let Some(settings) = loaded.settings {
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
         warn(&mut report, &settings, &env);
-        let by_hand = loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
+        let by_hand =
+            loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
         let conversations = Conversations::default();
         let (ring, watch) = (ring.flatten(), Mutex::default());
         let setup = Setup { settings, env, ring, vault_ring, watch, conversations, output };

@@ -60,7 +60,9 @@ async fn serve(setup: Setup) -> Result<()> {
     start_sweeping(&setup, &engine);
 
     let stop = CancellationToken::new();
-    let mut server = Server::new(engine.clone(), setup.settings.server.clone()).mcp(setup.settings.mcp.clone());
+    let mut server = Server::new(engine.clone(), setup.settings.server.clone())
+        .mcp(setup.settings.mcp.clone())
+        .conversations(setup.conversations.clone());
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));

@@ -138,9 +138,9 @@ async fn tell(on: &On<'_>, identity: &Identity) -> Result<()> {
             let waiting = on.memory.trace(identity).await?.backlog_turns;
             if waiting > 0 {
                 let turns = count(usize::try_from(waiting).unwrap_or(usize::MAX), "turn");
-                on.setup.output.note(&format!(
-                    "{turns} to be summed up: by a running server, or by `helmdeck conversation fold`"
-                ));
+                on.setup
+                    .output
+                    .note(&format!("{turns} to be summed up: by a running server, or by `helmdeck conversation fold`"));
             }
         }
     }

@@ -82,5 +82,8 @@ pub(super) async fn fold(on: &On<'_>, which: &DialogueArgs, within: Duration) ->
     }
     let turns = count(usize::try_from(waiting).unwrap_or(usize::MAX), "turn");
     let why = trace.last_failure.map(|why| format!(" ({why})")).unwrap_or_default();
-    Err(Failure::new(Exit::Failed, format!("{turns} of {name} still to be summed up{why}; the dialogue is {}", trace.health)))
+    Err(Failure::new(
+        Exit::Failed,
+        format!("{turns} of {name} still to be summed up{why}; the dialogue is {}", trace.health),
+    ))
 }

@@ -196,7 +196,8 @@ fn dialogues_text(page: &SessionPage) -> String {
     if page.sessions.is_empty() {
         return "there are no dialogues".to_owned();
     }
-    let mut rows = vec![["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"].map(str::to_owned).to_vec()];
     rows.extend(page.sessions.iter().map(|session: &Session| {
         let end = session.expires_at.map(helmdeck_core::Timestamp::to_rfc3339);
         vec![

@@ -84,7 +84,11 @@ fn a_value_that_its_crate_refuses_is_named_with_its_origin() {
         ("HELMDECK_CONVERSATION__RECENT_TURNS", "0", "conversation.recent_turns is 0"),
         ("HELMDECK_CONVERSATION__SUMMARIZER__CONCURRENCY", "0", "conversation.summarizer.concurrency is 0"),
         ("HELMDECK_CONVERSATION__SUMMARIZER__ENDPOINT", "ftp://x", "conversation.summarizer.endpoint"),
-        ("HELMDECK_CONVERSATION__SUMARIZER__MODEL", "x", "unknown variable; did you mean \"HELMDECK_CONVERSATION__SUMMARIZER__MODEL\"?"),
+        (
+            "HELMDECK_CONVERSATION__SUMARIZER__MODEL",
+            "x",
+            "unknown variable; did you mean \"HELMDECK_CONVERSATION__SUMMARIZER__MODEL\"?",
+        ),
         ("HELMDECK_CACHE__CLUSTER_WAIT", "long", "cache.cluster_wait"),
         ("HELMDECK_LOG", "a=b=c", "log.level"),
         ("HELMDECK_LOG__FORMAT", "xml", "log.format"),

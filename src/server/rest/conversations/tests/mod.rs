@@ -199,8 +199,7 @@ async fn a_turn_is_added_shown_listed_and_deleted() {
 async fn a_turn_is_added_once_under_a_key_and_the_body_goes_before_the_header() {
     let door = Door::plain().await;
     let path = format!("{ROOT}/s/turns");
-    let send =
-        |key: &'static str, body: &'static str| door.ask_with(ALICE, POST, &path, &[("idempotency-key", key)], body);
+    let send = async |key: &str, body: &str| door.ask_with(ALICE, POST, &path, &[("idempotency-key", key)], body).await;
     let first = send("k", r#"{"user_message":"a"}"#).await;
     assert_eq!((first.status.as_u16(), first.header("idempotency-replayed")), (201, ""));
     let again = send("k", r#"{"user_message":"a"}"#).await;
