@@ -1,3 +1,6 @@
-//! Conversations through the doors of the real program.
+//! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
 
 mod cli;
+mod docs;
+mod mcp;
+mod packs;
