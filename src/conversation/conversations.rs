@@ -51,6 +51,13 @@ impl Conversations {
         self.0.opened.get()?.as_ref().ok()
     }
 
+    /// Drops what is held in memory of a caller whose dialogues were deleted from the store; nothing if the memory was not opened.
+    pub fn forgotten(&self, caller: &helmdeck_core::Identity) {
+        if let Some(memory) = self.opened() {
+            memory.forgotten(caller.tenant(), caller.user());
+        }
+    }
+
     /// Closes the memory if it was opened.
     pub async fn close(&self, within: Duration) {
         if let Some(memory) = self.opened() {
