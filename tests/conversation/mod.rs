@@ -4,3 +4,4 @@ mod cli;
 mod docs;
 mod mcp;
 mod packs;
+mod small_model;
