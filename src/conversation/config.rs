@@ -228,6 +228,12 @@ impl Config {
     pub const fn summary_tokens(&self) -> u64 {
         let half = self.budget_tokens / 2;
         let most = self.summarizer.summary_tokens;
-        if self.budget_tokens == 0 || most < half { most } else if half == 0 { 1 } else { half }
+        if self.budget_tokens == 0 || most < half {
+            most
+        } else if half == 0 {
+            1
+        } else {
+            half
+        }
     }
 }

@@ -7,7 +7,12 @@ use crate::health::{Health, Reason};
 use crate::identity::Identity;
 
 /// Tells that a method was refused for its identity, and returns the error.
-pub(crate) fn identity_rejected(bus: &Bus, identity: &Identity, operation: &'static str, reason: String) -> ConversationError {
+pub(crate) fn identity_rejected(
+    bus: &Bus,
+    identity: &Identity,
+    operation: &'static str,
+    reason: String,
+) -> ConversationError {
     bus.publish(EventKind::MemoryIdentityRejected { who: who(identity), operation, reason: reason.clone() });
     ConversationError::IdentityRequired { reason }
 }

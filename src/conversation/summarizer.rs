@@ -94,6 +94,9 @@ pub trait Summarizer: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why there is none. Whatever is answered instead of a summary, an error text too, must be an error here.
-    async fn summarize(&self, identity: &Identity, request: SummarizeRequest)
-    -> Result<SummarizeResponse, SummarizeError>;
+    async fn summarize(
+        &self,
+        identity: &Identity,
+        request: SummarizeRequest,
+    ) -> Result<SummarizeResponse, SummarizeError>;
 }

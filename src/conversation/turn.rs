@@ -6,6 +6,8 @@ use std::fmt;
 use helmdeck_core::{Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::wire::{MAX_DEPTH, is_shallow};
+
 /// A turn of a dialogue.
 ///
 /// Its JSON (see [`crate::wire`]) has the keys of the original, in its order: `UserMessage`, `AssistantResponse`,
@@ -48,17 +50,18 @@ pub struct TrajectoryDigest {
 pub struct TurnTime(String);
 
 impl TurnTime {
-    /// Reads a time.
+    /// Reads a time: `2026-11-22T16:00:00Z`, with a fraction of any length (64 characters in all) and any offset.
     ///
     /// # Errors
-    /// A message, if the text is no RFC 3339 time.
+    /// A message, if the text is no RFC 3339 time. Small letters and leap seconds are refused too: the original does not read them.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // The original's zero time is year 1, which is a time like any other.
-        let form = || "a timestamp must be RFC 3339, like \"2026-11-22T16:00:00Z\"".to_owned();
-        if text.len() > 64 {
-            return Err(form());
-        }
-        text.parse::<jiff::Timestamp>().map(|_| Self(text.to_owned())).map_err(|_| form())
+        Self::of(text.to_owned())
+            .ok_or_else(|| "a timestamp must be RFC 3339, like \"2026-11-22T16:00:00Z\"".to_owned())
+    }
+
+    /// Takes a text that is a time.
+    pub(crate) fn of(text: String) -> Option<Self> {
+        is_time(text.as_bytes()).then_some(Self(text))
     }
 
     /// Returns the text.
@@ -66,6 +69,36 @@ impl TurnTime {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+// Not jiff's timestamps: they end a day before the original's latest time, and several forms beside RFC 3339 pass for one.
+fn is_time(text: &[u8]) -> bool {
+    let (Some((start, rest)), true) = (text.split_at_checked(19), text.len() <= 64) else { return false };
+    let digits = rest.strip_prefix(b".").map_or(0, |rest| rest.iter().take_while(|byte| byte.is_ascii_digit()).count());
+    let offset = match (rest, digits) {
+        ([b'.', ..], 0) => return false,
+        ([b'.', ..], _) => &rest[1 + digits..],
+        _ => rest,
+    };
+    let offset_fits = match offset {
+        b"Z" => true,
+        [b'+' | b'-', hours @ .., b':', _, _] => number(hours, 2, 23) && number(&offset[4..], 2, 59),
+        _ => false,
+    };
+    let [year @ .., b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2] = start else { return false };
+    offset_fits
+        && number(year, 4, 9999)
+        && number(&[*h1, *h2], 2, 23)
+        && number(&[*n1, *n2], 2, 59)
+        && number(&[*s1, *s2], 2, 59)
+        && std::str::from_utf8(&start[..10]).is_ok_and(|date| date.parse::<jiff::civil::Date>().is_ok())
+        && [m1, m2, d1, d2].iter().all(|byte| byte.is_ascii_digit())
+}
+
+fn number(digits: &[u8], length: usize, most: u16) -> bool {
+    digits.len() == length
+        && digits.iter().all(u8::is_ascii_digit)
+        && digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')) <= most
 }
 
 impl From<Timestamp> for TurnTime {
@@ -139,8 +172,14 @@ impl NewTurn {
     /// # Errors
     /// A message, for a timestamp that is none or artifacts that are no object.
     pub fn into_turn(self, now: Timestamp) -> Result<ConversationTurn, String> {
-        if self.artifacts_shown.as_ref().is_some_and(|shown| !shown.as_str().trim_start().starts_with('{')) {
-            return Err("artifacts_shown must be an object".to_owned());
+        if let Some(shown) = &self.artifacts_shown {
+            if !shown.as_str().trim_start().starts_with('{') {
+                return Err("artifacts_shown must be an object".to_owned());
+            }
+            // What is deeper could be written, and never read again.
+            if !is_shallow(shown.as_str()) {
+                return Err(format!("artifacts_shown is nested more than {MAX_DEPTH} levels deep"));
+            }
         }
         Ok(ConversationTurn {
             user_message: self.user_message,

@@ -1,0 +1,177 @@
+//! What the methods and the work behind their backs both stand on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::{Clock, Timestamp};
+use helmdeck_events::Bus;
+use helmdeck_memory::Namespace;
+
+use crate::config::{Config, Strategy};
+use crate::emit;
+use crate::error::{ConversationError, Result};
+use crate::health::{Health, Reason};
+use crate::hot::{Hold, Hot, Slot};
+use crate::identity::Identity;
+use crate::metrics::Counters;
+use crate::rows::{Checkpoint, Head, Loaded, Rows, State};
+use crate::strategies::oldest_raw;
+use crate::summarizer::Summarizer;
+use crate::tokens::Counter;
+
+/// What the methods and the work behind their backs both stand on.
+pub(crate) struct Ground {
+    pub(crate) config: Config,
+    pub(crate) rows: Rows,
+    pub(crate) counter: Counter,
+    pub(crate) bus: Bus,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) summarizer: Option<Arc<dyn Summarizer>>,
+    pub(crate) hot: Hot,
+    pub(crate) counters: Counters,
+}
+
+impl Ground {
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Says whether a dialogue is there and did not end.
+    pub(crate) fn is_live(&self, state: &State) -> bool {
+        state.is_live(self.now(), self.config.ttl)
+    }
+
+    /// Returns the state as callers see it: one that has ended is as if absent, but for the versions at which it can be replaced and
+    /// the numbers that must not be given again.
+    pub(crate) fn visible(&self, state: State) -> State {
+        if state.head_version == 0 || self.is_live(&state) {
+            return state;
+        }
+        let generation = state.head.generation + 1;
+        let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
+        State { head, checkpoint: self.blank(generation), ..state }
+    }
+
+    /// Returns the checkpoint with which a dialogue begins.
+    pub(crate) fn blank(&self, generation: u64) -> Checkpoint {
+        Checkpoint { generation, strategy: self.config.strategy, ..Checkpoint::default() }
+    }
+
+    /// Asks a dialogue in memory, which is read first if it is not there, not fresh, or not enough of it (`ask` says `None`).
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub(crate) async fn ask<T>(&self, namespace: &Namespace, ask: impl Fn(&Hold) -> Option<T>) -> Result<T> {
+        let slot = self.hot.slot(namespace);
+        let ask = |hold: &Hold| {
+            // One that has ended is not there any more, however fresh what is held of it.
+            if hold.state.head_version == 0 || self.is_live(&hold.state) { ask(hold) } else { None }
+        };
+        if let Some(answer) = slot.fresh(&self.config, self.clock.monotonic(), ask) {
+            self.counters.hit();
+            return Ok(answer);
+        }
+        if slot.state().is_some() {
+            let now = self.clock.monotonic();
+            let state = self.rows.state(namespace).await?;
+            if let Some(answer) = slot.confirm(&state, now, ask) {
+                self.counters.hit();
+                return Ok(answer);
+            }
+        }
+        self.counters.miss();
+        let hold = self.read(namespace, &slot).await?;
+        ask(&hold).ok_or_else(|| ConversationError::Corrupt("its turns are not all there".to_owned()))
+    }
+
+    /// Reads a dialogue and holds it in memory.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub(crate) async fn read(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<Hold> {
+        let epoch = slot.epoch();
+        let mut limit = self.first_look();
+        loop {
+            let now = self.clock.monotonic();
+            let mut loaded = self.rows.load(namespace, limit).await?;
+            let live = self.is_live(&loaded.state);
+            loaded.state = self.visible(loaded.state);
+            if !live {
+                let state = loaded.state;
+                loaded = Loaded { from: state.head.first, state, ..Loaded::default() };
+            }
+            let complete = loaded.from <= loaded.state.head.first;
+            let below = self.below(namespace, &loaded).await?;
+            let hold = Hold::new(&self.config, self.counter, loaded, below, now);
+            if complete || hold.is_enough(&self.config) {
+                self.hot.keep(namespace, slot, epoch, hold.clone());
+                return Ok(hold);
+            }
+            limit = limit.saturating_mul(4);
+        }
+    }
+
+    /// Returns how many turns to read at first: about as many as are shown.
+    fn first_look(&self) -> usize {
+        match (self.config.strategy, self.config.budget_tokens) {
+            (Strategy::RollingSummary, _) => self.config.recent_turns.saturating_add(12),
+            (_, 0) => 256,
+            (_, budget) => usize::try_from(budget / 100).unwrap_or(64).clamp(16, 64),
+        }
+    }
+
+    /// Counts the turns that are not in the summary and below what was read.
+    async fn below(&self, namespace: &Namespace, loaded: &Loaded) -> Result<u64> {
+        let head = &loaded.state.head;
+        let oldest = oldest_raw(self.config.strategy, head, loaded.state.checkpoint.covers_through);
+        if loaded.from <= oldest {
+            return Ok(0);
+        }
+        if !head.has_holes() {
+            return Ok(loaded.from - oldest);
+        }
+        if oldest == head.first {
+            return Ok(head.turns.saturating_sub(loaded.turns.len() as u64).saturating_sub(loaded.unreadable));
+        }
+        let there = self.rows.keys(namespace, crate::rows::form::TURNS, oldest, loaded.from - 1).await?;
+        Ok(there.len() as u64)
+    }
+
+    /// Tells that the health changed, if the move is legal, and counts it.
+    ///
+    /// # Errors
+    /// `InvalidHealthTransition`: nothing was told.
+    pub(crate) fn health_changed(&self, identity: &Identity, prior: Health, new: Health, reason: Reason) -> Result<()> {
+        emit::health_changed(&self.bus, identity, prior, new, reason)?;
+        self.counters.moved(new);
+        Ok(())
+    }
+
+    /// Tells that turns were dropped before they were summarised, and counts them; nothing if none was.
+    pub(crate) fn recovery_dropped(&self, identity: &Identity, reason: &'static str, count: u64) {
+        emit::recovery_dropped(&self.bus, identity, reason, count);
+        self.counters.dropped(self.now(), count);
+    }
+
+    /// Tells that a method was refused for its identity, counts it, and returns the error.
+    pub(crate) fn identity_rejected(
+        &self,
+        identity: &Identity,
+        operation: &'static str,
+        reason: String,
+    ) -> ConversationError {
+        self.counters.rejected(self.now());
+        emit::identity_rejected(&self.bus, identity, operation, reason)
+    }
+
+    /// Puts a checkpoint that was stored in the place of what is held.
+    pub(crate) fn replaced(&self, namespace: &Namespace, checkpoint: &Checkpoint, version: u64) {
+        self.hot.replaced(&self.config, self.counter, namespace, checkpoint, version);
+    }
+
+    /// Returns how long what is held is taken for true.
+    pub(crate) const fn hot_for(&self) -> Duration {
+        self.config.hot_for
+    }
+}

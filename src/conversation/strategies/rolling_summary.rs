@@ -1,0 +1,38 @@
+//! `rolling_summary`: a summary of what was, and the newest turns that fit beside it. What is in neither yet waits to be folded.
+
+use super::newest;
+use crate::config::{Config, Strategy};
+use crate::hot::Hold;
+use crate::patch::LlmContextPatch;
+use crate::tokens::Counter;
+
+pub(super) fn patch(config: &Config, counter: Counter, dialogue: &Hold) -> LlmContextPatch {
+    let checkpoint = &dialogue.state.checkpoint;
+    let budget = Some(config.budget_tokens).filter(|budget| *budget > 0);
+    let oldest = checkpoint.covers_through.saturating_add(1);
+    let mut fixed = dialogue.fixed();
+    let sight = newest(&dialogue.turns, oldest, budget.map(|budget| budget.saturating_sub(fixed)));
+    let mut patch = LlmContextPatch {
+        strategy: Strategy::RollingSummary,
+        summary: checkpoint.summary.clone(),
+        opening: checkpoint.opening.clone().filter(|_| checkpoint.covers_through > 0),
+        omitted_turns: dialogue.raw_turns().saturating_sub(sight.turns.len() as u64),
+        over_budget: budget.is_some_and(|budget| sight.tokens > budget),
+        recent_turns: sight.turns,
+        unreadable: dialogue.unreadable,
+        ..LlmContextPatch::default()
+    };
+    // The newest turn is shown whole, so what is beside it gives way: the opening first, then the end of the summary.
+    if let Some(budget) = budget.filter(|budget| sight.tokens.saturating_add(fixed) > *budget) {
+        let room = budget.saturating_sub(sight.tokens);
+        patch.opening = None;
+        fixed = dialogue.summary_tokens;
+        if fixed > room {
+            let clamped = counter.clamp(&patch.summary, room).into_owned();
+            fixed = counter.count(&clamped);
+            patch.summary = clamped;
+        }
+    }
+    patch.tokens = sight.tokens.saturating_add(fixed);
+    patch
+}

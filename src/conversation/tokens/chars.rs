@@ -1,0 +1,35 @@
+//! The estimate by characters.
+
+/// Returns the tokens of a text.
+pub(super) fn count(text: &str) -> u64 {
+    if text.is_empty() { 0 } else { text.chars().map(quarters).sum::<u64>() / 4 + 1 }
+}
+
+/// Returns the length of the longest beginning that takes at most `max` tokens.
+pub(super) fn prefix(text: &str, max: u64) -> usize {
+    let most = max.saturating_mul(4);
+    let mut sum = 0;
+    text.char_indices()
+        .find(|(_, character)| {
+            sum += quarters(*character);
+            sum >= most
+        })
+        .map_or(text.len(), |(at, _)| at)
+}
+
+/// Returns the quarters of a token that a character takes.
+const fn quarters(character: char) -> u64 {
+    match character {
+        '\0'..='\x7f' => 1,
+        // Hangul, CJK with its punctuation, kana, the wide forms, and all planes but the first.
+        '\u{1100}'..='\u{11ff}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97f}'
+        | '\u{ac00}'..='\u{d7ff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe4f}'
+        | '\u{ff00}'..='\u{ffef}'
+        | '\u{10000}'.. => 4,
+        _ => 2,
+    }
+}

@@ -1,0 +1,110 @@
+//! How many tokens a text takes.
+//!
+//! - `chars` (the default) estimates by characters, like the original's bytes/4 + 1, but not three times too many for Chinese:
+//!   an ASCII character counts a quarter of a token, one of Chinese, Japanese or Korean and everything beyond the basic plane (most
+//!   emoji) a whole one, any other a half; and one more per text. It costs next to nothing and knows no model.
+//! - `cl100k_base` and `o200k_base` count as the tokenizers of OpenAI's models do. The table of one is built at first use, in some
+//!   100 ms, and takes some 50 MB (see [`Counter::warm`]). Models of others have other tokenizers, so their number is an estimate too.
+//!
+//! A long text is counted in pieces, because a tokenizer's cost can grow with the square of the length; each seam may add a
+//! token.
+
+use std::borrow::Cow;
+
+use crate::config::TokenCounter;
+use crate::turn::ConversationTurn;
+
+#[cfg(feature = "tiktoken")]
+mod bpe;
+mod chars;
+mod clamp;
+#[cfg(test)]
+mod tests;
+
+pub use clamp::MARK;
+
+/// Counts tokens. Free to copy; all copies share one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Counter {
+    /// An estimate by characters.
+    Chars,
+    /// A tokenizer.
+    #[cfg(feature = "tiktoken")]
+    #[doc(hidden)]
+    Bpe(bpe::Table),
+}
+
+impl Counter {
+    /// Makes a counter. Builds no table yet.
+    ///
+    /// # Errors
+    /// A message, for a tokenizer that this build does not have.
+    pub fn new(kind: TokenCounter) -> Result<Self, String> {
+        match kind {
+            TokenCounter::Chars => Ok(Self::Chars),
+            #[cfg(feature = "tiktoken")]
+            TokenCounter::Cl100kBase => Ok(Self::Bpe(bpe::Table::Cl100k)),
+            #[cfg(feature = "tiktoken")]
+            TokenCounter::O200kBase => Ok(Self::Bpe(bpe::Table::O200k)),
+            #[cfg(not(feature = "tiktoken"))]
+            TokenCounter::Cl100kBase | TokenCounter::O200kBase => {
+                Err("conversation.tokens: this build has no tokenizers; there is chars".to_owned())
+            }
+        }
+    }
+
+    /// Builds the table, if there is one and it is not there yet. Takes some 100 ms of a thread: not one of the runtime's.
+    pub fn warm(self) {
+        match self {
+            Self::Chars => {}
+            #[cfg(feature = "tiktoken")]
+            Self::Bpe(table) => {
+                table.get();
+            }
+        }
+    }
+
+    /// Returns the tokens of a text; 0 for the empty one.
+    #[must_use]
+    pub fn count(self, text: &str) -> u64 {
+        match self {
+            Self::Chars => chars::count(text),
+            #[cfg(feature = "tiktoken")]
+            Self::Bpe(table) => table.count(text),
+        }
+    }
+
+    /// Returns the tokens of a turn: of its two texts, at least one each, and of all its digest and artifacts say.
+    #[must_use]
+    pub fn turn(self, turn: &ConversationTurn) -> u64 {
+        let list = |list: &Option<Vec<String>>| list.iter().flatten().map(|text| self.count(text)).sum::<u64>();
+        let digest = turn.trajectory_digest.as_ref().map_or(0, |digest| {
+            list(&digest.tools_invoked)
+                + self.count(&digest.observations_summary)
+                + self.count(&digest.reasoning_summary)
+                + list(&digest.artifacts_refs)
+        });
+        self.count(&turn.user_message).max(1)
+            + self.count(&turn.assistant_response).max(1)
+            + digest
+            + turn.artifacts_shown.as_ref().map_or(0, |shown| self.count(shown.as_str()))
+            + list(&turn.artifacts_hidden_refs)
+    }
+
+    /// Shortens a text to at most `max` tokens, at the end of a sentence or a word if one is near, and says so at its end
+    /// ([`MARK`]) if there is room for that. A text that fits is returned as it is.
+    #[must_use]
+    pub fn clamp(self, text: &str, max: u64) -> Cow<'_, str> {
+        clamp::clamp(self, text, max)
+    }
+
+    /// Returns how many bytes of the text, ending between two characters, take at most `max` tokens; nearly as many as there can be.
+    fn prefix(self, text: &str, max: u64) -> usize {
+        match self {
+            Self::Chars => chars::prefix(text, max),
+            #[cfg(feature = "tiktoken")]
+            Self::Bpe(table) => table.prefix(text, max),
+        }
+    }
+}
