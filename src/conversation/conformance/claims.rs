@@ -10,7 +10,7 @@ use super::{
 use crate::config::Strategy;
 
 /// A claim: panics if it does not hold.
-pub(super) type Claim = Box<dyn Fn(Subject) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(super) type Claim = Box<dyn Fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// Every strategy.
 const ALL: &[Strategy] = &Strategy::ALL;
@@ -24,7 +24,7 @@ macro_rules! claims {
         vec![$($((
             stringify!($claim),
             $strategies,
-            Box::new(|subject| Box::pin($module::$claim(subject)) as Pin<Box<dyn Future<Output = ()> + Send>>) as Claim,
+            Box::new(|subject| Box::pin($module::$claim(subject)) as Pin<Box<dyn Future<Output = ()>>>) as Claim,
         ),)*)*]
     };
 }

@@ -38,7 +38,7 @@ pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s
             expected.push((method, why.to_owned(), known(tenant), known(user), known(session)));
         }
     }
-    let told: Vec<_> = s.events().into_iter().filter_map(|event| match event {
+    let told = s.events().into_iter().filter_map(|event| match event {
         EventKind::MemoryIdentityRejected { who, operation, reason } => {
             Some((operation, reason, who.tenant, who.user, who.session))
         }

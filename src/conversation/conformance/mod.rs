@@ -15,18 +15,25 @@ mod restarts;
 mod retention;
 mod scribe;
 mod snapshots;
-mod subject;
+pub(crate) mod subject;
 mod switches;
 mod tap;
 pub(crate) mod walk;
 mod writers;
 
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use helmdeck_memory::Store;
 use helmdeck_memory::conformance::{HandClock, Making};
 
 pub use scribe::{Act, Call, Scribe, marks};
+#[cfg(test)]
+pub(crate) use subject::REASONS;
 pub(crate) use subject::{Subject, eventually};
 
 use crate::config::Strategy;
@@ -34,8 +41,9 @@ use crate::config::Strategy;
 /// Runs the whole suite under a strategy. `make` must give a new, empty store at every call, with the clock given.
 ///
 /// # Panics
-/// If a claim does not hold.
+/// If a claim does not hold: at the end, with the names of all that do not.
 pub async fn run(make: impl Fn(Arc<HandClock>) -> Making, strategy: Strategy) {
+    let mut broken = Vec::new();
     for (name, applies, claim) in claims::all() {
         if !applies.contains(&strategy) {
             continue;
@@ -43,10 +51,24 @@ pub async fn run(make: impl Fn(Arc<HandClock>) -> Making, strategy: Strategy) {
         let clock = Arc::new(HandClock::default());
         let store: Arc<dyn Store> = make(Arc::clone(&clock)).await;
         tracing::debug!(name, "claim");
-        // A claim runs as a task of its own, so that its name is told if it panics.
-        let done = tokio::spawn(claim(Subject::new(strategy, Arc::clone(&store), clock))).await;
-        assert!(done.is_ok(), "{name} does not hold under {strategy}");
-        let closed = store.close().await;
-        assert!(closed.is_ok(), "{name}: the store did not close: {closed:?}");
+        if let Err(panic) = caught(claim(Subject::new(strategy, Arc::clone(&store), clock))).await {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            broken.push(format!("{name}: {}", text.unwrap_or_default()));
+            continue;
+        }
+        if let Err(error) = store.close().await {
+            broken.push(format!("{name}: the store did not close: {error}"));
+        }
     }
+    assert!(broken.is_empty(), "under {strategy} these do not hold:\n{}", broken.join("\n"));
+}
+
+/// Runs a claim to its end or its panic.
+async fn caught(mut claim: Pin<Box<dyn Future<Output = ()>>>) -> Result<(), Box<dyn Any + Send>> {
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| claim.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(())) => Poll::Ready(Ok(())),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }

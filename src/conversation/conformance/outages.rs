@@ -181,17 +181,18 @@ pub(super) async fn nobody_waits_for_a_summary(s: Subject) {
     memory.snapshot(&alice()).await.unwrap();
     memory.trace(&alice()).await.unwrap();
     // Callers that go away, at any point.
+    let alice = alice();
     for number in 12..40 {
-        let adding = memory.add_turn(&alice(), super::subject::turn(number));
+        let adding = memory.add_turn(&alice, super::subject::turn(number));
         tokio::time::timeout(Duration::from_micros(50 * (number as u64 - 12)), adding).await.ok();
     }
-    let folding = memory.fold(&alice(), super::subject::STUCK);
+    let folding = memory.fold(&alice, super::subject::STUCK);
     assert!(tokio::time::timeout(Duration::from_millis(20), folding).await.is_err());
-    assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-    assert_eq!(s.moves(&alice(), Health::Healthy), []);
+    assert_eq!(memory.health(&alice).await.unwrap(), Health::Healthy);
+    assert_eq!(s.moves(&alice, Health::Healthy), []);
     // Whatever became of those turns, what is seen is what is kept.
-    let seen = seen(&memory, &alice()).await;
-    assert_eq!(seen, kept(&memory, &alice()).await);
+    let seen = seen(&memory, &alice).await;
+    assert_eq!(seen, kept(&memory, &alice).await);
     let fresh = s.another().open();
-    assert_eq!(super::subject::seen(&fresh, &alice()).await, seen);
+    assert_eq!(super::subject::seen(&fresh, &alice).await, seen);
 }
