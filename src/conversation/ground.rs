@@ -19,6 +19,9 @@ use crate::strategies::oldest_raw;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
 
+/// How many of the newest turns are read to find out what others wrote.
+const CATCH_UP: usize = 8;
+
 /// What the methods and the work behind their backs both stand on.
 pub(crate) struct Ground {
     pub(crate) config: Config,
@@ -50,7 +53,7 @@ impl Ground {
         }
         let generation = state.head.generation + 1;
         let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
-        State { head, checkpoint: self.blank(generation), ..state }
+        State { head, checkpoint: self.blank(generation), touched_at: None, ..state }
     }
 
     /// Returns the checkpoint with which a dialogue begins.
@@ -66,7 +69,7 @@ impl Ground {
         let slot = self.hot.slot(namespace);
         let ask = |hold: &Hold| {
             // One that has ended is not there any more, however fresh what is held of it.
-            if hold.state.head_version == 0 || self.is_live(&hold.state) { ask(hold) } else { None }
+            if hold.state.touched_at.is_none() || self.is_live(&hold.state) { ask(hold) } else { None }
         };
         if let Some(answer) = slot.fresh(&self.config, self.clock.monotonic(), ask) {
             self.counters.hit();
@@ -79,10 +82,31 @@ impl Ground {
                 self.counters.hit();
                 return Ok(answer);
             }
+            self.counters.miss();
+            if let Some(answer) = self.catch_up(namespace, &slot, ask).await?.1 {
+                return Ok(answer);
+            }
+        } else {
+            self.counters.miss();
         }
-        self.counters.miss();
         let hold = self.read(namespace, &slot).await?;
         ask(&hold).ok_or_else(|| ConversationError::Corrupt("its turns are not all there".to_owned()))
+    }
+
+    /// Takes in what others wrote to a dialogue that is held, and asks it; also returns the state that was read.
+    pub(crate) async fn catch_up<T>(
+        &self,
+        namespace: &Namespace,
+        slot: &Arc<Slot>,
+        ask: impl FnOnce(&Hold) -> Option<T>,
+    ) -> Result<(State, Option<T>)> {
+        let (now, epoch) = (self.clock.monotonic(), slot.epoch());
+        let loaded = self.rows.load(namespace, CATCH_UP).await?;
+        if !self.is_live(&loaded.state) {
+            return Ok((self.visible(loaded.state), None));
+        }
+        let answer = slot.catch_up((&self.config, self.counter), epoch, &loaded, now, ask);
+        Ok((loaded.state, answer))
     }
 
     /// Reads a dialogue and holds it in memory.

@@ -142,17 +142,50 @@ impl Hold {
 
     /// Takes in a checkpoint that was stored in the place of the one that is held; `false` if this needs another look at the rows.
     fn replaced(&mut self, config: &Config, counter: Counter, checkpoint: &Checkpoint, version: u64) -> bool {
-        if self.state.checkpoint_version.checked_add(1) != Some(version)
-            || checkpoint.generation != self.state.checkpoint.generation
-        {
+        self.state.checkpoint_version.checked_add(1) == Some(version)
+            && checkpoint.generation == self.state.checkpoint.generation
+            && self.cover(config, counter, checkpoint, version)
+    }
+
+    /// Takes in what others wrote after what is held; `false` if this needs a look at more rows.
+    fn caught_up(&mut self, config: &Config, counter: Counter, loaded: &Loaded, now: Duration) -> bool {
+        let (mine, new) = (&self.state.head, &loaded.state.head);
+        let follows = mine.generation == new.generation
+            && mine.first == new.first
+            && mine.seq <= new.seq
+            && loaded.from <= mine.seq + 1
+            && loaded.unreadable == 0
+            && self.state.head_version != 0
+            && self.state.touched_at.is_some();
+        if !follows {
             return false;
         }
+        let known = mine.seq;
+        let fresh = || loaded.turns.iter().filter(|kept| kept.id.seq > known);
+        if mine.turns + fresh().count() as u64 != new.turns {
+            return false;
+        }
+        for kept in fresh() {
+            self.tokens = self.tokens.saturating_add(kept.tokens);
+            self.bytes += kept.bytes;
+            self.turns.push_back(kept.clone());
+        }
+        let (checkpoint, version) = (&loaded.state.checkpoint, loaded.state.checkpoint_version);
+        let covers = version == self.state.checkpoint_version || self.cover(config, counter, checkpoint, version);
+        self.state = loaded.state.clone();
+        self.checked_at = now;
+        self.trim(config);
+        covers && self.is_enough(config)
+    }
+
+    fn cover(&mut self, config: &Config, counter: Counter, checkpoint: &Checkpoint, version: u64) -> bool {
         let before = strategies::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
         let after = strategies::oldest_raw(config.strategy, &self.state.head, checkpoint.covers_through);
         self.state.checkpoint = checkpoint.clone();
         self.state.checkpoint_version = version;
         self.weigh_checkpoint(counter);
-        if after < before || (after > before && (self.state.head.has_holes() || self.unreadable > 0) && self.below > 0) {
+        if after < before || (after > before && (self.state.head.has_holes() || self.unreadable > 0) && self.below > 0)
+        {
             return false;
         }
         // Without holes there are as many turns as numbers.
@@ -212,21 +245,35 @@ impl Slot {
     }
 
     /// Says that what is held is true, if head and checkpoint are at these versions; `None` if they are not, or nothing is held.
-    pub(crate) fn confirm<T>(
-        &self,
-        state: &State,
-        now: Duration,
-        ask: impl FnOnce(&Hold) -> Option<T>,
-    ) -> Option<T> {
+    pub(crate) fn confirm<T>(&self, state: &State, now: Duration, ask: impl FnOnce(&Hold) -> Option<T>) -> Option<T> {
         let mut held = self.held();
         let hold = held.hold.as_mut()?;
-        let same = hold.state.head_version == state.head_version
-            && hold.state.checkpoint_version == state.checkpoint_version;
+        let same =
+            hold.state.head_version == state.head_version && hold.state.checkpoint_version == state.checkpoint_version;
         if !same {
             return None;
         }
         hold.checked_at = now;
         ask(hold)
+    }
+
+    /// Takes in what others wrote meanwhile, and asks again; `None` if that needs a look at more rows.
+    pub(crate) fn catch_up<T>(
+        &self,
+        (config, counter): (&Config, Counter),
+        epoch: u64,
+        loaded: &Loaded,
+        now: Duration,
+        ask: impl FnOnce(&Hold) -> Option<T>,
+    ) -> Option<T> {
+        let mut held = self.held();
+        if held.epoch != epoch {
+            return None;
+        }
+        if !held.hold.as_mut()?.caught_up(config, counter, loaded, now) {
+            held.hold = None;
+        }
+        held.hold.as_ref().and_then(ask)
     }
 
     /// Holds what was read since the mark, unless this process wrote meanwhile.
@@ -242,9 +289,10 @@ impl Slot {
     fn change(&self, head_version: Option<u64>, change: impl FnOnce(&mut Hold) -> bool) {
         let mut held = self.held();
         held.epoch += 1;
-        let kept = held.hold.as_mut().is_some_and(|hold| {
-            head_version.is_none_or(|version| hold.state.head_version == version) && change(hold)
-        });
+        let kept = held
+            .hold
+            .as_mut()
+            .is_some_and(|hold| head_version.is_none_or(|version| hold.state.head_version == version) && change(hold));
         if !kept {
             held.hold = None;
         }

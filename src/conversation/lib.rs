@@ -5,11 +5,13 @@ pub mod conformance;
 mod conversations;
 mod emit;
 pub mod error;
+mod ground;
 pub mod health;
 mod hot;
 pub mod identity;
 pub mod item;
 mod memory;
+pub mod metrics;
 pub mod patch;
 pub mod prompt;
 mod rows;
@@ -32,6 +34,7 @@ pub use item::{
     Added, Deleted, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Session, SessionFilter, SessionPage, Trace,
 };
 pub use memory::{ConversationMemory, Dependencies};
+pub use metrics::Metrics;
 pub use patch::{LlmContextPatch, RecentTurn};
 pub use snapshot::{Record, Snapshot};
 pub use summarizer::{SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};

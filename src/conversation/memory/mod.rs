@@ -1,21 +1,31 @@
 //! The conversation memory: what callers use.
 
+mod add;
+mod replace;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::Clock;
 use helmdeck_events::Bus;
-use helmdeck_memory::Store;
+use helmdeck_memory::{Namespace, Store};
 
-use crate::config::Config;
+use crate::config::{Config, Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
-use crate::health::Health;
+use crate::ground::Ground;
+use crate::health::{Health, Reason};
+use crate::hot::{self, Hold, Hot};
 use crate::identity::Identity;
 use crate::item::{Added, Deleted, ItemDetail, ItemFilter, ItemPage, SessionFilter, SessionPage, Trace};
+use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
+use crate::rows::Rows;
 use crate::snapshot::Snapshot;
 use crate::summarizer::Summarizer;
+use crate::tokens::Counter;
 use crate::turn::NewTurn;
+use crate::upkeep::{Due, Upkeep};
 
 /// What a conversation memory stands on.
 #[derive(Clone)]
@@ -40,24 +50,94 @@ impl std::fmt::Debug for Dependencies {
 ///
 /// Every method first says `Closed` after [`ConversationMemory::close`], then refuses an incomplete identity with
 /// `IdentityRequired` and one event, and only then reads or writes anything.
-#[derive(Debug, Clone)]
-pub struct ConversationMemory {}
+#[derive(Clone)]
+pub struct ConversationMemory(Arc<Inner>);
+
+struct Inner {
+    ground: Arc<Ground>,
+    upkeep: Upkeep,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for ConversationMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let strategy = self.ground().config.strategy;
+        f.debug_struct("ConversationMemory").field("strategy", &strategy).finish_non_exhaustive()
+    }
+}
 
 impl ConversationMemory {
+    fn ground(&self) -> &Arc<Ground> {
+        &self.0.ground
+    }
+
+    /// Says where the dialogue is kept, if the memory is open and the identity complete.
+    fn gate(&self, identity: &Identity, operation: &'static str) -> Result<Namespace> {
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(ConversationError::Closed);
+        }
+        match identity.missing() {
+            Some(reason) => Err(self.ground().identity_rejected(identity, operation, reason)),
+            None => identity.namespace(),
+        }
+    }
+
+    fn keeps_nothing(&self) -> bool {
+        self.ground().config.strategy == Strategy::None
+    }
+
+    /// Asks a dialogue in memory, and has folded what is due.
+    async fn ask<T>(&self, identity: &Identity, namespace: &Namespace, ask: impl Fn(&Hold) -> Option<T>) -> Result<T> {
+        let ground = self.ground();
+        let (answer, due) =
+            ground.ask(namespace, |hold| ask(hold).map(|answer| (answer, hold.backlog(&ground.config) > 0))).await?;
+        if due {
+            self.0.upkeep.wake(identity, Due::Fold);
+        }
+        Ok(answer)
+    }
+
     /// Opens a memory. Within a tokio runtime that has time: folding and sweeping run as tasks of it, until [`Self::close`].
     ///
     /// # Errors
     /// `SummarizerRequired` for `rolling_summary` without one; `Invalid` for settings that cannot be.
     pub fn open(config: Config, dependencies: Dependencies) -> Result<Self> {
-        let _ = dependencies;
         config.validate().map_err(ConversationError::Invalid)?;
-        todo!()
+        if config.strategy == Strategy::RollingSummary && dependencies.summarizer.is_none() {
+            return Err(ConversationError::SummarizerRequired);
+        }
+        let counter = Counter::new(config.tokens).map_err(ConversationError::Invalid)?;
+        if config.strategy != Strategy::None
+            && config.tokens != TokenCounter::Chars
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn_blocking(move || counter.warm());
+        }
+        let Dependencies { store, events, clock, summarizer } = dependencies;
+        let ground = Arc::new(Ground {
+            rows: Rows::new(store, counter, config.tokens, Arc::clone(&clock)),
+            hot: Hot::new(config.hot_bytes),
+            config,
+            counter,
+            bus: events,
+            clock,
+            summarizer,
+            counters: Counters::default(),
+        });
+        let upkeep = Upkeep::start(Arc::clone(&ground));
+        Ok(Self(Arc::new(Inner { ground, upkeep, closed: AtomicBool::new(false) })))
     }
 
     /// Returns the settings.
     #[must_use]
     pub fn config(&self) -> &Config {
-        todo!()
+        &self.ground().config
+    }
+
+    /// Returns what was done so far.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.ground().counters.read(self.ground().hot.bytes())
     }
 
     /// Adds a turn. When it returns, the turn survives the end of this process and a power cut. What it costs does not depend on how
@@ -67,8 +147,7 @@ impl ConversationMemory {
     /// `Oversize`, `TooLarge`, `Invalid`: nothing was written. `Contended`, `Store`: nothing was written either, unless the
     /// connection to the store broke while it was: whoever must know gives the turn a `once` and adds it again.
     pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
-        let _ = (identity, turn);
-        todo!()
+        self.add(identity, turn, "add_turn", false).await
     }
 
     /// Returns what a model is to be shown.
@@ -76,8 +155,8 @@ impl ConversationMemory {
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn context(&self, identity: &Identity) -> Result<LlmContextPatch> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "context")?;
+        self.patch(identity, &namespace).await
     }
 
     /// Returns the tokens of what [`Self::context`] would return.
@@ -85,8 +164,8 @@ impl ConversationMemory {
     /// # Errors
     /// As [`Self::context`].
     pub async fn estimate_tokens(&self, identity: &Identity) -> Result<u64> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "estimate_tokens")?;
+        Ok(self.patch(identity, &namespace).await?.tokens)
     }
 
     /// Deletes every turn and the summary, and makes the dialogue healthy. A summary that is on its way is thrown away.
@@ -94,8 +173,8 @@ impl ConversationMemory {
     /// # Errors
     /// `Contended`, `Store`.
     pub async fn flush(&self, identity: &Identity) -> Result<()> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "flush")?;
+        self.clear(identity, &namespace, Reason::Flushed).await
     }
 
     /// Returns the health.
@@ -103,8 +182,11 @@ impl ConversationMemory {
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn health(&self, identity: &Identity) -> Result<Health> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "health")?;
+        if self.keeps_nothing() {
+            return Ok(Health::Healthy);
+        }
+        self.ask(identity, &namespace, |hold| Some(hold.state.checkpoint.health)).await
     }
 
     /// Exports the dialogue: the summary and every turn that is not in it.
@@ -128,8 +210,8 @@ impl ConversationMemory {
     /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have stopped. The store
     /// stays open. Later calls of other methods answer `Closed`; closing again is fine.
     pub async fn close(&self, within: Duration) {
-        let _ = within;
-        todo!()
+        self.0.closed.store(true, Ordering::Release);
+        self.0.upkeep.close(within).await;
     }
 
     /// Lists turns, newest first.
@@ -155,8 +237,7 @@ impl ConversationMemory {
     /// # Errors
     /// As [`Self::add_turn`].
     pub async fn put_item(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
-        let _ = (identity, turn);
-        todo!()
+        self.add(identity, turn, "put_item", true).await
     }
 
     /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is made anew of the turns that are
@@ -202,7 +283,15 @@ impl ConversationMemory {
     /// # Errors
     /// `Corrupt`, `Store`. A summarizer that fails is no error: the health tells.
     pub async fn fold(&self, identity: &Identity, within: Duration) -> Result<u64> {
-        let _ = (identity, within);
-        todo!()
+        self.gate(identity, "fold")?;
+        self.0.upkeep.fold(identity, within).await
+    }
+
+    async fn patch(&self, identity: &Identity, namespace: &Namespace) -> Result<LlmContextPatch> {
+        if self.keeps_nothing() {
+            return Ok(LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() });
+        }
+        let ground = self.ground();
+        self.ask(identity, namespace, |hold| hot::view(&ground.config, ground.counter, hold)).await
     }
 }

@@ -36,7 +36,7 @@ use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
 
 pub(crate) use form::Fresh;
-pub(crate) use write::{Ops, Replaced, staging};
+pub(crate) use write::{Ops, Replaced, random, staging};
 
 /// Which turns there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -184,12 +184,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        counter: Counter,
-        kind: TokenCounter,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, counter: Counter, kind: TokenCounter, clock: Arc<dyn Clock>) -> Self {
         Self { store, counter, kind, clock }
     }
 
@@ -361,7 +356,8 @@ fn read_state(entries: &[Entry]) -> Result<State> {
     }
     if state.head_version == 0 {
         state.head.first = state.head.seq + 1;
-    } else if state.head.first == 0 || state.head.first > state.head.seq.saturating_add(1) || state.head.seq == u64::MAX {
+    } else if state.head.first == 0 || state.head.first > state.head.seq.saturating_add(1) || state.head.seq == u64::MAX
+    {
         return Err(ConversationError::Corrupt("its head makes no sense".to_owned()));
     }
     Ok(state)
