@@ -111,12 +111,13 @@ async fn w03_one_summary_of_a_dialogue_at_a_time() {
     }
     let folding = tokio::spawn({
         let memory = memory.clone();
-        async move { fold(&memory, &alice()).await }
+        async move { memory.fold(&alice(), STUCK).await.unwrap() }
     });
     tokio::task::yield_now().await;
     assert_eq!(s.scribe.running(), 1);
     s.scribe.let_go();
     folding.await.unwrap();
+    fold(&memory, &alice()).await;
     assert_eq!(s.scribe.overlaps(), 0);
     let mut all = seen(&memory, &alice()).await;
     assert_eq!(all[..8], numbers(0..8));
@@ -232,8 +233,7 @@ async fn w16_adding_asks_no_model() {
     let s = rolling();
     s.scribe.always(Act::Hang);
     let memory = s.open();
-    let adding = add(&memory, &alice(), 0..30);
-    tokio::time::timeout(STUCK, adding).await.unwrap();
+    tokio::time::timeout(STUCK, add(&memory, &alice(), 0..30)).await.unwrap();
     s.scribe.reached(1).await;
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
     assert_eq!((s.scribe.running(), s.moves(&alice(), Health::Healthy)), (1, vec![]));

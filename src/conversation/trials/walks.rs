@@ -5,7 +5,6 @@ use std::sync::Arc;
 use helmdeck_memory::conformance::HandClock;
 use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Config, Store, Stored};
-use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 
 use crate::conformance::{Subject, walk};
