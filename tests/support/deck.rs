@@ -50,6 +50,7 @@ pub(crate) fn builtins(github: &str, clock: &Arc<TestClock>) -> Vec<Builtin> {
     helmdeck_packs::all(&helmdeck_packs::Dependencies {
         llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),
         swe: helmdeck_packs::swe::Config::default(),
+        conversations: helmdeck_conversation::Conversations::default(),
         egress,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         github: config,

@@ -268,6 +268,14 @@ impl ConversationMemory {
         todo!()
     }
 
+    /// Drops what this process holds in memory of a user's dialogues, for whoever deleted their rows past this memory. What is on its
+    /// way from the store is not held either, and a summary that is on its way finds nothing to take its place in.
+    pub fn forgotten(&self, tenant: &str, user: &str) {
+        for namespace in self.ground().hot.forget_user(tenant, user) {
+            self.0.upkeep.forgotten(&namespace);
+        }
+    }
+
     /// Removes a dialogue with everything about it, and says how many turns went. Works also if it does not open.
     ///
     /// # Errors

@@ -1,0 +1,3 @@
+//! Conversations through the doors of the real program.
+
+mod cli;
