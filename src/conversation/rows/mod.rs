@@ -18,6 +18,7 @@
 //! the former ones by somebody who still holds on to those.
 
 pub(crate) mod form;
+mod remains;
 mod write;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
 
 pub(crate) use form::Fresh;
+pub(crate) use remains::Remains;
 pub(crate) use write::{Ops, Replaced, random, staging};
 
 /// Which turns there are.

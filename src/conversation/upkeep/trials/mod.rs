@@ -1,0 +1,1 @@
+//! Trials of folding, recovery, retention and the sweep.
