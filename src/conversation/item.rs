@@ -166,6 +166,26 @@ pub struct Trace {
     pub last_failure: Option<String>,
 }
 
+impl Trace {
+    /// Says what the strategy `none` makes of any dialogue.
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            strategy: Strategy::None,
+            summary: String::new(),
+            recent_turn_count: 0,
+            estimated_tokens: 0,
+            health: Health::Healthy,
+            kept_turns: 0,
+            backlog_turns: 0,
+            omitted_turns: 0,
+            covers_through: 0,
+            generation: 0,
+            failures: 0,
+            last_failure: None,
+        }
+    }
+}
+
 /// Whose dialogues are wanted.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {

@@ -1,7 +1,10 @@
 //! The conversation memory: what callers use.
 
 mod add;
+mod items;
 mod replace;
+mod sessions;
+mod transfer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,8 +197,8 @@ impl ConversationMemory {
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn snapshot(&self, identity: &Identity) -> Result<Snapshot> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "snapshot")?;
+        self.export(&namespace).await
     }
 
     /// Puts an exported dialogue in the place of what is there: all of it or, on an error, nothing.
@@ -203,8 +206,8 @@ impl ConversationMemory {
     /// # Errors
     /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`, `Store`.
     pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
-        let _ = (identity, snapshot);
-        todo!()
+        let namespace = self.gate(identity, "restore")?;
+        self.import(identity, &namespace, snapshot).await
     }
 
     /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have stopped. The store
@@ -219,8 +222,8 @@ impl ConversationMemory {
     /// # Errors
     /// `Invalid` for a limit that cannot be; `Corrupt`, `Store`.
     pub async fn list_items(&self, identity: &Identity, filter: &ItemFilter) -> Result<ItemPage> {
-        let _ = (identity, filter);
-        todo!()
+        let namespace = self.gate(identity, "list_items")?;
+        self.page(&namespace, filter).await
     }
 
     /// Returns a turn by its id.
@@ -228,8 +231,8 @@ impl ConversationMemory {
     /// # Errors
     /// `NotFound`; `Corrupt`, `Store`.
     pub async fn get_item(&self, identity: &Identity, key: &str) -> Result<ItemDetail> {
-        let _ = (identity, key);
-        todo!()
+        let namespace = self.gate(identity, "get_item")?;
+        self.detail(&namespace, key).await
     }
 
     /// Adds a turn as an administrator: as [`Self::add_turn`], with the event `memory.item_put`.
@@ -246,8 +249,8 @@ impl ConversationMemory {
     /// # Errors
     /// `NotFound`; `Contended`, `Corrupt`, `Store`.
     pub async fn delete_item(&self, identity: &Identity, key: &str) -> Result<Deleted> {
-        let _ = (identity, key);
-        todo!()
+        let namespace = self.gate(identity, "delete_item")?;
+        self.remove(identity, &namespace, key).await
     }
 
     /// Says what the strategy makes of the dialogue right now.
@@ -255,8 +258,11 @@ impl ConversationMemory {
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "trace")?;
+        if self.keeps_nothing() {
+            return Ok(Trace::nothing());
+        }
+        self.traced(identity, &namespace).await
     }
 
     /// Lists dialogues: those of the caller, or, unless it is narrowed, of everybody; whoever calls checks who may see them.
@@ -264,8 +270,10 @@ impl ConversationMemory {
     /// # Errors
     /// `Invalid`, `Store`.
     pub async fn sessions(&self, filter: &SessionFilter) -> Result<SessionPage> {
-        let _ = filter;
-        todo!()
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(ConversationError::Closed);
+        }
+        self.dialogues(filter).await
     }
 
     /// Drops what this process holds in memory of a user's dialogues, for whoever deleted their rows past this memory. What is on its
@@ -281,8 +289,8 @@ impl ConversationMemory {
     /// # Errors
     /// `Store`.
     pub async fn forget(&self, identity: &Identity) -> Result<u64> {
-        let _ = identity;
-        todo!()
+        let namespace = self.gate(identity, "forget")?;
+        self.erase(identity, &namespace).await
     }
 
     /// Folds what is due now, without waiting for the next attempt's time, and returns when nothing is due or `within` has passed.

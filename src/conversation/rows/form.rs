@@ -34,6 +34,17 @@ pub(crate) fn block_prefix(seq: u64, zeros: usize) -> String {
     key
 }
 
+/// Returns prefixes that the keys of all turns through `last` have, and no others: as many as its digits add up to, and one.
+pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
+    let key = turn_key(last);
+    let mut prefixes = Vec::new();
+    for (place, digit) in key.char_indices().skip(TURNS.len()) {
+        prefixes.extend(('0'..digit).map(|lower| format!("{}{lower}", &key[..place])));
+    }
+    prefixes.push(key);
+    prefixes
+}
+
 /// Returns the sequence number that a key names, `None` if it is not that of a turn.
 pub(crate) fn seq_of(key: &str) -> Option<u64> {
     key.strip_prefix(TURNS).filter(|digits| digits.len() == 20)?.parse().ok()
@@ -61,6 +72,11 @@ impl Fresh {
         let mut value = format!("{:08x} {} {}\n", id.nonce, letter(counter), self.tokens).into_bytes();
         value.extend_from_slice(&self.json);
         value.into()
+    }
+
+    /// Returns the bytes of that value, whatever the id.
+    pub(crate) fn value_bytes(&self, counter: TokenCounter) -> u64 {
+        self.value(ItemId { seq: 0, nonce: 0 }, counter).len() as u64
     }
 }
 
@@ -111,4 +127,40 @@ pub(crate) fn write<T: Serialize>(value: &T) -> Result<Bytes> {
 pub(crate) fn read<T: DeserializeOwned>(what: &'static str, entry: &Entry) -> Result<T> {
     // What the parser says may repeat a part of a summary.
     serde_json::from_slice(&entry.value).map_err(|_| ConversationError::Corrupt(format!("its {what} makes no sense")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefixes_through_a_number_cover_what_is_not_above_it() {
+        for last in [0, 7, 9, 10, 99, 100, 1234, u64::MAX] {
+            let prefixes = prefixes_through(last);
+            let hits = |seq: u64| prefixes.iter().filter(|prefix| turn_key(seq).starts_with(prefix.as_str())).count();
+            for seq in [0, 1, last / 10, last / 3, last.saturating_sub(1), last] {
+                assert_eq!(hits(seq), 1, "{seq} of {last}");
+            }
+            for seq in [last.saturating_add(1), last.saturating_add(9), last.saturating_mul(10).saturating_add(1)] {
+                assert_eq!(hits(seq), usize::from(seq <= last), "{seq} over {last}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_has_the_keys_of_its_turns() {
+        assert_eq!(block_prefix(1234, 2), "turn/000000000000000012");
+        assert_eq!(block_prefix(1234, 0), turn_key(1234));
+        assert_eq!(seq_of(&turn_key(1234)), Some(1234));
+        for odd in ["turn/12", "~head", "turn/0000000000000000001x", "turn/99999999999999999999"] {
+            assert_eq!(seq_of(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_name_reads_back() {
+        let id = ItemId::new(7);
+        assert_eq!(read_once(&write_once(id, 42)), Some((id, 42)));
+        assert_eq!(read_once(b"nonsense"), None);
+    }
 }

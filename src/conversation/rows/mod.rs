@@ -94,6 +94,9 @@ pub(crate) struct Base {
     pub(crate) summary: String,
     /// The sequence number of the last turn in it.
     pub(crate) through: u64,
+    /// How many turns are in it that were dropped since; 0 if it was restored.
+    #[serde(default)]
+    pub(crate) gone: u64,
 }
 
 /// A turn as it is kept.

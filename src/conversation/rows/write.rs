@@ -54,6 +54,14 @@ impl Ops {
         }));
     }
 
+    /// Deletes every turn through `last`, and every name by which one was added; what is above stays.
+    pub(crate) fn clear_through(&mut self, last: u64) {
+        self.delete_prefix(form::ONCE);
+        for prefix in form::prefixes_through(last) {
+            self.delete_prefix(&prefix);
+        }
+    }
+
     /// Deletes every row whose key starts so.
     pub(crate) fn delete_prefix(&mut self, prefix: &str) {
         self.ops.push(Op::Delete(Delete::Prefix {
@@ -73,6 +81,11 @@ impl Ops {
         self.put(form::once_key(name), form::write_once(id, tokens), Some(0), Some(ONCE_FOR));
     }
 
+    /// Returns how many operations there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.ops.len()
+    }
+
     fn put(&mut self, key: String, value: Bytes, expect_version: Option<u64>, ttl: Option<Duration>) {
         let put = Put::new(self.namespace.clone(), Kind::Conversation, key, value);
         self.ops.push(Op::Put(Put { expect_version, ttl, ..put }));
@@ -88,11 +101,6 @@ impl Ops {
             expires_at: None,
         });
         self.ops.push(Op::Put(Put { expect_version: Some(version), restore, ..put }));
-    }
-
-    /// Returns how many operations there are.
-    pub(crate) fn len(&self) -> usize {
-        self.ops.len()
     }
 }
 

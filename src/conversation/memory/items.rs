@@ -1,0 +1,209 @@
+//! Turns one by one, as an administrator sees them.
+
+use helmdeck_events::EventKind;
+use helmdeck_memory::Namespace;
+
+use super::ConversationMemory;
+use super::replace::{Instead, Wreck};
+use crate::config::Strategy;
+use crate::emit;
+use crate::error::{ConversationError, Result};
+use crate::hot;
+use crate::identity::Identity;
+use crate::item::{Deleted, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Trace};
+use crate::rows::{Head, Kept, Ops, State};
+use crate::strategies;
+use crate::turn::ConversationTurn;
+use crate::upkeep::Due;
+
+/// The most items of a page.
+const MAX_PAGE: usize = 200;
+/// The items of a page, unless a caller says.
+const PAGE: usize = 50;
+/// How many turns are read at once.
+const STRIDE: u64 = 100;
+/// How many turns are looked at for one page; a search that found too little by then goes on with the next.
+const LOOKED_AT: usize = 5000;
+
+/// Reads how many items a caller wants.
+///
+/// # Errors
+/// `Invalid`.
+pub(super) fn page_size(limit: Option<usize>) -> Result<usize> {
+    match limit {
+        None => Ok(PAGE),
+        Some(limit) if (1..=MAX_PAGE).contains(&limit) => Ok(limit),
+        Some(_) => Err(ConversationError::Invalid(format!("limit must be 1 to {MAX_PAGE}"))),
+    }
+}
+
+impl ConversationMemory {
+    pub(super) async fn page(&self, namespace: &Namespace, filter: &ItemFilter) -> Result<ItemPage> {
+        let limit = page_size(filter.limit)?;
+        if self.keeps_nothing() {
+            return Ok(ItemPage::default());
+        }
+        let ground = self.ground();
+        let state = ground.visible(ground.rows.state(namespace).await?);
+        let needle = filter.content_search.as_deref().filter(|text| !text.is_empty()).map(str::to_lowercase);
+        let mut page = ItemPage { total: state.head.turns, ..ItemPage::default() };
+        let mut above = filter.after.map_or(state.head.seq + 1, |after| after.seq.min(state.head.seq + 1));
+        let mut looked_at = 0;
+        while above > state.head.first {
+            let from = above.saturating_sub(STRIDE).max(state.head.first);
+            let (turns, unreadable) = ground.rows.turns(namespace, from, above - 1, usize::MAX).await?;
+            page.unreadable += unreadable;
+            above = from;
+            looked_at += turns.len();
+            for kept in turns.iter().rev() {
+                let item = self.item(&state, kept);
+                let fits = filter.folded.is_none_or(|folded| folded == item.folded)
+                    && needle.as_ref().is_none_or(|needle| holds(&kept.turn, needle));
+                if fits {
+                    page.items.push(item);
+                }
+                if page.items.len() == limit {
+                    page.next = (kept.id.seq > state.head.first).then_some(kept.id);
+                    return Ok(page);
+                }
+            }
+            if looked_at >= LOOKED_AT {
+                page.next = turns.first().map(|kept| kept.id).filter(|id| id.seq > state.head.first);
+                return Ok(page);
+            }
+        }
+        Ok(page)
+    }
+
+    fn item(&self, state: &State, kept: &Kept) -> Item {
+        let strategy = self.ground().config.strategy;
+        Item {
+            key: kept.id,
+            strategy,
+            timestamp: kept.turn.timestamp.as_str().to_owned(),
+            created_at: kept.created_at,
+            size_bytes: kept.bytes,
+            tokens: kept.tokens,
+            folded: strategy == Strategy::RollingSummary && kept.id.seq <= state.checkpoint.covers_through,
+        }
+    }
+
+    /// Reads a turn by its id.
+    async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(State, Kept)> {
+        let id = ItemId::parse(key).filter(|_| !self.keeps_nothing()).ok_or(ConversationError::NotFound)?;
+        let ground = self.ground();
+        let state = ground.visible(ground.rows.state(namespace).await?);
+        if !(state.head.first..=state.head.seq).contains(&id.seq) {
+            return Err(ConversationError::NotFound);
+        }
+        let (mut turns, _) = ground.rows.turns(namespace, id.seq, id.seq, 1).await?;
+        let kept = turns.pop().filter(|kept| kept.id == id).ok_or(ConversationError::NotFound)?;
+        Ok((state, kept))
+    }
+
+    pub(super) async fn detail(&self, namespace: &Namespace, key: &str) -> Result<ItemDetail> {
+        let (state, kept) = self.kept(namespace, key).await?;
+        Ok(ItemDetail { item: self.item(&state, &kept), turn: kept.turn })
+    }
+
+    pub(super) async fn remove(&self, identity: &Identity, namespace: &Namespace, key: &str) -> Result<Deleted> {
+        let (_, kept) = self.kept(namespace, key).await?;
+        let rebuilt = std::sync::atomic::AtomicBool::new(false);
+        let done = self.instead(identity, namespace, Wreck::Refuse, |state| {
+            let (instead, rebuilds) = self.without(identity, namespace, state, &kept)?;
+            rebuilt.store(rebuilds, std::sync::atomic::Ordering::Relaxed);
+            Ok(Some(instead))
+        });
+        let head = done.await?.ok_or(ConversationError::NotFound)?;
+        let summary_rebuilt = rebuilt.into_inner();
+        if summary_rebuilt {
+            self.0.upkeep.wake(identity, Due::Fold);
+        }
+        Ok(Deleted { deleted: true, remaining_turns: head.turns, summary_rebuilt })
+    }
+
+    /// Makes the dialogue without a turn, and says whether its summary has to be made anew.
+    fn without(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        state: &State,
+        kept: &Kept,
+    ) -> Result<(Instead, bool)> {
+        let ground = self.ground();
+        let seq = kept.id.seq;
+        let former = &state.head;
+        if !ground.is_live(state) || !(former.first..=former.seq).contains(&seq) || former.turns == 0 {
+            return Err(ConversationError::NotFound);
+        }
+        let turns = former.turns - 1;
+        let head = Head {
+            seq: former.seq,
+            first: match turns {
+                0 => former.seq + 1,
+                _ if seq == former.first => seq + 1,
+                _ => former.first,
+            },
+            turns,
+            bytes: former.bytes.saturating_sub(kept.bytes),
+            generation: former.generation + 1,
+        };
+        let mut checkpoint = state.checkpoint.clone();
+        checkpoint.generation = head.generation;
+        let rebuilds = seq <= checkpoint.covers_through;
+        let mut lost = 0;
+        if rebuilds {
+            // Back to what it was built upon; from there it is made anew of the turns that are kept.
+            let base = checkpoint.base.take();
+            lost = base.as_ref().filter(|base| seq <= base.through).map_or(0, |base| base.gone.max(1));
+            checkpoint.base = base.filter(|base| seq > base.through);
+            let (summary, through) =
+                checkpoint.base.as_ref().map_or_else(Default::default, |base| (base.summary.clone(), base.through));
+            (checkpoint.summary, checkpoint.covers_through) = (summary, through);
+            let opening = strategies::opening(&ground.config, ground.counter, kept);
+            if seq == former.first || checkpoint.opening == opening {
+                checkpoint.opening = None;
+            }
+        }
+        let mut ops = Ops::new(namespace.clone());
+        ops.delete_turn(seq);
+        let told = EventKind::MemoryItemDeleted { who: emit::who(identity), key: kept.id.to_string() };
+        Ok((Instead { head, checkpoint, ops, reason: None, told: Some(told), lost }, rebuilds))
+    }
+
+    pub(super) async fn traced(&self, identity: &Identity, namespace: &Namespace) -> Result<Trace> {
+        let ground = self.ground();
+        let config = &ground.config;
+        self.ask(identity, namespace, |hold| {
+            let patch = hot::view(config, ground.counter, hold)?;
+            let (head, checkpoint) = (&hold.state.head, &hold.state.checkpoint);
+            let rolling = config.strategy == Strategy::RollingSummary;
+            Some(Trace {
+                strategy: config.strategy,
+                summary: patch.summary,
+                recent_turn_count: patch.recent_turns.len() as u64,
+                estimated_tokens: patch.tokens,
+                health: checkpoint.health,
+                kept_turns: head.turns,
+                backlog_turns: hold.backlog(config),
+                omitted_turns: patch.omitted_turns,
+                covers_through: if rolling { checkpoint.covers_through } else { 0 },
+                generation: head.generation,
+                failures: checkpoint.failures,
+                last_failure: checkpoint.last_failure.clone(),
+            })
+        })
+        .await
+    }
+}
+
+/// Says whether a text of the turn holds the needle, which is in lower case.
+fn holds(turn: &ConversationTurn, needle: &str) -> bool {
+    let digest = turn.trajectory_digest.iter().flat_map(|digest| {
+        let lists = [&digest.tools_invoked, &digest.artifacts_refs].into_iter().flatten().flatten();
+        lists.map(String::as_str).chain([digest.observations_summary.as_str(), digest.reasoning_summary.as_str()])
+    });
+    let texts = [turn.user_message.as_str(), turn.assistant_response.as_str()];
+    let refs = turn.artifacts_hidden_refs.iter().flatten().map(String::as_str);
+    texts.into_iter().chain(digest).chain(refs).any(|text| text.to_lowercase().contains(needle))
+}

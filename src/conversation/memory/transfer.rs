@@ -1,0 +1,243 @@
+//! Dialogues that leave, and dialogues that come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_memory::{Namespace, StoreError};
+
+use super::ConversationMemory;
+use super::replace::{Instead, Wreck};
+use crate::config::{Config, OnOversize, Strategy};
+use crate::error::{ConversationError, Result};
+use crate::health::Reason;
+use crate::identity::Identity;
+use crate::item::ItemId;
+use crate::rows::{Base, Checkpoint, Fresh, Head, Ops, State, staging};
+use crate::snapshot::{Record, Snapshot};
+use crate::strategies::oldest_raw;
+use crate::tokens::Counter;
+use crate::upkeep::Due;
+use crate::wire;
+
+/// The most turns that one batch writes: the store takes 1024 operations.
+const BATCH_TURNS: usize = 900;
+/// About the most bytes that one batch writes.
+const BATCH_BYTES: usize = 8 << 20;
+/// What a snapshot may be larger than the turns that are kept: its summary, its keys.
+const ENVELOPE_BYTES: u64 = 2 << 20;
+/// Snapshots of more bytes are read on a blocking thread.
+const INLINE_BYTES: usize = 64 << 10;
+/// How long turns may be written where nobody sees them yet: the sweep takes them for remains after an hour.
+const STAGING: Duration = Duration::from_secs(1800);
+/// How often a dialogue is read again that changes while it is exported.
+const LOOKS: u32 = 20;
+
+/// What a snapshot holds, ready to be written.
+struct Incoming {
+    record: Record,
+    turns: Vec<Fresh>,
+}
+
+impl ConversationMemory {
+    pub(super) async fn export(&self, namespace: &Namespace) -> Result<Snapshot> {
+        let ground = self.ground();
+        let strategy = ground.config.strategy;
+        if strategy == Strategy::None {
+            return Ok(Snapshot { strategy: Some(strategy), bytes: Default::default() });
+        }
+        let mut state = ground.visible(ground.rows.state(namespace).await?);
+        for _ in 0..LOOKS {
+            let oldest = oldest_raw(strategy, &state.head, state.checkpoint.covers_through);
+            let (turns, unreadable) = ground.rows.turns(namespace, oldest, state.head.seq, usize::MAX).await?;
+            let after = ground.visible(ground.rows.state(namespace).await?);
+            // Turns that came meanwhile are left out; what went makes what was read untrue.
+            if (after.head.generation, after.head.first) != (state.head.generation, state.head.first) {
+                state = after;
+                continue;
+            }
+            if unreadable > 0 {
+                tracing::warn!(unreadable, "a snapshot leaves out turns that do not open");
+            }
+            let Checkpoint { summary, opening, other, covers_through, .. } = state.checkpoint;
+            let rolling = strategy == Strategy::RollingSummary;
+            let record = Record {
+                strategy,
+                turns: turns.into_iter().map(|kept| Arc::unwrap_or_clone(kept.turn)).collect(),
+                summary: if rolling { summary } else { String::new() },
+                opening: opening.filter(|_| !rolling || covers_through > 0),
+                other,
+            };
+            return Ok(Snapshot { strategy: Some(strategy), bytes: wire::write_record(&record).into() });
+        }
+        Err(ConversationError::Contended)
+    }
+
+    pub(super) async fn import(&self, identity: &Identity, namespace: &Namespace, snapshot: &Snapshot) -> Result<()> {
+        let config = &self.ground().config;
+        let strategy = config.strategy;
+        if snapshot.strategy.is_some_and(|other| other != strategy) {
+            return Err(other_strategy(snapshot.strategy.unwrap_or_default(), strategy));
+        }
+        if snapshot.bytes.is_empty() {
+            return self.clear(identity, namespace, Reason::Restored).await;
+        }
+        let (bytes, limits, counter) = (snapshot.bytes.clone(), config.clone(), self.ground().counter);
+        let incoming = if bytes.len() > INLINE_BYTES {
+            let reading = tokio::task::spawn_blocking(move || read(&bytes, &limits, counter));
+            reading.await.map_err(StoreError::unavailable)??
+        } else {
+            read(&bytes, &limits, counter)?
+        };
+        if strategy == Strategy::None {
+            return self.clear(identity, namespace, Reason::Restored).await;
+        }
+        // Done to its end, also if nobody waits for it: nothing is left half.
+        let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());
+        let task = tokio::spawn(async move { memory.settle(&identity, &namespace, incoming).await });
+        task.await.map_err(StoreError::unavailable)?
+    }
+
+    /// Puts what came in the place of what is there.
+    async fn settle(&self, identity: &Identity, namespace: &Namespace, incoming: Incoming) -> Result<()> {
+        let bytes: usize = incoming.turns.iter().map(|fresh| fresh.json.len()).sum();
+        let staged = if incoming.turns.len() > BATCH_TURNS || bytes > BATCH_BYTES {
+            Some(self.stage(namespace, &incoming).await?)
+        } else {
+            None
+        };
+        let done = self
+            .instead(identity, namespace, Wreck::Replace, |state| {
+                self.arrival(namespace, state, &incoming, staged.as_deref()).map(Some)
+            })
+            .await;
+        if done.is_err()
+            && let Some(staged) = &staged
+        {
+            self.unstage(namespace, staged).await;
+        }
+        done?;
+        self.0.upkeep.wake(identity, Due::Fold);
+        Ok(())
+    }
+
+    /// Makes what takes the place of `state`.
+    fn arrival(
+        &self,
+        namespace: &Namespace,
+        state: &State,
+        incoming: &Incoming,
+        staged: Option<&[ItemId]>,
+    ) -> Result<Instead> {
+        let ground = self.ground();
+        let mut instead = Instead::nothing(ground, namespace, state, Reason::Restored);
+        let record = &incoming.record;
+        let (through, turns) = match staged {
+            Some(staged) => {
+                let through = staged.first().map_or(0, |id| id.seq - 1);
+                if through <= state.head.seq {
+                    // Another restore came to lie above this one.
+                    return Err(ConversationError::Contended);
+                }
+                instead.ops = Ops::new(namespace.clone());
+                instead.ops.clear_through(state.head.seq);
+                (through, staged.len() as u64)
+            }
+            None => {
+                // One number stands for whatever the summary holds.
+                let through = state.head.seq + 1;
+                for (seq, fresh) in (through + 1..).zip(&incoming.turns) {
+                    instead.ops.put_turn(seq, fresh.value(ItemId::new(seq), ground.config.tokens));
+                }
+                (through, incoming.turns.len() as u64)
+            }
+        };
+        let bytes = incoming.turns.iter().map(|fresh| fresh.value_bytes(ground.config.tokens)).sum();
+        instead.head = Head { seq: through + turns, first: through + 1, turns, bytes, ..instead.head };
+        let checkpoint = &mut instead.checkpoint;
+        if !record.summary.is_empty() {
+            checkpoint.covers_through = through;
+            checkpoint.summary.clone_from(&record.summary);
+            checkpoint.base = Some(Base { summary: record.summary.clone(), through, gone: 0 });
+        }
+        checkpoint.opening.clone_from(&record.opening);
+        checkpoint.other.clone_from(&record.other);
+        Ok(instead)
+    }
+
+    /// Writes turns where nobody sees them yet, and returns their ids.
+    async fn stage(&self, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<ItemId>> {
+        let ground = self.ground();
+        let start = ground.clock.monotonic();
+        let state = match ground.rows.state(namespace).await {
+            Err(ConversationError::Corrupt(_)) => ground.rows.wreck(namespace).await?,
+            state => state?,
+        };
+        let first = staging(state.head.seq) + 1;
+        let ids: Vec<ItemId> = (first..).take(incoming.turns.len()).map(ItemId::new).collect();
+        let mut ops = Ops::new(namespace.clone());
+        let mut bytes = 0;
+        let mut turns = ids.iter().zip(&incoming.turns).peekable();
+        while let Some((id, fresh)) = turns.next() {
+            ops.put_turn(id.seq, fresh.value(*id, ground.config.tokens));
+            bytes += fresh.json.len();
+            if turns.peek().is_none() || ops.len() == BATCH_TURNS || bytes > BATCH_BYTES {
+                let batch = std::mem::replace(&mut ops, Ops::new(namespace.clone()));
+                bytes = 0;
+                let late = ground.clock.monotonic().saturating_sub(start) > STAGING;
+                let written = if late { Err(ConversationError::Contended) } else { ground.rows.aside(batch).await };
+                if let Err(error) = written {
+                    self.unstage(namespace, &ids).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Removes turns that were written where nobody sees them. What stays because that fails is swept some time.
+    async fn unstage(&self, namespace: &Namespace, ids: &[ItemId]) {
+        for ids in ids.chunks(BATCH_TURNS) {
+            let mut ops = Ops::new(namespace.clone());
+            ids.iter().for_each(|id| ops.delete_turn(id.seq));
+            if let Err(error) = self.ground().rows.aside(ops).await {
+                tracing::warn!(%error, "turns of a restore that failed are left to the sweep");
+                return;
+            }
+        }
+    }
+}
+
+/// Reads a snapshot, and weighs its turns.
+fn read(bytes: &[u8], config: &Config, counter: Counter) -> Result<Incoming> {
+    let strategy = config.strategy;
+    let most = config.max_bytes.saturating_add(ENVELOPE_BYTES);
+    let mut record = wire::read_record(bytes, most, config.max_turns)?;
+    if record.strategy != strategy {
+        return Err(other_strategy(record.strategy, strategy));
+    }
+    let invalid = |what: &str| ConversationError::InvalidSnapshot(format!("{strategy} keeps no {what}"));
+    if strategy == Strategy::None && !record.turns.is_empty() {
+        return Err(invalid("turns"));
+    }
+    if strategy != Strategy::RollingSummary && !record.summary.is_empty() {
+        return Err(invalid("summary"));
+    }
+    let (budget, limit) = (config.budget_tokens, config.max_turn_bytes);
+    let turns = std::mem::take(&mut record.turns).into_iter().map(|turn| {
+        let (json, tokens) = (wire::write_turn(&turn), counter.turn(&turn));
+        let size = json.len() as u64;
+        if size > limit {
+            return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
+        }
+        if budget > 0 && tokens > budget && config.on_oversize == OnOversize::Refuse {
+            return Err(ConversationError::Oversize { tokens, budget });
+        }
+        Ok(Fresh { turn: Arc::new(turn), tokens, json })
+    });
+    let turns = turns.collect::<Result<Vec<_>>>()?;
+    Ok(Incoming { record, turns })
+}
+
+fn other_strategy(snapshot: Strategy, configured: Strategy) -> ConversationError {
+    ConversationError::InvalidSnapshot(format!("it is of {snapshot}, and this memory is {configured}"))
+}
