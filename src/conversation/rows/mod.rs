@@ -37,7 +37,6 @@ use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
 
 pub(crate) use form::Fresh;
-pub(crate) use remains::Remains;
 pub(crate) use write::{Ops, Replaced, random, staging};
 
 /// Which turns there are.

@@ -293,7 +293,7 @@ impl Attempt<'_> {
         let stored = self
             .store(&began.state, |look| {
                 let checkpoint = &look.state.checkpoint;
-                let through = batch.map_or(checkpoint.covers_through, |batch| batch.through);
+                let through = batch.map_or(0, |batch| batch.through).max(checkpoint.covers_through);
                 let unfolded = if batch.is_some() { look.unfolded.saturating_sub(look.due) } else { look.unfolded };
                 more = strategies::backlog(config, look.fixed(self.ground), unfolded, look.newest(unfolded)) > 0;
                 // Of a summarizer that failed nothing is known by this.

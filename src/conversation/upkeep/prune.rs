@@ -81,12 +81,17 @@ async fn oldest(ground: &Ground, namespace: &Namespace, head: &Head) -> Result<V
 /// changes.
 fn rebased(state: &State, gone: &[u64]) -> Option<Checkpoint> {
     let checkpoint = &state.checkpoint;
-    let through = checkpoint.base.as_ref().map_or(0, |base| base.through);
-    // All of the summary goes into the base, so that it is not written again for every turn that goes.
-    gone.iter().any(|seq| (through + 1..=checkpoint.covers_through).contains(seq)).then(|| Checkpoint {
-        base: Some(Base { summary: checkpoint.summary.clone(), through: checkpoint.covers_through }),
-        ..checkpoint.clone()
-    })
+    let covered = gone.iter().filter(|seq| **seq <= checkpoint.covers_through).count() as u64;
+    if covered == 0 {
+        return None;
+    }
+    let mut base = checkpoint.base.clone().unwrap_or_default();
+    if gone.iter().any(|seq| (base.through + 1..=checkpoint.covers_through).contains(seq)) {
+        // All of the summary goes into the base, so that it is not written again for every turn that goes.
+        base = Base { summary: checkpoint.summary.clone(), through: checkpoint.covers_through, ..base }
+    }
+    base.gone += covered;
+    Some(Checkpoint { base: Some(base), ..checkpoint.clone() })
 }
 
 impl Cut {
@@ -132,16 +137,17 @@ mod tests {
 
     #[test]
     fn a_summary_whose_turns_go_becomes_the_base() {
-        let summary = || "all of it".to_owned();
         let covered = |covers_through, base| State {
-            checkpoint: Checkpoint { covers_through, summary: summary(), base, ..Checkpoint::default() },
+            checkpoint: Checkpoint { covers_through, summary: "all of it".to_owned(), base, ..Checkpoint::default() },
             ..State::default()
         };
-        let base = |through| Some(Base { summary: summary(), through });
-        assert_eq!(rebased(&covered(5, None), &[1, 2]).unwrap().base, base(5));
-        assert_eq!(rebased(&covered(5, base(3)), &[3, 4]).unwrap().base, base(5));
-        assert!(rebased(&covered(5, base(3)), &[2, 3]).is_none(), "those are not needed to make it anew");
-        assert!(rebased(&covered(5, None), &[6, 7]).is_none(), "no turn of the summary goes");
+        let base = |text: &str, through, gone| Some(Base { summary: text.to_owned(), through, gone });
+        let of = |base, gone: &[u64]| rebased(&covered(5, base), gone).map(|checkpoint| checkpoint.base);
+        assert!(of(None, &[1, 2]).unwrap() == base("all of it", 5, 2));
+        assert!(of(base("old", 3, 2), &[3, 4]).unwrap() == base("all of it", 5, 4));
+        let same = of(base("old", 3, 1), &[2, 3]).unwrap();
+        assert!(same == base("old", 3, 3), "those are not needed to make the rest anew");
+        assert!(of(None, &[6, 7]).is_none(), "no turn of the summary goes");
         assert!(rebased(&covered(0, None), &[1]).is_none());
     }
 }
