@@ -4,6 +4,8 @@ mod add;
 mod items;
 mod replace;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::sync::Arc;

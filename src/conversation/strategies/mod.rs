@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use crate::config::{Config, Strategy};
 use crate::hot::Hold;
-use crate::item::ItemId;
 use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::rows::{Head, Kept};
 use crate::tokens::Counter;
@@ -85,11 +84,6 @@ fn newest(turns: &VecDeque<Kept>, oldest: u64, room: Option<u64>) -> Sight {
     let shown = turns.iter().skip(turns.len() - count);
     let turns = shown.map(|kept| RecentTurn { id: kept.id, turn: kept.turn.clone() }).collect();
     Sight { turns, tokens }
-}
-
-/// Returns the id of a turn that is not stored yet.
-pub(crate) fn next_id(head: &Head) -> ItemId {
-    ItemId::new(head.seq + 1)
 }
 
 #[cfg(test)]

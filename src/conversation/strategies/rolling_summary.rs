@@ -22,15 +22,15 @@ pub(super) fn patch(config: &Config, counter: Counter, dialogue: &Hold) -> LlmCo
         unreadable: dialogue.unreadable,
         ..LlmContextPatch::default()
     };
-    // The newest turn is shown whole, so what is beside it gives way: the opening first, then the end of the summary.
-    if let Some(budget) = budget.filter(|budget| sight.tokens.saturating_add(fixed) > *budget) {
-        let room = budget.saturating_sub(sight.tokens);
+    // The newest turn is shown whole, so what is beside it gives way: the opening first, then the end of the summary. A turn that
+    // is over the budget by itself leaves nothing to keep within, so it hides nothing either.
+    if let Some(budget) = budget.filter(|budget| !patch.over_budget && sight.tokens.saturating_add(fixed) > *budget) {
+        let room = budget - sight.tokens;
         patch.opening = None;
         fixed = dialogue.summary_tokens;
         if fixed > room {
-            let clamped = counter.clamp(&patch.summary, room).into_owned();
-            fixed = counter.count(&clamped);
-            patch.summary = clamped;
+            patch.summary = counter.clamp(&patch.summary, room).into_owned();
+            fixed = counter.count(&patch.summary);
         }
     }
     patch.tokens = sight.tokens.saturating_add(fixed);

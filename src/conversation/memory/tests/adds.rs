@@ -1,0 +1,173 @@
+use helmdeck_testkit::{Fault, FaultyStore, ReplicaStore};
+
+use super::*;
+use crate::config::OnOversize;
+use crate::error::ConversationError;
+
+#[tokio::test]
+async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
+    let place = Place::new().await;
+    let memory = place.open(Config { budget_tokens: 10, ..config(Strategy::Truncation) });
+    // Two tokens each.
+    add(&memory, 0..9).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((shown(&patch), patch.tokens, patch.omitted_turns), ((4..9).collect(), 10, 4));
+    assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 10);
+    let fresh = place.open(memory.config().clone());
+    assert_eq!(fresh.context(&alice()).await.unwrap(), patch);
+}
+
+#[tokio::test]
+async fn a_turn_over_the_budget_is_kept_whole_or_refused() {
+    let place = Place::new().await;
+    let keep = Config { budget_tokens: 10, ..config(Strategy::Truncation) };
+    let memory = place.open(Config { on_oversize: OnOversize::Refuse, ..keep.clone() });
+    add(&memory, 0..1).await;
+    let large = NewTurn::new(format!("q{}", 1), "x".repeat(100));
+    let refused = memory.add_turn(&alice(), large.clone()).await;
+    assert!(matches!(refused, Err(ConversationError::Oversize { budget: 10, .. })), "{refused:?}");
+    let memory = place.open(keep);
+    let added = memory.add_turn(&alice(), large).await.unwrap();
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((shown(&patch), patch.over_budget, patch.omitted_turns), (vec![1], true, 1));
+    assert_eq!(patch.tokens, added.tokens);
+    let huge = memory.add_turn(&alice(), NewTurn::new("q", "x".repeat(300 << 10))).await;
+    assert!(matches!(huge, Err(ConversationError::TooLarge { what: "turn", .. })), "{huge:?}");
+}
+
+#[tokio::test]
+async fn memories_on_one_store_add_in_one_order() {
+    let place = Place::new().await;
+    let memories: Vec<_> = (0..3).map(|_| place.open(config(Strategy::Truncation))).collect();
+    let adding: Vec<_> = (0..90)
+        .map(|number| {
+            let memory = memories[number % 3].clone();
+            tokio::spawn(async move { memory.add_turn(&alice(), turn(number)).await.unwrap().id.unwrap() })
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for task in adding {
+        ids.push(task.await.unwrap());
+    }
+    ids.sort();
+    place.clock.advance(Duration::from_secs(1));
+    let patch = memories[0].context(&alice()).await.unwrap();
+    assert_eq!(patch.recent_turns.iter().map(|recent| recent.id).collect::<Vec<_>>(), ids);
+    assert_eq!(ids.iter().map(|id| id.seq).collect::<Vec<_>>(), (1..=90).collect::<Vec<_>>());
+    for memory in &memories {
+        assert_eq!(memory.context(&alice()).await.unwrap(), patch);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_added_under_one_name_is_there_once() {
+    let place = Place::new().await;
+    let memories: Vec<_> = (0..2).map(|_| place.open(config(Strategy::Truncation))).collect();
+    let named = |number| NewTurn { once: Some("name".into()), ..turn(number) };
+    let adding: Vec<_> = (0..10)
+        .map(|number| {
+            let memory = memories[number % 2].clone();
+            let turn = named(number);
+            tokio::spawn(async move { memory.add_turn(&alice(), turn).await.unwrap() })
+        })
+        .collect();
+    let mut added = Vec::new();
+    for task in adding {
+        added.push(task.await.unwrap());
+    }
+    assert_eq!(added.iter().filter(|added| !added.repeated).count(), 1);
+    assert!(added.iter().all(|one| one.id == added[0].id));
+    place.clock.advance(Duration::from_secs(1));
+    assert_eq!(seen(&memories[0]).await.len(), 1);
+    place.clock.advance(Duration::from_secs(86_400));
+    assert!(!memories[0].add_turn(&alice(), named(1)).await.unwrap().repeated, "it is remembered for a day");
+    for name in ["", &"n".repeat(257)] {
+        let refused = memories[0].add_turn(&alice(), NewTurn { once: Some(name.into()), ..turn(1) }).await;
+        assert!(matches!(refused, Err(ConversationError::Invalid(_))), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_fails_changes_nothing_and_adding_again_adds_once() {
+    let place = Place::new().await;
+    let store = FaultyStore::new(Arc::clone(&place.store));
+    let memory = place.open_on(store.clone(), config(Strategy::Truncation));
+    add(&memory, 0..2).await;
+    store.set(Fault::Writes);
+    let failed = memory.add_turn(&alice(), turn(2)).await;
+    assert!(failed.as_ref().is_err_and(ConversationError::is_temporary), "{failed:?}");
+    assert_eq!(seen(&memory).await, [0, 1]);
+    store.set(Fault::None);
+    add(&memory, 2..3).await;
+    assert_eq!(seen(&memory).await, [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
+    let place = Place::new().await;
+    let store = ReplicaStore::silent(&place.store);
+    let memory = place.open_on(store.clone(), config(Strategy::Truncation));
+    add(&memory, 0..1).await;
+    for gate in [&store.before_write, &store.after_write] {
+        gate.shut();
+        let before = seen(&memory).await;
+        let adding = tokio::spawn({
+            let memory = memory.clone();
+            async move { memory.add_turn(&alice(), turn(7)).await }
+        });
+        gate.reached().await;
+        adding.abort();
+        assert!(adding.await.unwrap_err().is_cancelled());
+        assert_eq!(seen(&memory).await, before, "what is not acknowledged is not in sight");
+        gate.open();
+        // The next writer stands behind the one that nobody waits for.
+        add(&memory, 8..9).await;
+        assert_eq!(seen(&memory).await, [&before[..], &[7, 8]].concat());
+        assert_eq!(seen(&place.open(config(Strategy::Truncation))).await, seen(&memory).await);
+    }
+}
+
+#[tokio::test]
+async fn the_first_question_is_whether_it_is_open_and_the_second_who_asks() {
+    let place = Place::new().await;
+    let memory = place.open(config(Strategy::Truncation));
+    let nobody = Identity::new("t", "", "s");
+    for _ in 0..2 {
+        let refused = memory.add_turn(&nobody, turn(0)).await;
+        assert!(matches!(refused, Err(ConversationError::IdentityRequired { .. })), "{refused:?}");
+    }
+    let told = place.told().await;
+    assert_eq!(told.len(), 2, "one event each");
+    let EventKind::MemoryIdentityRejected { operation, reason, who } = &told[0] else { panic!("{told:?}") };
+    assert_eq!((*operation, reason.as_str(), who.user.is_none()), ("add_turn", "user_id empty", true));
+    memory.close(Duration::ZERO).await;
+    assert!(matches!(memory.flush(&nobody).await, Err(ConversationError::Closed)));
+    assert_eq!(place.told().await.len(), 2);
+}
+
+#[tokio::test]
+async fn none_keeps_nothing() {
+    let place = Place::new().await;
+    let store = FaultyStore::new(Arc::clone(&place.store));
+    let memory = place.open_on(store.clone(), config(Strategy::None));
+    assert_eq!(memory.add_turn(&alice(), turn(0)).await.unwrap().id, None);
+    assert!(memory.context(&alice()).await.unwrap().is_empty());
+    assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
+    assert!(memory.list_items(&alice(), &Default::default()).await.unwrap().items.is_empty());
+    assert!(memory.snapshot(&alice()).await.unwrap().bytes.is_empty());
+    assert_eq!((store.reads(), store.writes()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_row_in_the_way_keeps_no_turn_out() {
+    let place = Place::new().await;
+    for seq in [1, 2, 4] {
+        place.write(&crate::rows::form::turn_key(seq), b"not a turn").await;
+    }
+    let memory = place.open(config(Strategy::Truncation));
+    add(&memory, 0..1).await;
+    place.write(&crate::rows::form::turn_key(2), b"not a turn").await;
+    add(&memory, 1..6).await;
+    assert_eq!(seen(&memory).await, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(seen(&place.open(config(Strategy::Truncation))).await, seen(&memory).await);
+}

@@ -1,0 +1,96 @@
+use super::*;
+use crate::error::ConversationError;
+use crate::snapshot::{Record, Snapshot};
+use crate::turn::ConversationTurn;
+use crate::wire;
+
+/// A patch without what a restore gives anew.
+fn texts(patch: &LlmContextPatch) -> (Vec<ConversationTurn>, String, Option<String>, u64, u64) {
+    let turns = patch.recent_turns.iter().map(|recent| (*recent.turn).clone()).collect();
+    (turns, patch.summary.clone(), patch.opening.clone(), patch.tokens, patch.omitted_turns)
+}
+
+#[tokio::test]
+async fn snapshot_flush_restore_gives_the_same_context() {
+    for strategy in [Strategy::Truncation, Strategy::RollingSummary] {
+        let place = Place::new().await;
+        let memory = place.open(config(strategy));
+        add(&memory, 0..9).await;
+        if strategy == Strategy::RollingSummary {
+            fold(&memory, 4, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
+        }
+        let before = memory.context(&alice()).await.unwrap();
+        let snapshot = memory.snapshot(&alice()).await.unwrap();
+        memory.flush(&alice()).await.unwrap();
+        assert!(memory.context(&alice()).await.unwrap().is_empty());
+        memory.restore(&alice(), &snapshot).await.unwrap();
+        let after = memory.context(&alice()).await.unwrap();
+        assert_eq!(texts(&after), texts(&before));
+        assert_eq!(memory.snapshot(&alice()).await.unwrap(), snapshot);
+        let told = place.told().await;
+        let reasons: Vec<_> = told
+            .iter()
+            .filter_map(|event| match event {
+                EventKind::MemoryHealthChanged { reason, .. } => Some(*reason),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(reasons, ["flushed", "restored"]);
+    }
+}
+
+#[tokio::test]
+async fn a_large_snapshot_takes_the_place_of_everything_at_once() {
+    let place = Place::new().await;
+    let memory = place.open(config(Strategy::Truncation));
+    add(&memory, 0..1050).await;
+    let snapshot = memory.snapshot(&alice()).await.unwrap();
+    memory.flush(&alice()).await.unwrap();
+    add(&memory, 5000..5030).await;
+    memory.restore(&alice(), &snapshot).await.unwrap();
+    assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
+    assert_eq!(place.store.stats().await.unwrap().rows, 1052, "what was there before is gone");
+    add(&memory, 1050..1053).await;
+    let fresh = place.open(config(Strategy::Truncation));
+    assert_eq!(seen(&fresh).await, (0..1053).collect::<Vec<_>>());
+    assert_eq!(fresh.trace(&alice()).await.unwrap().kept_turns, 1053);
+}
+
+#[tokio::test]
+async fn a_snapshot_of_another_strategy_is_refused() {
+    let place = Place::new().await;
+    let memory = place.open(config(Strategy::Truncation));
+    add(&memory, 0..2).await;
+    let record = |strategy, summary: &str| {
+        let record = Record { strategy, summary: summary.to_owned(), ..Record::default() };
+        wire::write_record(&record).into()
+    };
+    for (outside, bytes) in [
+        (Some(Strategy::RollingSummary), bytes::Bytes::new()),
+        (Some(Strategy::RollingSummary), record(Strategy::RollingSummary, "")),
+        (Some(Strategy::Truncation), record(Strategy::RollingSummary, "")),
+        (None, record(Strategy::None, "")),
+        (Some(Strategy::Truncation), record(Strategy::Truncation, "a summary")),
+        (None, bytes::Bytes::from_static(b"{")),
+    ] {
+        let refused = memory.restore(&alice(), &Snapshot { strategy: outside, bytes }).await;
+        assert!(matches!(refused, Err(ConversationError::InvalidSnapshot(_))), "{refused:?}");
+    }
+    assert_eq!(seen(&memory).await, [0, 1]);
+    memory.restore(&alice(), &Snapshot::default()).await.unwrap();
+    assert!(memory.context(&alice()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn unknown_members_survive() {
+    let place = Place::new().await;
+    let memory = place.open(config(Strategy::RollingSummary));
+    let text = r#"{"strategy":"rolling_summary","summary":"so far","later":{"a":[1,2.50]}}"#;
+    let snapshot = Snapshot { strategy: Some(Strategy::RollingSummary), bytes: text.into() };
+    memory.restore(&alice(), &snapshot).await.unwrap();
+    add(&memory, 0..1).await;
+    let after = memory.snapshot(&alice()).await.unwrap();
+    let after = String::from_utf8(after.bytes.to_vec()).unwrap();
+    assert!(after.ends_with(r#""summary":"so far","later":{"a":[1,2.50]}}"#), "{after}");
+    assert_eq!(seen(&memory).await, [0]);
+}
