@@ -30,6 +30,7 @@ pub struct FaultyStore {
     inner: Arc<dyn Store>,
     fault: AtomicU8,
     reads: AtomicUsize,
+    scans: AtomicUsize,
     writes: AtomicUsize,
 }
 
@@ -43,7 +44,8 @@ impl FaultyStore {
     /// Wraps a store; nothing is wrong with it yet.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, fault: AtomicU8::new(0), reads: AtomicUsize::new(0), writes: AtomicUsize::new(0) })
+        let count = || AtomicUsize::new(0);
+        Arc::new(Self { inner, fault: AtomicU8::new(0), reads: count(), scans: count(), writes: count() })
     }
 
     /// Says what goes wrong from now on.
@@ -55,6 +57,12 @@ impl FaultyStore {
     #[must_use]
     pub fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
+    }
+
+    /// Returns how often the store was scanned.
+    #[must_use]
+    pub fn scans(&self) -> usize {
+        self.scans.load(Ordering::SeqCst)
     }
 
     /// Returns how often the store was written.
@@ -88,6 +96,7 @@ impl ReadStore for FaultyStore {
     }
 
     async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
+        self.scans.fetch_add(1, Ordering::SeqCst);
         self.act(Fault::Reads).await?;
         self.inner.scan(namespace, kind, prefix, order, limit).await
     }

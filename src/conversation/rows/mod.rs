@@ -18,6 +18,7 @@
 //! the former ones by somebody who still holds on to those.
 
 pub(crate) mod form;
+mod remains;
 mod write;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,237 @@
+//! The summarizer fails: nothing is lost, health tells, and in the end the summary holds every turn once and in order.
+
+use std::time::Duration;
+
+use super::script::Act;
+use super::{Stage, add, id, names, rolling, shown, until};
+use crate::config::{Config, SummarizerConfig};
+use crate::health::Health;
+use crate::summarizer::Failure;
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_loses_no_turn_and_tells_none_twice() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.always(Act::Fail(Failure::Unavailable));
+    let (memory, me) = (stage.open(), id("s"));
+    for name in 0..30 {
+        add(&memory, &me, [name]).await;
+        // Every turn is in sight during the whole outage.
+        assert_eq!(shown(&memory, &me).await, names(0..=name));
+        tokio::time::sleep(Duration::from_millis(700)).await;
+    }
+    until("degraded", async || memory.health(&me).await.unwrap() == Health::Degraded).await;
+    stage.script.always(Act::Fold);
+    stage.until_settled(&memory, &me).await;
+    assert_eq!(shown(&memory, &me).await, names(0..30));
+    let (_, checkpoint) = stage.rows(&me).await;
+    assert_eq!(checkpoint.summary.split_whitespace().collect::<Vec<_>>(), names(0..28));
+    assert_eq!((checkpoint.failures, checkpoint.last_failure), (0, None));
+    // No turn was given to the summarizer again after it was folded (of the batches that were folded, at that).
+    assert_eq!(stage.script.folded().concat(), names(0..28));
+    assert!(stage.dropped().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_goes_through_its_states_as_the_table_says() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.next((0..5).map(|_| Act::Fail(Failure::Unavailable)));
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..8).await;
+    stage.until_settled(&memory, &me).await;
+    let moves = stage.moves("s").await;
+    let moves: Vec<_> = moves.iter().map(|(new, reason)| (new.as_str(), reason.as_str())).collect();
+    let failed = [("recovering", "recovery_loop_attempt"), ("degraded", "recovery_batch_failed")];
+    let mut expected =
+        vec![("retry", "summarizer_failed"), ("retry", "summarizer_failed"), ("degraded", "retries_exhausted")];
+    expected.extend(failed);
+    expected.extend(failed);
+    expected.push(("recovering", "recovery_loop_attempt"));
+    expected.push(("degraded", "recovery_batch_drained"));
+    expected.push(("recovering", "recovery_loop_attempt"));
+    expected.push(("healthy", "recovery_loop_drained"));
+    assert_eq!(moves, expected);
+    let metrics = memory.metrics();
+    assert_eq!(metrics.fold_failures["unavailable"], 5);
+    assert_eq!((metrics.folds, metrics.backlog), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_after_a_retry_is_well_at_once() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.next([Act::Fail(Failure::Garbage)]);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    stage.until_settled(&memory, &me).await;
+    let reasons: Vec<_> = stage.moves("s").await.into_iter().map(|(_, reason)| reason).collect();
+    assert_eq!(reasons, ["summarizer_failed", "summarizer_succeeded"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_and_turns_survive_a_restart_in_every_state() {
+    for (failures, expected) in [(1, Health::Retry), (3, Health::Degraded), (4, Health::Degraded)] {
+        let stage = Stage::new(rolling()).await;
+        stage.script.next((0..failures).map(|_| Act::Fail(Failure::Unavailable)));
+        stage.script.always(Act::Hang);
+        let (memory, me) = (stage.open(), id("s"));
+        add(&memory, &me, 0..9).await;
+        until("as many attempts", async || stage.script.calls().len() == failures + 1).await;
+        let (_, before) = stage.rows(&me).await;
+        // The attempt under way is one to recover, once it was degraded.
+        let recovering = expected == Health::Degraded;
+        assert_eq!(before.health, if recovering { Health::Recovering } else { expected });
+        memory.close(Duration::from_secs(1)).await;
+
+        let memory = stage.open();
+        assert_eq!(memory.health(&me).await.unwrap(), before.health);
+        assert_eq!(stage.rows(&me).await.1.failures, u32::try_from(failures).unwrap());
+        add(&memory, &me, [9]).await;
+        stage.script.always(Act::Fold);
+        stage.until_settled(&memory, &me).await;
+        assert_eq!(shown(&memory, &me).await, names(0..10));
+        let last = stage.moves("s").await.pop().unwrap();
+        assert_eq!(last.0, "healthy", "{expected}: {last:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_finds_what_waits_although_nobody_asks() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.always(Act::Hang);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..9).await;
+    memory.close(Duration::from_secs(1)).await;
+    stage.script.always(Act::Fold);
+    let _memory = stage.open();
+    until("folded", async || stage.rows(&me).await.1.covers_through == 7).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
+    let config = Config { recovery_backlog_max: 2, ..rolling() };
+    let stage = Stage::new(config).await;
+    stage.script.always(Act::Fail(Failure::Unavailable));
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..40).await;
+    until("degraded", async || memory.health(&me).await.unwrap() == Health::Degraded).await;
+    // More comes while the oldest is being folded: it must not push that out.
+    stage.script.always(Act::Held);
+    until("asked", async || stage.script.is_asked()).await;
+    add(&memory, &me, 40..60).await;
+    stage.script.always(Act::Fold);
+    stage.script.release(1);
+    stage.until_settled(&memory, &me).await;
+    assert_eq!(shown(&memory, &me).await, names(0..60));
+    assert_eq!(stage.script.folded().concat(), names(0..58));
+    assert!(stage.dropped().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_much_is_halved_until_it_is_not() {
+    let config = Config { summarizer: SummarizerConfig { batch_turns: 8, ..rolling().summarizer }, ..rolling() };
+    let stage = Stage::new(config).await;
+    stage.script.next([Act::Fail(Failure::TooLong), Act::Fail(Failure::Truncated)]);
+    let (memory, me) = (stage.open(), id("s"));
+    // All at once, so that the first batch is a full one.
+    let other = stage.open_with(super::truncating());
+    add(&other, &me, 0..18).await;
+    assert_eq!(memory.fold(&me, super::LONG).await.unwrap(), 0);
+    let sizes: Vec<_> = stage.script.calls().iter().map(|call| call.turns.len()).collect();
+    assert_eq!(sizes, [8, 4, 2, 4, 8, 2], "halved, then doubled again");
+    assert_eq!(shown(&memory, &me).await, names(0..18));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_too_long_for_the_model_is_clipped_for_it_and_kept_whole() {
+    let config = Config {
+        summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer },
+        ..rolling()
+    };
+    let stage = Stage::new(config).await;
+    stage.script.next([Act::Fail(Failure::TooLong), Act::Fold]);
+    let (memory, me) = (stage.open(), id("s"));
+    let long = crate::turn::NewTurn::new("long ".repeat(4000), "answer ".repeat(4000));
+    memory.add_turn(&me, long.clone()).await.unwrap();
+    add(&memory, &me, 1..3).await;
+    until("folded", async || stage.rows(&me).await.1.covers_through == 1).await;
+    let counter = crate::tokens::Counter::Chars;
+    let sent: Vec<_> = stage.script.calls().iter().map(|call| counter.turn(&call.request.turns[0])).collect();
+    assert!(sent[0] <= 1000 && sent[0] > 900, "{sent:?}");
+    assert!(sent[1] <= 500 && sent[1] > 400, "half of it the second time: {sent:?}");
+    let rows = stage.scan(&me, "turn/").await;
+    assert!(rows[0].1.len() > long.user_message.len() + long.assistant_response.len(), "the row is whole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_summary_is_a_failure() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.next([Act::Say(" \n".to_owned()), Act::Panic, Act::Hang]);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    stage.until_settled(&memory, &me).await;
+    let failures = memory.metrics().fold_failures;
+    assert_eq!(failures.into_iter().collect::<Vec<_>>(), [("garbage", 1), ("timeout", 1), ("unavailable", 1)]);
+    assert_eq!(shown(&memory, &me).await, names(0..3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_too_long_is_shortened() {
+    let config = Config { budget_tokens: 400, ..rolling() };
+    let stage = Stage::new(config).await;
+    stage.script.always(Act::Say("word and more ".repeat(1000)));
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    until("folded", async || stage.rows(&me).await.1.covers_through == 1).await;
+    let patch = memory.context(&me).await.unwrap();
+    let tokens = crate::tokens::Counter::Chars.count(&patch.summary);
+    assert!(tokens <= 200 && tokens > 150, "half of the budget: {tokens}");
+    assert_eq!(stage.script.calls()[0].request.max_tokens, 200);
+    assert!(patch.tokens <= 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_question_is_given_to_the_summarizer_each_time() {
+    let stage = Stage::new(rolling()).await;
+    let (memory, me) = (stage.open(), id("s"));
+    for name in 0..12 {
+        add(&memory, &me, [name]).await;
+        stage.until_settled(&memory, &me).await;
+    }
+    let openings: Vec<_> = stage.script.calls().into_iter().map(|call| call.request.opening).collect();
+    assert!(openings.len() > 5 && openings.iter().all(|opening| opening.as_deref() == Some("u0")), "{openings:?}");
+    assert_eq!(memory.context(&me).await.unwrap().opening.as_deref(), Some("u0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_for_a_moment_costs_no_second_summary() {
+    use helmdeck_testkit::Fault;
+    let stage = Stage::new(rolling()).await;
+    stage.script.always(Act::Held);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    until("asked", async || stage.script.is_asked()).await;
+    stage.store.set(Fault::All);
+    stage.script.release(1);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    stage.store.set(Fault::None);
+    stage.until_settled(&memory, &me).await;
+    assert_eq!(stage.script.calls().len(), 1);
+    assert_eq!(shown(&memory, &me).await, names(0..3));
+    assert_eq!(memory.health(&me).await.unwrap(), Health::Healthy, "a store is no summarizer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_for_long_changes_nothing() {
+    use helmdeck_testkit::Fault;
+    let stage = Stage::new(rolling()).await;
+    stage.script.always(Act::Held);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    until("asked", async || stage.script.is_asked()).await;
+    stage.store.set(Fault::All);
+    stage.script.release(100);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    stage.store.set(Fault::None);
+    stage.until_settled(&memory, &me).await;
+    assert!(stage.moves("s").await.is_empty());
+    assert_eq!(shown(&memory, &me).await, names(0..3));
+}

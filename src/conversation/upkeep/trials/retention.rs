@@ -1,0 +1,87 @@
+//! What is too much goes, oldest first, and nothing goes unsummarised without a word.
+
+use super::script::Act;
+use super::{Stage, add, id, names, rolling, shown, truncating, until};
+use crate::config::Config;
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_turns_over_the_number_go() {
+    let stage = Stage::new(Config { max_turns: 50, ..truncating() }).await;
+    let (memory, me) = (stage.open(), id("s"));
+    for name in 0..200 {
+        add(&memory, &me, [name]).await;
+        tokio::task::yield_now().await;
+    }
+    until("pruned", async || stage.rows(&me).await.0.turns <= 53).await;
+    let (head, _) = stage.rows(&me).await;
+    let rows = stage.scan(&me, "turn/").await;
+    assert_eq!(rows.len() as u64, head.turns);
+    let bytes: usize = rows.iter().map(|(_, value)| value.len()).sum();
+    assert_eq!(head.bytes, bytes as u64, "what is counted is what is there");
+    assert_eq!((head.seq, head.first), (200, 201 - head.turns));
+    let first = usize::try_from(head.first).unwrap() - 1;
+    assert_eq!(shown(&memory, &me).await, names(first..200));
+    assert!(stage.dropped().await.is_empty(), "truncation promises no summary");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_turns_over_the_bytes_go_but_never_the_newest() {
+    let stage = Stage::new(Config { max_bytes: 4000, ..truncating() }).await;
+    let (memory, me) = (stage.open(), id("s"));
+    for name in 0..40 {
+        memory.add_turn(&me, crate::turn::NewTurn::new(format!("u{name}"), "x".repeat(500))).await.unwrap();
+    }
+    until("pruned", async || stage.rows(&me).await.0.bytes <= 4250).await;
+    let huge = crate::turn::NewTurn::new("huge", "x".repeat(50_000));
+    memory.add_turn(&me, huge).await.unwrap();
+    until("pruned", async || stage.rows(&me).await.0.turns == 1).await;
+    assert_eq!(shown(&memory, &me).await, ["huge"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_that_no_summary_holds_are_counted_when_they_go() {
+    let stage = Stage::new(Config { max_turns: 30, ..rolling() }).await;
+    stage.script.always(Act::Hang);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..60).await;
+    until("pruned", async || stage.rows(&me).await.0.turns == 30).await;
+    let (head, _) = stage.rows(&me).await;
+    assert_eq!(stage.dropped().await.into_iter().collect::<Vec<_>>(), [("max_turns".to_owned(), head.first - 1)]);
+    assert_eq!(memory.metrics().turns_dropped, head.first - 1);
+    let first = usize::try_from(head.first).unwrap() - 1;
+    assert_eq!(shown(&memory, &me).await, names(first..60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_the_summary_stays_in_it_when_its_turns_go() {
+    let stage = Stage::new(Config { max_turns: 30, ..rolling() }).await;
+    let (memory, me) = (stage.open(), id("s"));
+    for name in 0..100 {
+        add(&memory, &me, [name]).await;
+        stage.until_settled(&memory, &me).await;
+    }
+    until("pruned", async || stage.rows(&me).await.0.turns <= 31).await;
+    let (head, checkpoint) = stage.rows(&me).await;
+    assert!(head.first > 60);
+    assert!(stage.dropped().await.is_empty(), "nothing went that no summary holds");
+    assert_eq!(shown(&memory, &me).await, names(0..100));
+    let base = checkpoint.base.unwrap();
+    assert!(base.through >= head.first - 1, "the summary of what went cannot be made anew");
+    let held = usize::try_from(base.through).unwrap();
+    assert_eq!(base.summary.split_whitespace().collect::<Vec<_>>(), names(0..held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_does_not_open_goes_like_any_other() {
+    let stage = Stage::new(Config { max_turns: 10, ..truncating() }).await;
+    let (memory, me) = (stage.open_with(truncating()), id("s"));
+    add(&memory, &me, 0..40).await;
+    let namespace = me.namespace().unwrap();
+    for seq in [1, 5, 6, 33] {
+        stage.put_row(&namespace, &format!("turn/{seq:020}"), b"\xffgarbage").await;
+    }
+    let _memory = stage.open();
+    until("pruned", async || stage.rows(&me).await.0.turns == 10).await;
+    let (head, _) = stage.rows(&me).await;
+    assert_eq!((head.first, stage.scan(&me, "turn/").await.len()), (31, 10));
+}

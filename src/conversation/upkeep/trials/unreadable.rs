@@ -1,0 +1,56 @@
+//! Rows that do not open.
+
+use helmdeck_memory::StoreError;
+
+use super::{Stage, add, id, names, rolling, shown, until};
+use crate::error::ConversationError;
+
+#[tokio::test(start_paused = true)]
+async fn folding_goes_past_turns_that_do_not_open_and_counts_them_once() {
+    let stage = Stage::new(rolling()).await;
+    let (memory, me) = (stage.open_with(super::truncating()), id("s"));
+    add(&memory, &me, 0..20).await;
+    let namespace = me.namespace().unwrap();
+    // One at the start, a whole batch in the middle, and the last one that is due.
+    for seq in [1, 6, 7, 8, 9, 10, 18] {
+        stage.put_row(&namespace, &format!("turn/{seq:020}"), b"\xffgarbage").await;
+    }
+    let memory = stage.open();
+    until("folded", async || stage.rows(&me).await.1.covers_through >= 18).await;
+    let good: Vec<_> = names((1..=20).filter(|seq| ![1, 6, 7, 8, 9, 10, 18].contains(seq)).map(|seq| seq - 1));
+    assert_eq!(shown(&memory, &me).await, good);
+    assert_eq!(stage.dropped().await.into_iter().collect::<Vec<_>>(), [("unreadable".to_owned(), 7)]);
+    until("quiet", async || memory.metrics().backlog == 0).await;
+    assert!(stage.moves("s").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dialogue_of_nothing_but_damage_is_passed_over() {
+    let stage = Stage::new(rolling()).await;
+    let (memory, me) = (stage.open_with(super::truncating()), id("s"));
+    add(&memory, &me, 0..10).await;
+    let namespace = me.namespace().unwrap();
+    for seq in 1..=10 {
+        stage.put_row(&namespace, &format!("turn/{seq:020}"), b"\xffgarbage").await;
+    }
+    let memory = stage.open();
+    add(&memory, &me, 10..13).await;
+    until("past them", async || stage.rows(&me).await.1.covers_through >= 10).await;
+    until("quiet", async || memory.metrics().backlog == 0).await;
+    assert_eq!(shown(&memory, &me).await, names(10..13));
+    assert_eq!(stage.dropped().await["unreadable"], 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_that_does_not_open_stops_its_dialogue_only() {
+    let stage = Stage::new(rolling()).await;
+    let (memory, me, other) = (stage.open(), id("s"), id("other"));
+    add(&memory, &me, 0..2).await;
+    stage.put_row(&me.namespace().unwrap(), "~checkpoint", b"\xffgarbage").await;
+    let memory = stage.open();
+    assert!(matches!(memory.fold(&me, super::LONG).await, Err(ConversationError::Corrupt(_))));
+    add(&memory, &other, 0..6).await;
+    stage.until_settled(&memory, &other).await;
+    let error = memory.context(&me).await.unwrap_err();
+    assert!(!matches!(error, ConversationError::Store(StoreError::Unavailable { .. })), "{error}");
+}
