@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::ConversationMemory;
-use crate::config::{OnOversize, Strategy};
+use crate::config::{OnOversize, Strategy, TokenCounter};
 use crate::emit;
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
@@ -121,7 +121,7 @@ impl ConversationMemory {
             return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
         }
         let counter = ground.counter;
-        let tokens = if json.len() > INLINE_BYTES && ground.config.tokens != Default::default() {
+        let tokens = if json.len() > INLINE_BYTES && ground.config.tokens != TokenCounter::Chars {
             let turn = Arc::clone(&turn);
             tokio::task::spawn_blocking(move || counter.turn(&turn)).await.map_err(StoreError::unavailable)?
         } else {

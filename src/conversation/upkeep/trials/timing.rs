@@ -133,7 +133,8 @@ async fn a_tenant_with_many_dialogues_delays_another_ones_by_one_round() {
         memory.add_turn(&me, turn(100 + number)).await.unwrap();
     }
     until("all", async || stage.script.calls().len() >= 301).await;
-    let firsts: std::collections::HashSet<_> = stage.script.calls()[..301].iter().map(|call| call.session.clone()).collect();
+    let firsts: std::collections::HashSet<_> =
+        stage.script.calls()[..301].iter().map(|call| call.session.clone()).collect();
     assert!(firsts.len() >= 300, "{}", firsts.len());
 }
 
