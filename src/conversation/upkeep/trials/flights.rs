@@ -189,7 +189,11 @@ async fn a_dialogue_that_hangs_keeps_no_other_waiting() {
         add(&memory, other, 0..6).await;
         until("folded", async || stage.rows(other).await.1.covers_through == 4).await;
     }
-    assert!(before.elapsed() < Duration::from_secs(30), "they waited for the time of the other: {:?}", before.elapsed());
+    assert!(
+        before.elapsed() < Duration::from_secs(30),
+        "they waited for the time of the other: {:?}",
+        before.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -142,10 +142,7 @@ async fn what_is_too_much_is_halved_until_it_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_too_long_for_the_model_is_clipped_for_it_and_kept_whole() {
-    let config = Config {
-        summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer },
-        ..rolling()
-    };
+    let config = Config { summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer }, ..rolling() };
     let stage = Stage::new(config).await;
     stage.script.next([Act::Fail(Failure::TooLong), Act::Fold]);
     let (memory, me) = (stage.open(), id("s"));
