@@ -440,6 +440,7 @@ impl Attempt<'_> {
         let batches = look.due.div_ceil(config.summarizer.batch_turns as u64);
         let long = batches > config.recovery_backlog_max;
         if long && !self.notes.warned {
+            self.ground.counters.long_backlogs.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 turns = look.due,
                 batches,
