@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use helmdeck_conversation::Conversations;
 use helmdeck_core::{Builtin, Clock};
 use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
 
+mod conversation;
 #[cfg(feature = "github")]
 pub mod github;
 mod memory;
@@ -28,6 +30,8 @@ pub struct Dependencies {
     pub llm: Client,
     /// How a model works on a repository.
     pub swe: swe::Config,
+    /// Where dialogues are kept; may be filled later.
+    pub conversations: Conversations,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -42,6 +46,7 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
     let git = repo::Git::new(dependencies.repo.clone(), dependencies.egress.clone());
     let families: Vec<Vec<Builtin>> = vec![
         memory::packs(),
+        conversation::packs(&dependencies.conversations),
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
         repo::packs(&git),

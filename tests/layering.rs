@@ -221,6 +221,7 @@ fn no_manifest_of_a_built_in_pack_is_forgotten() {
     let packs = helmdeck_packs::all(&helmdeck_packs::Dependencies {
         llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),
         swe: helmdeck_packs::swe::Config::default(),
+        conversations: helmdeck_conversation::Conversations::default(),
         egress,
         clock: Arc::new(helmdeck_core::SystemClock::default()),
         github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),

@@ -9,6 +9,7 @@ mod artifacts;
 mod attacks;
 mod auth;
 mod cli;
+mod conversation;
 mod first_use;
 mod flights;
 mod forget;

@@ -1,6 +1,7 @@
 //! The command line: every command and flag, and nothing that they do.
 
 mod artifact;
+mod conversation;
 mod job;
 mod key;
 mod mcp;
@@ -18,6 +19,9 @@ use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
+pub(crate) use conversation::{
+    AddArgs, ConversationCommand, ConversationListArgs, DialogueArgs, SnapshotArgs, WhoseArgs,
+};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
@@ -91,6 +95,9 @@ pub(crate) enum Command {
     /// Look after sessions: list them, run a command in one, end one
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Look after dialogues: add turns, print what a model is shown, take and restore snapshots, forget
+    #[command(subcommand)]
+    Conversation(ConversationCommand),
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),

@@ -1,5 +1,6 @@
 //! How a command ends: one table of exit codes for all commands, and the one error type of this crate. Never holds a secret.
 
+use helmdeck_conversation::ConversationError;
 use helmdeck_core::{Code, Error};
 use helmdeck_memory::StoreError;
 use helmdeck_vault::VaultError;
@@ -83,6 +84,15 @@ impl Failure {
     /// Leaves out the advice to say -v, for somebody who said it.
     pub(crate) fn said_verbosely(mut self) -> Self {
         self.hint = self.hint.filter(|hint| hint != SEE_CAUSE);
+        self
+    }
+
+    /// Says where it happened.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        if let Some(problem) = &mut self.problem {
+            problem["detail"] = self.message.as_str().into();
+        }
         self
     }
 
@@ -198,6 +208,28 @@ impl From<VaultError> for Failure {
     }
 }
 
+impl From<ConversationError> for Failure {
+    fn from(error: ConversationError) -> Self {
+        use ConversationError as E;
+        let (exit, hint) = match &error {
+            E::Store(error) => return error.clone().into(),
+            E::NotFound => (Exit::Absent, Some("`helmdeck conversation list SESSION` shows the turns that there are")),
+            E::IdentityRequired { .. } | E::Invalid(_) => (Exit::Usage, None),
+            E::SummarizerRequired => (Exit::Config, Some("`helmdeck check` tells whether everything is set")),
+            E::Corrupt(_) => {
+                let hint =
+                    "`helmdeck conversation flush` or `restore` makes it usable again; what does not open is gone";
+                (Exit::Corrupt, Some(hint))
+            }
+            _ => (Exit::Failed, None),
+        };
+        let message = error.to_string();
+        let mut failure = Self { problem: Some(Error::from(error).problem()), ..Self::new(exit, message) };
+        failure.hint = hint.map(str::to_owned);
+        failure
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
@@ -222,6 +254,20 @@ mod tests {
         let wrong = StoreError::WrongKey { store: "a".into(), given: "b".into() };
         assert_eq!(Failure::from(wrong).exit() as u8, 78);
         assert_eq!(Failure::from(StoreError::Corrupt("x".into())).exit() as u8, 8);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_dialogue_decides_the_exit_code() {
+        let exit = |error: ConversationError| Failure::from(error).exit() as u8;
+        assert_eq!(exit(ConversationError::NotFound), 3);
+        assert_eq!(exit(ConversationError::SummarizerRequired), 78);
+        assert_eq!(exit(ConversationError::Corrupt("x".into())), 8);
+        assert_eq!(exit(ConversationError::Invalid("x".into())), 2);
+        assert_eq!(exit(ConversationError::InvalidSnapshot("x".into())), 1);
+        assert_eq!(exit(ConversationError::Store(StoreError::Corrupt("x".into()))), 8);
+        let placed = Failure::from(ConversationError::Contended).at("turns.jsonl, line 7");
+        assert!(placed.message().starts_with("turns.jsonl, line 7: memory: others"));
+        assert_eq!(placed.problem()["detail"], placed.message());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod args;
 mod auth;
 mod commands;
 mod config;
+mod conversations;
 mod credentials;
 mod diff;
 mod env;

@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use helmdeck_conversation::{Conversations, Strategy};
+use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
-use helmdeck_core::{Clock, SystemClock};
+use helmdeck_core::{Clock, Error, SystemClock};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory, SessionPlace};
+use helmdeck_events::Bus;
 use helmdeck_memory::open::Location;
 use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store};
@@ -14,12 +17,16 @@ use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
+use crate::conversations::{Alone, CLOSING, Opening};
 use crate::credentials::{Credentials, EnvironmentSecrets, ShutVault};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
 use crate::output::Output;
+
+/// How many events a command keeps that nobody listens to.
+const EVENTS: usize = 16;
 
 /// Everything that a command needs: read once, at the start.
 #[derive(Debug)]
@@ -34,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) vault_ring: Option<KeyRing>,
     /// What follows the vault while calls run.
     pub(crate) watch: Mutex<Option<Watch>>,
+    /// Where the conversation memory is found, once an engine with a memory was built.
+    pub(crate) conversations: Conversations,
     /// Where results go.
     pub(crate) output: Output,
 }
@@ -69,7 +78,15 @@ impl Setup {
         logging::start(&settings.log.level, settings.log.format, level, output.verbose);
         let ring = gate::key_ring(&env)?;
         let vault_ring = gate::vault_ring(&env, ring.as_ref())?;
-        Ok(Self { settings, env, ring, vault_ring, watch: Mutex::default(), output })
+        Ok(Self {
+            settings,
+            env,
+            ring,
+            vault_ring,
+            watch: Mutex::default(),
+            conversations: Conversations::default(),
+            output,
+        })
     }
 
     /// Builds an engine with all packs.
@@ -88,8 +105,7 @@ impl Setup {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = &self.settings;
         let egress = Egress::new(settings.egress.clone().guard());
-        let environment = EnvironmentSecrets::new(&settings.credentials, &self.env);
-        let secrets = Credentials::new(environment, self.vault(memory).await?);
+        let secrets = self.secrets(memory).await?;
         let dependencies = helmdeck_packs::Dependencies {
             egress: egress.clone(),
             clock: Arc::clone(&clock),
@@ -98,11 +114,12 @@ impl Setup {
             repo: self.repositories(),
             llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
             swe: settings.swe.clone(),
+            conversations: self.conversations.clone(),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
-            .secrets(Arc::new(secrets))
-            .egress(egress)
+            .secrets(Arc::clone(&secrets))
+            .egress(egress.clone())
             .mcp(settings.mcp_servers.clone())
             .watch(watch);
         if let Some(folder) = packs {
@@ -135,11 +152,81 @@ impl Setup {
                 Err(error) if memory == MemoryUse::IfReachable && error.is_temporary() => {
                     tracing::warn!(%error, "going on without memory");
                     builder = builder.memory_unavailable(&error.to_string());
+                    let reason: Arc<str> = error.to_string().into();
+                    self.conversations.provide(move || Err(NoMemory::Unavailable(Arc::clone(&reason)).into()));
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(builder.clock(clock).build())
+        let engine = builder.clock(Arc::clone(&clock)).build();
+        if let Some(memory) = engine.memory() {
+            let place = self.conversations.clone();
+            memory.on_forgotten_dialogues(move |caller| place.forgotten(caller));
+            let (store, events) = (Arc::clone(memory.store()), engine.events().clone());
+            let opening = Opening { config: settings.conversation.clone(), clock, egress, secrets, folds: watch };
+            self.conversations.provide(move || opening.open(Arc::clone(&store), events.clone()).map_err(Error::from));
+        }
+        Ok(engine)
+    }
+
+    /// Builds an engine for who stays, with the conversation memory open: what waits for a summary is folded from then on.
+    ///
+    /// # Errors
+    /// As [`Setup::engine`]; a configuration failure if nobody can sum up.
+    pub(crate) async fn serving_engine(&self) -> Result<Engine> {
+        let engine = self.engine(MemoryUse::Full, true).await?;
+        if self.ring.is_some()
+            && self.settings.conversation.strategy != Strategy::None
+            && let Err(error) = self.conversations.get()
+        {
+            self.shut_down(&engine).await;
+            return Err(Failure::config(error.message()));
+        }
+        Ok(engine)
+    }
+
+    /// Brings an engine to its end: what is under way behind the callers, what is queued, and the vault's use log.
+    pub(crate) async fn shut_down(&self, engine: &Engine) {
+        self.conversations.close(CLOSING).await;
+        engine.shutdown().await;
+        self.close_vault().await;
+    }
+
+    /// Opens the conversation memory without an engine, for one command. It folds only what it is asked to. A store that is not there
+    /// yet is made only if `writes` says so and something would be kept; else an empty one that ends with the command stands in.
+    ///
+    /// # Errors
+    /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration failure if nobody can sum up.
+    pub(crate) async fn conversation(&self, writes: bool, folds: bool) -> Result<Alone> {
+        let Some(ring) = &self.ring else {
+            return Err(Failure::from(Error::from(NoMemory::Off)).with_hint(format!(
+                "`helmdeck key generate` makes a key; put it in {} or in a file named by {}",
+                gate::KEY,
+                gate::KEY_FILE
+            )));
+        };
+        let config = self.settings.conversation.clone();
+        let makes = writes && config.strategy != Strategy::None;
+        let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let egress = Egress::new(self.settings.egress.clone().guard());
+        // Only who folds asks for a credential.
+        let secrets = self.secrets(if folds { MemoryUse::Full } else { MemoryUse::Nothing }).await?;
+        let opening = Opening { config, clock: Arc::clone(&clock), egress, secrets, folds: false };
+        let store = self.store_at(&url, ring).await?;
+        match opening.open(Arc::clone(&store), Bus::new(EVENTS, clock)) {
+            Ok(memory) => Ok(Alone { memory, store }),
+            Err(error) => {
+                store.close().await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Returns the credentials of the environment and, if something is called, of the vault.
+    async fn secrets(&self, memory: MemoryUse) -> Result<Arc<dyn Secrets>> {
+        let environment = EnvironmentSecrets::new(&self.settings.credentials, &self.env);
+        Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
     }
 
     /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this program, and

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is done with the turns of a dialogue that do not fit what a model is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "String")]
 pub enum Strategy {
     /// Nothing is kept at all.
     None,
@@ -45,6 +45,14 @@ impl Strategy {
             let known = Self::ALL.map(Self::as_str).join(", ");
             format!("there is no strategy \"{}\"; there are {known}", name.escape_debug())
         })
+    }
+}
+
+impl TryFrom<String> for Strategy {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::parse(&name)
     }
 }
 
@@ -219,6 +227,9 @@ impl Config {
             if duration.is_zero() {
                 return Err(format!("conversation.{name} is 0; give some time"));
             }
+        }
+        if !cfg!(feature = "tiktoken") && self.tokens != TokenCounter::Chars {
+            return Err("conversation.tokens: this program was built without tokenizers; only \"chars\" is there".to_owned());
         }
         Ok(())
     }

@@ -45,9 +45,22 @@ impl Conversations {
         self.0.opened.get_or_init(opener).as_ref().map_err(Error::clone)
     }
 
+    /// Returns the memory if it is open; opens nothing.
+    #[must_use]
+    pub fn opened(&self) -> Option<&ConversationMemory> {
+        self.0.opened.get()?.as_ref().ok()
+    }
+
+    /// Drops what is held in memory of a caller whose dialogues were deleted from the store; nothing if the memory was not opened.
+    pub fn forgotten(&self, caller: &helmdeck_core::Identity) {
+        if let Some(memory) = self.opened() {
+            memory.forgotten(caller.tenant(), caller.user());
+        }
+    }
+
     /// Closes the memory if it was opened.
     pub async fn close(&self, within: Duration) {
-        if let Some(Ok(memory)) = self.0.opened.get() {
+        if let Some(memory) = self.opened() {
             memory.close(within).await;
         }
     }

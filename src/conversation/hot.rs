@@ -375,6 +375,17 @@ impl Hot {
         }
     }
 
+    /// Drops what is held of all dialogues of a user, and says which these are.
+    pub(crate) fn forget_user(&self, tenant: &str, user: &str) -> Vec<Namespace> {
+        let all = self.slots.iter().map(|(namespace, _)| namespace);
+        let theirs = all.filter(|namespace| *namespace.tenant == *tenant && *namespace.subject == *user);
+        let theirs: Vec<Namespace> = theirs.map(|namespace| Namespace::clone(&namespace)).collect();
+        for namespace in &theirs {
+            self.forget(namespace);
+        }
+        theirs
+    }
+
     /// Drops what a place holds, also if it was pushed out of the cache meanwhile.
     pub(crate) fn forget_slot(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         slot.drop_hold();

@@ -219,7 +219,15 @@ impl Context {
     /// # Errors
     /// Why there is no memory for this call; `not_found` if gate 1 is shut.
     pub fn facts(&self) -> Result<Facts> {
-        self.memory.as_ref().map(Memory::facts).map_err(|why| why.clone().into())
+        self.own_memory().map(Memory::facts)
+    }
+
+    /// Returns the memory of this caller, for packs that make no sense without one.
+    ///
+    /// # Errors
+    /// Why there is no memory for this call; `not_found` if gate 1 is shut.
+    pub fn own_memory(&self) -> Result<&Memory> {
+        self.memory.as_ref().map_err(|why| why.clone().into())
     }
 
     /// Runs another pack through its own pipeline with this caller, deadline and cancel.

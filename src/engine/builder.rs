@@ -25,7 +25,7 @@ use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
 use crate::sessions::{SessionPlace, Sessions};
-use crate::views::EngineViews;
+use crate::views::{EngineViews, Holders};
 
 /// How many events are kept for listeners who come late.
 const EVENTS: usize = 1024;
@@ -244,6 +244,7 @@ impl Builder {
                     audit: audit.clone(),
                     artifacts: artifacts.clone(),
                     pack: None,
+                    holders: Holders::default(),
                 };
                 let views = Arc::new(views);
                 (Some(MemoryControl::new(hub, views)), Some(audit))

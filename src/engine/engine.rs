@@ -113,12 +113,6 @@ impl Engine {
         }
     }
 
-    /// Says whether a pack runs as a job unless its caller waits; also `false` if there is no such pack.
-    #[must_use]
-    pub fn is_async(&self, name: &str, version: Option<Version>) -> bool {
-        self.0.registry.find(name, version).is_ok_and(|found| found.manifest.asynchronous)
-    }
-
     /// Returns every pack in its latest version, sorted by name.
     #[must_use]
     pub fn packs(&self) -> Vec<PackInfo> {

@@ -64,6 +64,12 @@ impl MemoryControl {
         self.views.defaults(caller).await
     }
 
+    /// Says who else in this process holds what was said in dialogues. It is told of each caller whose dialogues were forgotten, before
+    /// the forgetting returns; it must drop what it holds of them, and not block.
+    pub fn on_forgotten_dialogues(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
+        self.views.holders.add(holder);
+    }
+
     /// Waits until every answer that was queued for the store is written or lost.
     pub async fn flush(&self) {
         self.hub.queue.flush().await;

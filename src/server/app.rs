@@ -1,7 +1,8 @@
-//! What every request handler needs: the engine, the settings, the answers kept for repeats. It holds no caller's state.
+//! What every request handler needs: the engine, the dialogues, the settings, the answers kept for repeats. It holds no caller's state.
 
 use std::sync::Arc;
 
+use helmdeck_conversation::Conversations;
 use helmdeck_core::Clock;
 use helmdeck_engine::Engine;
 use tokio_util::sync::CancellationToken;
@@ -13,11 +14,15 @@ use crate::limits::{Each, InFlight};
 
 /// The most open streams of events of one caller.
 const STREAMS_PER_CALLER: usize = 16;
+/// The most bodies that are larger than requests are, read at once.
+const LARGE_BODIES: usize = 4;
 
 /// The state behind the routes.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,
+    /// Where the dialogues are, if there are any.
+    pub(crate) conversations: Conversations,
     pub(crate) config: ServerConfig,
     pub(crate) idempotency: Idempotency,
     /// Calls that go on when their client goes away; a stopping server waits for them.
@@ -26,17 +31,27 @@ pub(crate) struct App {
     pub(crate) streams: InFlight,
     /// Those of each caller.
     pub(crate) streams_of: Each,
+    /// Bodies under way that are larger than requests are.
+    pub(crate) large_bodies: InFlight,
     /// Cancelled when the server is about to stop: open streams end.
     pub(crate) drain: CancellationToken,
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, config: ServerConfig, clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        conversations: Conversations,
+        config: ServerConfig,
+        clock: Arc<dyn Clock>,
+        ledger: Option<Ledger>,
+    ) -> Self {
         Self {
             streams: InFlight::new(config.max_event_streams),
             streams_of: Each::new(STREAMS_PER_CALLER),
+            large_bodies: InFlight::new(LARGE_BODIES),
             drain: CancellationToken::new(),
             engine,
+            conversations,
             config,
             idempotency: Idempotency::new(clock, ledger),
             calls: TaskTracker::new(),

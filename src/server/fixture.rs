@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
+use helmdeck_conversation::{ConversationMemory, Conversations, Dependencies, Summarizer};
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Handler, Json, Reply, Result, Timestamp};
 use helmdeck_engine::{Config, Engine, Memory};
 use helmdeck_memory::{KeyRing, System};
@@ -121,9 +122,18 @@ fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static 
     Box::leak(text.into_boxed_str())
 }
 
+/// How the dialogues of a fixture are kept.
+#[derive(Clone, Default)]
+pub(crate) struct Dialogues {
+    pub(crate) config: helmdeck_conversation::Config,
+    pub(crate) summarizer: Option<Arc<dyn Summarizer>>,
+}
+
 /// One engine behind one router.
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
+    /// Open once a route asked for it, if there is a memory key.
+    pub(crate) conversations: Conversations,
     pub(crate) probe: Arc<Probe>,
     pub(crate) clock: Arc<TestClock>,
     pub(crate) router: Router,
@@ -157,16 +167,21 @@ impl Fixture {
 
     /// Makes one with a memory key that has the pack `test.long` too.
     pub(crate) async fn with_long(config: ServerConfig) -> Self {
-        Self::of_packs(config, true, None, None, &["test.long"]).await
+        Self::of_packs(config, true, None, None, &["test.long"], Dialogues::default()).await
     }
 
     /// Makes one, with a memory key, that asks who calls and has the pack `test.long` too.
     pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
-        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"]).await
+        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], Dialogues::default()).await
+    }
+
+    /// Makes one, with a memory key, that asks who calls and keeps dialogues so.
+    pub(crate) async fn with_dialogues(config: ServerConfig, auth: Auth, dialogues: Dialogues) -> Self {
+        Self::of_packs(config, true, None, Some(auth), &[], dialogues).await
     }
 
     async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
-        Self::of_packs(config, memory, ledger, auth, &[]).await
+        Self::of_packs(config, memory, ledger, auth, &[], Dialogues::default()).await
     }
 
     async fn of_packs(
@@ -175,6 +190,7 @@ impl Fixture {
         ledger: Option<&Path>,
         auth: Option<Auth>,
         more: &[&'static str],
+        dialogues: Dialogues,
     ) -> Self {
         let clock = Arc::new(TestClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
@@ -205,12 +221,24 @@ impl Fixture {
             builder = builder.memory(Memory { store: store.await.unwrap(), keyring: Arc::new(ring()), system: None });
         }
         let engine = builder.build();
+        let conversations = Conversations::default();
+        if let Some(memory) = engine.memory() {
+            let dependencies = Dependencies {
+                store: Arc::clone(memory.store()),
+                events: engine.events().clone(),
+                clock: Arc::clone(&clock) as _,
+                summarizer: dialogues.summarizer,
+            };
+            let config = dialogues.config;
+            conversations.provide(move || Ok(ConversationMemory::open(config.clone(), dependencies.clone())?));
+        }
         let mut server = Server::new(engine.clone(), config).auth(auth).clock(Arc::clone(&clock) as _);
+        server = server.conversations(conversations.clone());
         if let Some(path) = ledger {
             server = server.remember(System::at(path), memory.then(|| Arc::new(ring())));
         }
         let router = server.router();
-        Self { engine, probe, clock, router, _folder: folder }
+        Self { engine, conversations, probe, clock, router, _folder: folder }
     }
 
     /// Sends a request to the router.

@@ -7,10 +7,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::{Code, Error};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::access::ASK;
+use crate::rest::NO_STORE;
 
 /// The media type of problem details.
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -78,6 +79,8 @@ impl IntoResponse for Problem {
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, PROBLEM_JSON);
+        // It is of now and for this caller; RFC 9110, section 15.1, lets a cache keep a 404 that does not say so.
+        headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(after) = self.error.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
         }

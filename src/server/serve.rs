@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use helmdeck_conversation::Conversations;
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::Engine;
 use helmdeck_memory::{KeyRing, System};
@@ -29,6 +30,8 @@ use crate::mcp::{Extra, Mcp, McpConfig};
 
 /// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the dialogues may take to stop what they do by themselves.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// An engine and how it is to be served.
 pub struct Server {
@@ -39,6 +42,7 @@ pub struct Server {
     auth: Option<Auth>,
     mcp: McpConfig,
     extra: Option<Arc<dyn Extra>>,
+    conversations: Conversations,
 }
 
 impl std::fmt::Debug for Server {
@@ -59,6 +63,7 @@ impl Server {
             auth: None,
             mcp: McpConfig::default(),
             extra: None,
+            conversations: Conversations::default(),
         }
     }
 
@@ -91,6 +96,13 @@ impl Server {
         self
     }
 
+    /// Says where the dialogues are; nowhere unless given, and then every route of theirs answers that memory is off.
+    #[must_use]
+    pub fn conversations(mut self, conversations: Conversations) -> Self {
+        self.conversations = conversations;
+        self
+    }
+
     /// Says what time it is; the machine's own clock unless given.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -100,7 +112,8 @@ impl Server {
 
     /// Returns everything that the server answers as one router, for tests and for callers with a listener of their own.
     ///
-    /// What concerns connections (their number, the time for a request head, the drain) is that listener's then.
+    /// What concerns connections (their number, the time for a request head, the drain) is that listener's then, and closing the
+    /// dialogues its owner's.
     pub fn router(self) -> Router {
         let (_, _, front) = self.assemble();
         Router::new().fallback(move |request: Request| {
@@ -112,7 +125,7 @@ impl Server {
     /// Serves until `shutdown` is cancelled and the requests at work have ended.
     ///
     /// After the cancel it accepts nothing more, starts no job, lets the requests and jobs at work finish for at most
-    /// `drain_timeout`, and closes what is left. The engine stays open: its owner shuts it down afterwards.
+    /// `drain_timeout`, and closes what is left, the dialogues last. The engine stays open: its owner shuts it down afterwards.
     ///
     /// # Errors
     /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting makes no sense;
@@ -146,12 +159,15 @@ impl Server {
         }
         mcp.stop();
         connections.open.shutdown().await;
+        // Nobody asks any more; summaries on their way are given up, and made again after the next start.
+        app.conversations.close(CLOSING).await;
         Ok(())
     }
 
     fn assemble(self) -> (Arc<App>, Mcp, Front) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
-        let app = Arc::new(App::new(self.engine, self.config, Arc::clone(&self.clock), self.ledger));
+        let app =
+            Arc::new(App::new(self.engine, self.conversations, self.config, Arc::clone(&self.clock), self.ledger));
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
         let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
         (app, mcp, front)

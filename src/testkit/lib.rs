@@ -10,6 +10,7 @@ mod replica_store;
 mod s3;
 mod session;
 mod stores;
+mod told;
 
 pub use chat::{ChatReply, ChatRequest, ChatServer};
 pub use clock::TestClock;
@@ -21,3 +22,4 @@ pub use replica_store::{Gate, ReplicaStore};
 pub use s3::{S3, S3_VARIABLE};
 pub use session::FolderSession;
 pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};
+pub use told::Told;

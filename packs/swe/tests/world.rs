@@ -411,6 +411,10 @@ impl Views for Notebook {
     async fn forget(&self, _: &Owner, _: Forget) -> Result<Forgotten> {
         Err(unused())
     }
+
+    fn cleaned(&self, _: &Owner, _: &[&str], _: Bytes) -> Result<Bytes> {
+        Err(unused())
+    }
 }
 
 fn unused() -> Error {

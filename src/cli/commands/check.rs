@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
+use helmdeck_conversation::Conversations;
 use helmdeck_core::SystemClock;
 use helmdeck_memory::open::Location;
 use helmdeck_vault::Book;
 use serde_json::{Value, json};
 
+use super::conversation_check;
 use crate::args::Global;
-use crate::config::{self, Loaded, Settings};
+use crate::config::{self, Loaded, Origin, Settings};
 use crate::credentials::EnvironmentSecrets;
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
@@ -20,18 +22,18 @@ use crate::writable;
 
 /// What was found: facts for people, warnings, and errors with their places.
 #[derive(Default)]
-struct Report {
+pub(super) struct Report {
     facts: Vec<(&'static str, String)>,
-    warnings: Vec<String>,
-    errors: Vec<String>,
+    pub(super) warnings: Vec<String>,
+    pub(super) errors: Vec<String>,
 }
 
 impl Report {
-    fn fact(&mut self, part: &'static str, text: impl Into<String>) {
+    pub(super) fn fact(&mut self, part: &'static str, text: impl Into<String>) {
         self.facts.push((part, text.into()));
     }
 
-    fn failed(&mut self, part: &'static str, failure: &Failure) {
+    pub(super) fn failed(&mut self, part: &'static str, failure: &Failure) {
         self.fact(part, "wrong");
         self.errors.push(failure.message().to_owned());
     }
@@ -86,11 +88,16 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
     if let Some(settings) = loaded.settings {
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
         warn(&mut report, &settings, &env);
-        let setup = Setup { settings, env, ring: ring.flatten(), vault_ring, watch: Mutex::default(), output };
+        let by_hand =
+            loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
+        let conversations = Conversations::default();
+        let (ring, watch) = (ring.flatten(), Mutex::default());
+        let setup = Setup { settings, env, ring, vault_ring, watch, conversations, output };
         auth(&mut report, &setup).await;
         places(&mut report, &setup);
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
+        conversation_check::run(&mut report, &setup, by_hand).await;
         packs(&mut report, &setup).await;
         sessions(&mut report, &setup).await;
     }

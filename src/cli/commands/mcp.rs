@@ -13,7 +13,7 @@ use crate::env::Environment;
 use crate::exit::Result;
 use crate::output::Output;
 use crate::signals::Stop;
-use crate::wire::{MemoryUse, Setup};
+use crate::wire::Setup;
 
 /// Serves the client that started the program.
 ///
@@ -26,7 +26,7 @@ pub(crate) fn run(global: &Global, env: Environment, output: Output) -> Result<(
 
 async fn serve(setup: Setup) -> Result<()> {
     let mut signals = Stop::catch()?;
-    let engine = setup.engine(MemoryUse::Full, true).await?;
+    let engine = setup.serving_engine().await?;
     engine.import_in_background();
     // A client may run this for weeks, and nobody `serve`.
     start_sweeping(&setup, &engine);
@@ -46,7 +46,6 @@ async fn serve(setup: Setup) -> Result<()> {
             tokio::select! { answer = served => answer, () = signals.wait() => Ok(()) }
         }
     };
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     answer.map_err(internal)
 }

@@ -85,8 +85,7 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
         .chain(late(&engine))
         .map(|error| error.to_string())
         .collect();
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     let failed = found.iter().any(|server| server.listed.is_none());
     let value = json!({"servers": found, "refused": refused});
     setup.output.either(&value, || {

@@ -7,6 +7,8 @@ mod check;
 mod completions;
 mod config;
 pub(crate) mod connect;
+mod conversation;
+mod conversation_check;
 mod doctor;
 mod forget;
 mod import;
@@ -110,6 +112,10 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
         Command::Session(command) => {
             let setup = setup(env, WARN)?;
             block_on(session::run(&setup, &command))
+        }
+        Command::Conversation(command) => {
+            let setup = setup(env, WARN)?;
+            block_on(conversation::run(&setup, &command))
         }
         Command::Vault(command) => {
             let setup = setup(env, WARN)?;

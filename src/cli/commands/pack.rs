@@ -36,8 +36,7 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
     engine.import_all(IMPORT_LIMIT).await;
     let (packs, mut refused) = (engine.packs(), engine.refused());
     refused.extend(late(&engine));
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     let value = json!({
         "packs": packs,
         "refused": refused.iter().map(|error| json!({"file": error.file, "line": error.line, "message": error.message})).collect::<Vec<_>>(),
@@ -70,8 +69,7 @@ pub(crate) async fn show(setup: &Setup, pack: &PackRef) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
     engine.await_pack(pack.name.as_str()).await?;
     let found = engine.pack(pack.name.as_str(), pack.version);
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     let mut info = found?;
     // The engine was built without the store, so as not to make one; gate 1 is the key.
     info.cached = info.cache.is_some() && setup.ring.is_some();

@@ -39,8 +39,7 @@ pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result
         engine.import_all(super::pack::IMPORT_LIMIT).await;
     }
     let (checked, findings) = check(setup, &engine, &scope, run).await;
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     if let (Some(file), true, true) = (&scope.file, checked.is_empty(), findings.is_empty()) {
         let message = format!("{} is not a manifest; manifests end in .toml and are not hidden", file.display());
         return Err(Failure::usage(message));

@@ -56,8 +56,7 @@ async fn leave(setup: &Setup, engine: &Engine) {
     };
     let _ = tokio::time::timeout(SWEEP, sweep).await;
     // The answer is stored behind the response: the process must not end before it is.
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(engine).await;
 }
 
 /// Runs the call; `None` if the program is to end at once. Signals are caught from its start on.

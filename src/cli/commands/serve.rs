@@ -20,7 +20,7 @@ use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::signals::Stop;
-use crate::wire::{MemoryUse, Setup};
+use crate::wire::Setup;
 
 /// The most threads unless the operator says how many.
 const THREADS: usize = 4;
@@ -55,12 +55,14 @@ async fn serve(setup: Setup) -> Result<()> {
             .with_hint("choose another address with --listen, for example --listen 127.0.0.1:0 for any free port")
     })?;
     let address = listener.local_addr()?;
-    let engine = setup.engine(MemoryUse::Full, true).await?;
+    let engine = setup.serving_engine().await?;
     engine.import_in_background();
     start_sweeping(&setup, &engine);
 
     let stop = CancellationToken::new();
-    let mut server = Server::new(engine.clone(), setup.settings.server.clone()).mcp(setup.settings.mcp.clone());
+    let mut server = Server::new(engine.clone(), setup.settings.server.clone())
+        .mcp(setup.settings.mcp.clone())
+        .conversations(setup.conversations.clone());
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
@@ -81,8 +83,7 @@ async fn serve(setup: Setup) -> Result<()> {
             }
         }
     };
-    engine.shutdown().await;
-    setup.close_vault().await;
+    setup.shut_down(&engine).await;
     answer
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
+    /// `[conversation]`.
+    pub(crate) conversation: helmdeck_conversation::Config,
     /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
@@ -104,6 +106,7 @@ pub(super) fn resolve(
     let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
     let mcp = reading.read(of_mcp, &["mcp"], McpConfig::validate);
     let memory = reading.part("memory", Memory::check);
+    let conversation = reading.part("conversation", conversation);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
     let repo = reading.part("repo", Repo::check);
@@ -116,7 +119,7 @@ pub(super) fn resolve(
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, engine, egress, github, repo, llm, swe) {
+    match (log, runtime, server, auth, mcp, memory, conversation, engine, egress, github, repo, llm, swe) {
         (
             Some(log),
             Some(runtime),
@@ -124,6 +127,7 @@ pub(super) fn resolve(
             Some(auth),
             Some(mcp),
             Some(memory),
+            Some(conversation),
             Some(engine),
             Some(egress),
             Some(github),
@@ -139,6 +143,7 @@ pub(super) fn resolve(
             auth,
             mcp,
             memory,
+            conversation,
             engine,
             egress,
             github,
@@ -266,6 +271,14 @@ impl Reading<'_> {
             },
         }
     }
+}
+
+/// What the summarizer's endpoint may be, the client of models knows, which calls the settings by names of its own.
+fn conversation(conversation: &helmdeck_conversation::Config) -> std::result::Result<(), String> {
+    conversation.validate()?;
+    let endpoint = conversation.summarizer.endpoint.clone();
+    let client = helmdeck_llm::Config { endpoint, ..helmdeck_llm::Config::default() };
+    client.validate().map_err(|message| message.replacen("llm.", "conversation.summarizer.", 1))
 }
 
 fn engine_parts(engine: &helmdeck_engine::Config) -> std::result::Result<(), String> {

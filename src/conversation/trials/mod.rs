@@ -1,1 +1,8 @@
 //! Trials: the conformance suite on every driver, and what only real stores can show.
+
+mod conformance;
+mod defects;
+mod health;
+mod own_storage;
+mod room;
+mod walks;

@@ -21,6 +21,8 @@ pub enum Part {
     Cache,
     /// Files that packs wrote for it.
     Artifacts,
+    /// What was said in its dialogues: turns, summaries, and how they are doing.
+    Conversations,
 }
 
 impl Part {
@@ -33,11 +35,12 @@ impl Part {
             Self::Audit => "audit",
             Self::Cache => "cache",
             Self::Artifacts => "artifacts",
+            Self::Conversations => "conversations",
         }
     }
 }
 
-/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts"]}`.
+/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts", "conversations"]}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
@@ -88,7 +91,9 @@ impl Forget {
             Selection::Pack(_) => *part == Part::Audit,
         };
         if parts.is_empty() {
-            return refuse("\"what\" is empty; name at least one of facts, notes, audit, cache and artifacts");
+            return refuse(
+                "\"what\" is empty; name at least one of facts, notes, audit, cache, artifacts and conversations",
+            );
         }
         if !parts.iter().all(fits) {
             return refuse("\"key\" and \"category\" go with facts and notes, \"pack\" with audit; say so in \"what\"");
@@ -121,8 +126,12 @@ mod tests {
     fn a_request_says_exactly_one_thing_and_means_facts_unless_it_says_more() {
         assert_eq!(read(r#"{"key":"k"}"#).unwrap(), (vec![Part::Facts], "Key(\"k\")".to_owned()));
         assert_eq!(read(r#"{"all":true}"#).unwrap().0, [Part::Facts]);
-        let all = r#"{"all":true,"what":["artifacts","cache","audit","notes","facts","facts"]}"#;
-        assert_eq!(read(all).unwrap().0, [Part::Facts, Part::Notes, Part::Audit, Part::Cache, Part::Artifacts]);
+        let all = r#"{"all":true,"what":["conversations","artifacts","cache","audit","notes","facts","facts"]}"#;
+        let parts = [Part::Facts, Part::Notes, Part::Audit, Part::Cache, Part::Artifacts, Part::Conversations];
+        assert_eq!(read(all).unwrap().0, parts);
+        for part in parts {
+            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
+        }
         assert_eq!(read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0, [Part::Audit]);
         for vague in [
             "{}",
@@ -132,6 +141,8 @@ mod tests {
             r#"{"key":"a","what":["audit"]}"#,
             r#"{"category":"a","what":["facts","cache"]}"#,
             r#"{"key":"a","what":["artifacts"]}"#,
+            r#"{"key":"a","what":["conversations"]}"#,
+            r#"{"category":"a","what":["notes","conversations"]}"#,
             r#"{"pack":"a.b"}"#,
             r#"{"pack":"a.b","what":["audit","cache"]}"#,
             r#"{"all":true,"what":[]}"#,

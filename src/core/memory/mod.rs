@@ -38,6 +38,7 @@ mod notes;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
 pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled};
@@ -131,6 +132,15 @@ impl Memory {
     pub fn facts(&self) -> Facts {
         Facts(self.clone())
     }
+
+    /// Returns a value without the secrets of this call, as notes and facts are written without them; for what a pack keeps for the
+    /// caller in another way. `names` are what the value is kept under.
+    ///
+    /// # Errors
+    /// `invalid_input` if a name holds a secret: what would stand in its place could make two names one.
+    pub fn cleaned(&self, names: &[&str], value: Bytes) -> Result<Bytes> {
+        self.views.cleaned(&self.owner, names, value)
+    }
 }
 
 impl std::fmt::Debug for Memory {
@@ -198,6 +208,8 @@ pub trait Views: Send + Sync + 'static {
     async fn list_facts(&self, owner: &Owner, wanted: ListFacts) -> Result<FactList>;
     /// Deletes what is kept for the owner.
     async fn forget(&self, owner: &Owner, what: Forget) -> Result<Forgotten>;
+    /// Returns a value without the secrets of the owner's call, unless a name holds one.
+    fn cleaned(&self, owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes>;
 }
 
 #[cfg(test)]

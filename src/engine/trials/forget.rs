@@ -1,11 +1,12 @@
 //! Forgetting, and what facts cannot reach: cached answers and the audit.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
 use helmdeck_core::memory::{Forget, Forgotten, ListFacts, NewFact, NewNote, Part};
 use helmdeck_core::{CacheStatus, Call, Code, Identity, PackName};
 use helmdeck_engine::AuditPage;
-use helmdeck_memory::{Kind, Namespace, Order, Page};
+use helmdeck_memory::{Kind, Namespace, Order, Page, Put};
 use helmdeck_testkit::{TestClock, sealed_memory};
 use serde_json::json;
 
@@ -109,6 +110,51 @@ async fn each_part_goes_only_when_it_is_named_and_with_all_dialogues() {
     assert!(rows(facts.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap()) > 0);
     assert_eq!(memory.defaults(&own).await.unwrap().note, Some("there is no history of calls yet"));
     assert!(!memory.defaults(&Namespace::of_caller(&bob)).await.unwrap().recent.is_empty());
+}
+
+#[tokio::test]
+async fn all_dialogues_of_a_caller_go_and_who_holds_them_is_told_before_and_after() {
+    let (probed, _) = Probed::new().await;
+    let me = Identity::local();
+    let memory = probed.engine.memory().unwrap().clone();
+    let whose = [("local", "local"), ("local", "bob"), ("else", "local"), ("local", "local|a")];
+    for (tenant, user) in whose {
+        for session in [None, Some("a"), Some("b|c")] {
+            for kind in [Kind::Conversation, Kind::Note] {
+                for key in ["~head", "turn/1"] {
+                    let namespace = Namespace::new(tenant, user, session);
+                    memory.store().put(Put::new(namespace, kind, key, "value")).await.unwrap();
+                }
+            }
+        }
+    }
+    let rows = |namespace: Namespace, kind| {
+        let store = Arc::clone(memory.store());
+        async move { store.list(&namespace, kind, "", Page::default()).await.unwrap().entries.len() }
+    };
+    let (told, store) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(memory.store()));
+    let seen = Arc::clone(&told);
+    memory.on_forgotten_dialogues(move |identity| {
+        // A holder must not block, so it looks at the rows without waiting: a store in memory answers at once.
+        let namespace = Namespace::new(identity.tenant(), identity.user(), Some("a"));
+        let entry = store.get(&namespace, Kind::Conversation, "~head").now_or_never();
+        seen.lock().unwrap().push((identity.user().to_owned(), entry.unwrap().unwrap().is_some()));
+    });
+
+    let facts = memory.facts(&Arc::new(me)).unwrap();
+    let forgotten = facts.forget(request(json!({"all": true, "what": ["conversations"]}))).await.unwrap();
+    assert_eq!(removed(&forgotten), [(Part::Conversations, 6)]);
+    assert_eq!(*told.lock().unwrap(), [("local".to_owned(), true), ("local".to_owned(), false)]);
+    for (tenant, user) in whose {
+        for session in [None, Some("a"), Some("b|c")] {
+            let namespace = Namespace::new(tenant, user, session);
+            let gone = (tenant, user) == ("local", "local");
+            assert_eq!(rows(namespace.clone(), Kind::Conversation).await, if gone { 0 } else { 2 }, "{namespace:?}");
+            assert_eq!(rows(namespace, Kind::Note).await, 2, "notes were not asked for");
+        }
+    }
+    let again = facts.forget(request(json!({"all": true, "what": ["conversations"]}))).await.unwrap();
+    assert_eq!(removed(&again), [(Part::Conversations, 0)]);
 }
 
 #[tokio::test]

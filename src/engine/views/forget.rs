@@ -2,10 +2,11 @@
 //! without opening anything, so that it works after a lost key.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use helmdeck_core::memory::{Forget, Forgotten, Owner, Part, Selection};
-use helmdeck_core::{PackName, Result};
+use helmdeck_core::{Identity, PackName, Result};
 use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page};
 
 use super::EngineViews;
@@ -19,6 +20,24 @@ const QUEUE_WAIT: Duration = Duration::from_secs(2);
 /// What the store's failures are counted as.
 const FORGET: &str = "forget";
 
+type Holder = Box<dyn Fn(&Identity) + Send + Sync>;
+
+/// Who else in this process holds what was said in dialogues, and drops it when told whose. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Holders(Arc<RwLock<Vec<Holder>>>);
+
+impl Holders {
+    pub(crate) fn add(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(holder));
+    }
+
+    fn forget(&self, identity: &Identity) {
+        for holder in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            holder(identity);
+        }
+    }
+}
+
 pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget) -> Result<Forgotten> {
     let (parts, selection) = request.selection()?;
     let mut forgotten = Forgotten::default();
@@ -26,6 +45,7 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
         let removed = match (part, selection) {
             (Part::Cache, _) => cache(views, owner, &mut forgotten.pending).await?,
             (Part::Artifacts, _) => files(views, owner).await?,
+            (Part::Conversations, _) => conversations(views, owner).await?,
             (Part::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
             (Part::Audit, _) => audit(views, owner, None).await?,
             (Part::Facts, Selection::Key(key)) => one(views, owner, Kind::Fact, &trimmed("key", key)?).await?,
@@ -109,6 +129,15 @@ async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
         Some(files) => files.forget(owner.identity.tenant(), owner.identity.user()).await,
         None => Ok(0),
     }
+}
+
+/// Who holds dialogues is told before and after: nobody goes on from what is held while the rows go, and what was read meanwhile is
+/// not taken for true. Also after a failure, because the rows may have gone before its answer was lost.
+async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
+    views.holders.forget(&owner.identity);
+    let removed = all(views, owner, Kind::Conversation).await;
+    views.holders.forget(&owner.identity);
+    removed
 }
 
 async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> Result<u64> {

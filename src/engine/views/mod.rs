@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use helmdeck_core::memory::{
     About, FactList, Forget, Forgotten, ListFacts, NewFact, NewNote, Note, NoteContext, NoteList, Owner, RecallFacts,
     Recalled, Views,
@@ -23,6 +24,7 @@ use helmdeck_core::{Code, Error, PackName, Result};
 use helmdeck_memory::{EntryMeta, Namespace, Op, Store, Written};
 
 pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
+pub(crate) use forget::Holders;
 pub use trouble::store_error;
 
 use crate::artifacts::ArtifactStore;
@@ -46,6 +48,8 @@ pub(crate) struct EngineViews {
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     /// The pack; `None` = a door.
     pub(crate) pack: Option<PackName>,
+    /// Who else in this process holds what is forgotten.
+    pub(crate) holders: Holders,
 }
 
 impl EngineViews {
@@ -129,6 +133,10 @@ impl Views for EngineViews {
     async fn forget(&self, owner: &Owner, what: Forget) -> Result<Forgotten> {
         forget::forget(self, owner, &what).await
     }
+
+    fn cleaned(&self, owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
+        cleaned(owner, names, value)
+    }
 }
 
 fn about(meta: EntryMeta) -> About {
@@ -149,13 +157,13 @@ fn about(meta: EntryMeta) -> About {
 
 /// Returns a value without the secrets of the call, and refuses names that hold one: what stands in its place could make two
 /// names one, and names are stored in the clear.
-fn cleaned(owner: &Owner, names: &[&str], value: bytes::Bytes) -> Result<bytes::Bytes> {
+fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
     let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
     if secrets.is_empty() {
         return Ok(value);
     }
     if names.iter().any(|name| matches!(scrub::text(name, &secrets), std::borrow::Cow::Owned(_))) {
-        return Err(Error::new(Code::InvalidInput, "a key, category or tag holds a secret"));
+        return Err(Error::new(Code::InvalidInput, "a name (a key, category, tag or dialogue) holds a secret"));
     }
     Ok(match scrub::bytes(&value, &secrets) {
         std::borrow::Cow::Borrowed(_) => value,

@@ -32,3 +32,4 @@ pub(crate) use door::Validity;
 pub use extra::Extra;
 pub(crate) use http::Mcp;
 pub use stdio::Stdio;
+pub(crate) use uri::encode;

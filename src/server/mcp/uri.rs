@@ -67,7 +67,7 @@ pub(crate) fn parse(uri: &str) -> Option<Place<'_>> {
 }
 
 /// Writes what RFC 3986 (section 2.3) does not leave as it is as `%XX`; slashes stay.
-fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/') {

@@ -17,10 +17,11 @@ use utoipa::OpenApi;
 
 use crate::access::By;
 use crate::app::App;
-use crate::rest::{artifacts, defaults, events, facts, jobs, memory, operations, packs, sessions};
+use crate::rest::conversations::{turns, whole};
+use crate::rest::{artifacts, conversations, defaults, events, facts, jobs, memory, operations, packs, sessions};
 
 /// The shapes of what the routes take and give, by name.
-const SHAPES: &str = include_str!("shapes.json");
+const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversations.json")];
 
 /// The routes, each declared at its handler.
 #[derive(OpenApi)]
@@ -33,6 +34,9 @@ const SHAPES: &str = include_str!("shapes.json");
         sessions::list, sessions::end,
         memory::namespaces, memory::entries, memory::purge,
         facts::store, facts::recall, facts::forget, facts::list, defaults::show,
+        conversations::list, conversations::context, conversations::health, conversations::trace,
+        turns::add, turns::list, turns::show, turns::delete,
+        whole::snapshot, whole::restore, whole::flush, whole::fold, whole::forget,
         operations::healthz, operations::readyz, operations::metrics,
     ),
     tags(
@@ -41,6 +45,7 @@ const SHAPES: &str = include_str!("shapes.json");
         (name = "artifacts", description = "Files that packs wrote"),
         (name = "sessions", description = "Folders that packs run commands in"),
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
+        (name = "conversations", description = "Turns of dialogues, and what a model is shown of them"),
         (name = "operations", description = "Health and counters"),
     ),
 )]
@@ -79,8 +84,8 @@ fn build(engine: &Engine, permissions: &Permissions) -> Value {
 /// Returns the document without packs.
 fn routes() -> Value {
     let mut document = serde_json::to_value(Routes::openapi()).unwrap_or_default();
-    let shapes = serde_json::from_str(SHAPES).unwrap_or_default();
-    document["components"] = json!({ "schemas": Value::Object(shapes) });
+    let shapes = SHAPES.iter().filter_map(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+    document["components"] = json!({ "schemas": Value::Object(shapes.flatten().collect()) });
     for operation in operations(&mut document["paths"]) {
         for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
             not_null(&mut parameter["schema"]);

@@ -4,6 +4,7 @@
 pub(crate) mod artifacts;
 pub(crate) mod body;
 mod cache_headers;
+pub(crate) mod conversations;
 pub(crate) mod defaults;
 mod directive;
 pub(crate) mod events;
@@ -31,6 +32,7 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
+use self::conversations::{turns, whole};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::{docs, openapi};
@@ -61,6 +63,17 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/memory/forget", post(facts::forget))
         .route("/api/v1/memory/facts", get(facts::list))
         .route("/api/v1/memory/defaults", get(defaults::show))
+        .route("/api/v1/conversations", get(conversations::list))
+        .route("/api/v1/conversations/{session}", delete(whole::forget))
+        .route("/api/v1/conversations/{session}/turns", get(turns::list).post(turns::add))
+        .route("/api/v1/conversations/{session}/turns/{turn}", get(turns::show).delete(turns::delete))
+        .route("/api/v1/conversations/{session}/context", get(conversations::context))
+        .route("/api/v1/conversations/{session}/health", get(conversations::health))
+        .route("/api/v1/conversations/{session}/trace", get(conversations::trace))
+        .route("/api/v1/conversations/{session}/snapshot", get(whole::snapshot))
+        .route("/api/v1/conversations/{session}/restore", post(whole::restore))
+        .route("/api/v1/conversations/{session}/flush", post(whole::flush))
+        .route("/api/v1/conversations/{session}/fold", post(whole::fold))
         .route("/api/v1/openapi.json", get(openapi::document))
         .route("/docs", get(docs::page))
         .route("/docs.css", get(docs::style))
@@ -84,10 +97,12 @@ async fn no_method(request: Request) -> Response {
 
 /// Answers with a value as JSON that no cache may keep, because what it says is of now and for this caller.
 fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Problem> {
-    let text = serde_json::to_vec(value).map_err(|error| {
-        helmdeck_core::Error::new(Code::Internal, "the answer cannot be written").with_source(error)
-    })?;
+    let text = serde_json::to_vec(value).map_err(unwritable)?;
     Ok(([(CONTENT_TYPE, JSON), (http::header::CACHE_CONTROL, NO_STORE)], text).into_response())
+}
+
+fn unwritable(error: serde_json::Error) -> helmdeck_core::Error {
+    helmdeck_core::Error::new(Code::Internal, "the answer cannot be written").with_source(error)
 }
 
 /// Waits for an answer of the store or the disk, for at most as long as a request may take.
@@ -96,7 +111,7 @@ async fn in_time<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Pro
     tokio::time::timeout(app.config.request_deadline, answer).await.map_err(late)
 }
 
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Tells browsers to take a media type as it is written (Fetch standard, section 3.6).
 pub(crate) const NOSNIFF: (HeaderName, HeaderValue) =

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
-use super::{NO_STORE, json};
+use super::{NO_STORE, conversations, json};
 use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
@@ -61,5 +61,9 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
 pub(crate) async fn metrics(State(app): State<Arc<App>>, By(caller): By) -> Result<Response, Problem> {
     need(&caller, &Permission::MetricsRead)?;
     let headers = [(CONTENT_TYPE, OPEN_METRICS), (http::header::CACHE_CONTROL, NO_STORE)];
-    Ok((headers, app.engine.metrics()).into_response())
+    let mut text = app.engine.metrics();
+    if let Some(memory) = app.conversations.opened() {
+        text = conversations::metrics::add(text, &memory.metrics());
+    }
+    Ok((headers, text).into_response())
 }

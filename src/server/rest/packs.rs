@@ -8,7 +8,7 @@ use axum::extract::{RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use helmdeck_core::{Call, Caller, Code, Error, PackName, Permission, Permissions, Version};
-use helmdeck_engine::PackInfo;
+use helmdeck_engine::{Found, PackInfo};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
@@ -133,24 +133,26 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, Problem> {
     let asked = asked(&app, &caller, &path, request).await?;
-    let (name, version) = address(&path)?;
-    if wants_job(&app, &caller, &asked, version) {
+    let (name, _) = address(&path)?;
+    let discreet = |error| discreet(&app, &caller.permissions, name, error);
+    let pack = app.engine.find(&asked.call).await.map_err(discreet)?;
+    if wants_job(&caller, &asked, &pack) {
         // Boxed, so that a hit does not carry it along.
         return Box::pin(jobs::run(&app, &caller, asked)).await;
     }
     let Asked { mut call, headers } = asked;
     call.deadline = Instant::now().checked_add(app.config.request_deadline);
     if let Some(key) = idempotency::key(&headers)?
-        && !app.engine.pack(name, version).map_err(|error| discreet(&app, &caller.permissions, name, error))?.read_only
+        && !pack.read_only()
     {
         if call.identity.is_anonymous() {
             // All callers without a token are one: the answer that is kept could be somebody else's.
             return Err(Problem::new(Code::Unauthenticated, "an Idempotency-Key needs a bearer token"));
         }
-        return run_once(&app, call, key).await;
+        return run_once(&app, pack, call, key).await;
     }
     let directive = call.directive;
-    let outcome = app.engine.call(call).await.map_err(|error| discreet(&app, &caller.permissions, name, error))?;
+    let outcome = pack.call(call).await.map_err(discreet)?;
     let mut response = success(outcome.to_json().into());
     if let Some(cache) = &outcome.cache {
         cache_headers::add(cache, directive, response.headers_mut());
@@ -183,22 +185,22 @@ pub(super) async fn asked(
 }
 
 /// Says whether a call runs as a job: its caller prefers that, or its pack is made for it.
-fn wants_job(app: &App, caller: &Caller, asked: &Asked, version: Option<Version>) -> bool {
+fn wants_job(caller: &Caller, asked: &Asked, pack: &Found) -> bool {
     let prefer = if asked.headers.contains_key("prefer") { Prefer::of(&asked.headers) } else { Prefer::default() };
     // A caller without a token owns no jobs, but may wait.
     let waits = caller.identity.is_anonymous() && (prefer.wait.is_some() || prefer.respond_async);
-    !waits && (prefer.respond_async || app.engine.is_async(asked.call.pack.as_str(), version))
+    !waits && (prefer.respond_async || pack.is_async())
 }
 
 /// Runs a pack that writes at most once for a key: a repeat gets the answer of the first call.
 ///
 /// All of it is a task of its own, so that a client which lost its connection finds the answer when it asks again.
-async fn run_once(app: &Arc<App>, call: Call, key: String) -> Result<Response, Problem> {
+async fn run_once(app: &Arc<App>, pack: Found, call: Call, key: String) -> Result<Response, Problem> {
     let own = Arc::clone(app);
     let task = app.calls.spawn(async move {
         match own.idempotency.begin(Operation::Call, &call, &key).await? {
             Begun::New(ticket) => {
-                let answer = own.engine.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
+                let answer = pack.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
                 ticket.finish(&answer).await;
                 Ok(success(answer?))
             }

@@ -17,3 +17,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PathValues {
         RawPathParams::from_request_parts(parts, state).await.map(Self).map_err(wrong)
     }
 }
+
+/// Writes a text as one segment of a path, or one value of a query.
+pub(super) fn segment(text: &str) -> String {
+    crate::mcp::encode(text).replace('/', "%2F")
+}

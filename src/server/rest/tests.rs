@@ -266,7 +266,13 @@ async fn a_call_past_the_deadline_is_a_timeout() {
 #[tokio::test]
 async fn a_caller_learns_of_no_pack_that_it_may_not_run() {
     let fixture = Fixture::plain().await;
-    let app = App::new(fixture.engine.clone(), ServerConfig::default(), Arc::clone(&fixture.clock) as _, None);
+    let app = App::new(
+        fixture.engine.clone(),
+        Default::default(),
+        ServerConfig::default(),
+        Arc::clone(&fixture.clock) as _,
+        None,
+    );
     let router = super::router(Arc::new(app));
     let ask = async |scope: &str, method: Method, path: &str| {
         let caller = Caller {

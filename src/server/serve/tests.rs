@@ -148,6 +148,29 @@ async fn a_drain_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
+async fn a_stopping_server_closes_the_dialogues_after_the_last_request() {
+    let fixture = Fixture::with_memory().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::new(fixture.engine.clone(), ServerConfig::default());
+    let server = server.conversations(fixture.conversations.clone());
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(server.serve(listener, shutdown.clone()));
+    let mut busy = TcpStream::connect(address).await.unwrap();
+    busy.write_all(post(r#"{"wait":true}"#).as_bytes()).await.unwrap();
+    fixture.probe.someone_waits().await;
+    let memory = fixture.conversations.get().unwrap();
+    let identity = helmdeck_conversation::Identity::new("t", "u", "s");
+    shutdown.cancel();
+    assert!(memory.health(&identity).await.is_ok(), "a request is still at work");
+    fixture.probe.gate.add_permits(1);
+    assert!(read_to_end(busy).await.starts_with("HTTP/1.1 200 OK"));
+    tokio::time::timeout(GUARD, task).await.unwrap().unwrap().unwrap();
+    let closed = memory.health(&identity).await.unwrap_err();
+    assert!(matches!(closed, helmdeck_conversation::ConversationError::Closed), "{closed}");
+}
+
+#[tokio::test]
 async fn a_stopping_server_waits_for_a_write_whose_client_went_away() {
     let running = Running::start(ServerConfig::default()).await;
     let mut client = running.connect().await;

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use helmdeck_conversation::Strategy;
 use helmdeck_memory::Kind;
 
 use super::*;
@@ -18,6 +19,7 @@ fn the_compiled_in_file_says_what_the_crates_default_to() {
     let settings = loaded(&[]).settings().unwrap();
     assert_eq!(settings.engine, helmdeck_engine::Config::default());
     assert_eq!(settings.server, ServerConfig::default());
+    assert_eq!(settings.conversation, helmdeck_conversation::Config::default());
     assert_eq!(format!("{:?}", settings.memory.store()), format!("{:?}", helmdeck_memory::config::Config::default()));
     assert_eq!(format!("{:?}", settings.egress.guard()), format!("{:?}", helmdeck_egress::Config::default()));
 }
@@ -40,6 +42,9 @@ fn the_compiled_in_file_names_every_setting_of_the_crates() {
     let mut expected = Vec::new();
     keys(&Value::try_from(helmdeck_engine::Config::default()).unwrap(), &mut Vec::new(), &mut expected);
     keys(&Value::try_from(ServerConfig::default()).unwrap(), &mut vec!["server".to_owned()], &mut expected);
+    let conversation = Value::try_from(helmdeck_conversation::Config::default()).unwrap();
+    keys(&conversation, &mut vec!["conversation".to_owned()], &mut expected);
+    assert!(expected.iter().any(|key| key.join(".") == "conversation.summarizer.max_retry_wait"));
     for key in expected {
         assert!(layers.iter().any(|(known, _)| *known == key), "config/helmdeck.toml lacks {}", key.join("."));
     }
@@ -72,6 +77,18 @@ fn a_value_that_its_crate_refuses_is_named_with_its_origin() {
             "1",
             "unknown variable; did you mean \"HELMDECK_MEMORY__KINDS__NOTE__ROWS\"?",
         ),
+        ("HELMDECK_CONVERSATION__STRATEGY", "summary", "there are none, rolling_summary, truncation"),
+        ("HELMDECK_CONVERSATION__BUDGET_TOKENS", "-1", "conversation.budget_tokens"),
+        ("HELMDECK_CONVERSATION__TOKENS", "gpt", "conversation.tokens"),
+        ("HELMDECK_CONVERSATION__TTL", "soon", "conversation.ttl"),
+        ("HELMDECK_CONVERSATION__RECENT_TURNS", "0", "conversation.recent_turns is 0"),
+        ("HELMDECK_CONVERSATION__SUMMARIZER__CONCURRENCY", "0", "conversation.summarizer.concurrency is 0"),
+        ("HELMDECK_CONVERSATION__SUMMARIZER__ENDPOINT", "ftp://x", "conversation.summarizer.endpoint"),
+        (
+            "HELMDECK_CONVERSATION__SUMARIZER__MODEL",
+            "x",
+            "unknown variable; did you mean \"HELMDECK_CONVERSATION__SUMMARIZER__MODEL\"?",
+        ),
         ("HELMDECK_CACHE__CLUSTER_WAIT", "long", "cache.cluster_wait"),
         ("HELMDECK_LOG", "a=b=c", "log.level"),
         ("HELMDECK_LOG__FORMAT", "xml", "log.format"),
@@ -98,6 +115,22 @@ fn limits_of_a_kind_are_those_above_unless_it_says_otherwise() {
     assert_eq!((of_kinds.quota(Kind::Cache).bytes, of_kinds.quota(Kind::Note).bytes), (2 << 20, 4 << 30));
     assert_eq!(of_kinds.retention(Kind::Audit), Some(Duration::from_secs(7 * 86_400)));
     assert_eq!(of_kinds.retention(Kind::Note), None);
+}
+
+#[test]
+fn no_strategy_at_all_is_none() {
+    let strategy = |pairs| loaded(pairs).settings().unwrap().conversation.strategy;
+    assert_eq!(strategy(&[]), Strategy::Truncation);
+    assert_eq!(strategy(&[("HELMDECK_CONVERSATION__STRATEGY", "")]), Strategy::None);
+    assert_eq!(strategy(&[("HELMDECK_CONVERSATION__STRATEGY", "rolling_summary")]), Strategy::RollingSummary);
+}
+
+#[test]
+fn a_tokenizer_is_there_or_refused() {
+    let problems = problems(&[("HELMDECK_CONVERSATION__TOKENS", "cl100k_base")]);
+    let known = cfg!(feature = "tiktoken");
+    assert_eq!(problems.is_empty(), known, "{problems:?}");
+    assert!(known || problems[0].contains("HELMDECK_CONVERSATION__TOKENS"), "{problems:?}");
 }
 
 #[test]

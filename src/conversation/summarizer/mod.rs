@@ -1,5 +1,14 @@
 //! What makes one summary out of an older one and the turns after it.
+//!
+//! [`ChatSummarizer`] asks a model; a program of its own can give the memory any other [`Summarizer`].
 
+mod chat;
+mod check;
+mod prompt;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +17,10 @@ use async_trait::async_trait;
 use crate::identity::Identity;
 use crate::turn::ConversationTurn;
 
+pub use chat::{ChatSummarizer, client_config};
+
 /// What is to be summarised.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct SummarizeRequest {
     /// The summary so far; empty if there is none.
     pub previous_summary: String,
@@ -22,7 +33,7 @@ pub struct SummarizeRequest {
 }
 
 /// A summary.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SummarizeResponse {
     /// The summary of everything: what was summarised before, and the turns. It takes the place of the older one.
     pub summary: String,
@@ -99,4 +110,21 @@ pub trait Summarizer: Send + Sync + 'static {
         identity: &Identity,
         request: SummarizeRequest,
     ) -> Result<SummarizeResponse, SummarizeError>;
+}
+
+// Both hold what people said: no log shows it by accident.
+impl fmt::Debug for SummarizeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SummarizeRequest")
+            .field("previous_bytes", &self.previous_summary.len())
+            .field("turns", &self.turns.len())
+            .field("max_tokens", &self.max_tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SummarizeResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SummarizeResponse").field("bytes", &self.summary.len()).finish()
+    }
 }

@@ -1,0 +1,53 @@
+//! `conversation.add`: keeps a turn of a dialogue.
+
+use async_trait::async_trait;
+use helmdeck_conversation::{Conversations, NewDigest, NewTurn};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, schema};
+
+use super::dialogue::Dialogue;
+
+pub(super) struct Add(pub(super) Conversations);
+
+#[async_trait]
+impl Handler for Add {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let (session, turn) = match schema::take_member(input.as_str(), "session") {
+            Some((session, turn)) => (Some(read(session)?.read::<String>()?), read(turn)?),
+            None => (None, input),
+        };
+        let dialogue = Dialogue::of(&self.0, &context, session.as_deref())?;
+        let turn = without_secrets(&dialogue, turn.read()?)?;
+        Reply::value(&dialogue.memory.add_turn(&dialogue.identity, turn).await?)
+    }
+}
+
+fn read(text: String) -> Result<Json> {
+    Json::parse(text).map_err(|error| Error::new(Code::Internal, "a part of the input is no JSON").with_source(error))
+}
+
+/// A pack that calls this one may have put a credential of its own into the texts.
+fn without_secrets(dialogue: &Dialogue<'_>, turn: NewTurn) -> Result<NewTurn> {
+    let text = |text| dialogue.cleaned(text);
+    let texts = |texts: Vec<String>| texts.into_iter().map(text).collect::<Result<Vec<String>>>();
+    let digest = |digest: NewDigest| {
+        Ok::<_, Error>(NewDigest {
+            tools_invoked: texts(digest.tools_invoked)?,
+            observations_summary: text(digest.observations_summary)?,
+            reasoning_summary: text(digest.reasoning_summary)?,
+            artifacts_refs: texts(digest.artifacts_refs)?,
+        })
+    };
+    let shown = |shown: Json| {
+        let clean = text(shown.as_str().to_owned())?;
+        Json::parse(clean).map_err(|_| Error::new(Code::InvalidInput, "artifacts_shown holds a secret"))
+    };
+    Ok(NewTurn {
+        user_message: text(turn.user_message)?,
+        assistant_response: text(turn.assistant_response)?,
+        timestamp: turn.timestamp,
+        trajectory_digest: turn.trajectory_digest.map(digest).transpose()?,
+        artifacts_shown: turn.artifacts_shown.map(shown).transpose()?,
+        artifacts_hidden_refs: turn.artifacts_hidden_refs.map(texts).transpose()?,
+        once: turn.once.map(|name| dialogue.checked(name)).transpose()?,
+    })
+}

@@ -1,0 +1,108 @@
+//! `conversation.list`: lists the turns of a dialogue, or the dialogues of the caller, without their texts.
+
+use async_trait::async_trait;
+use helmdeck_conversation::{Conversations, Health, ItemFilter, ItemId, Session, SessionFilter};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
+use serde::{Deserialize, Serialize};
+
+use super::dialogue::Dialogue;
+
+pub(super) struct List(pub(super) Conversations);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    #[serde(default)]
+    what: What,
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    content_search: Option<String>,
+    #[serde(default)]
+    folded: Option<bool>,
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    after: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    #[default]
+    Turns,
+    Dialogues,
+}
+
+/// Dialogues as their caller sees them. What the process counts over all callers is not shown.
+#[derive(Serialize)]
+struct Page {
+    dialogues: Vec<About>,
+    total: u64,
+    next: Option<String>,
+}
+
+/// A dialogue; whose it is goes without saying.
+#[derive(Serialize)]
+struct About {
+    session: String,
+    turns: u64,
+    bytes: u64,
+    updated_at: String,
+    expires_at: Option<String>,
+    health: Health,
+}
+
+impl From<Session> for About {
+    fn from(session: Session) -> Self {
+        Self {
+            session: session.session,
+            turns: session.turns,
+            bytes: session.bytes,
+            updated_at: session.updated_at.to_rfc3339(),
+            expires_at: session.expires_at.map(helmdeck_core::Timestamp::to_rfc3339),
+            health: session.health,
+        }
+    }
+}
+
+#[async_trait]
+impl Handler for List {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let input: Input = input.read()?;
+        let dialogue = Dialogue::of(&self.0, &context, input.session.as_deref())?;
+        match input.what {
+            What::Turns => {
+                let filter = ItemFilter {
+                    content_search: input.content_search,
+                    folded: input.folded,
+                    limit: input.limit,
+                    after: input.after.as_deref().map(place).transpose()?,
+                };
+                Reply::value(&dialogue.memory.list_items(&dialogue.identity, &filter).await?)
+            }
+            What::Dialogues => {
+                if input.session.is_some() || input.content_search.is_some() || input.folded.is_some() {
+                    return Err(invalid("\"session\", \"content_search\" and \"folded\" go with turns"));
+                }
+                let filter = SessionFilter {
+                    tenant: Some(context.identity.tenant().to_owned()),
+                    user: Some(context.identity.user().to_owned()),
+                    limit: input.limit,
+                    after: input.after,
+                };
+                let page = dialogue.memory.sessions(&filter).await?;
+                let dialogues = page.sessions.into_iter().map(About::from).collect();
+                Reply::value(&Page { dialogues, total: page.total, next: page.next })
+            }
+        }
+    }
+}
+
+fn place(after: &str) -> Result<ItemId> {
+    ItemId::parse(after).ok_or_else(|| invalid("\"after\" is not the \"next\" of a page"))
+}
+
+fn invalid(message: &'static str) -> Error {
+    Error::new(Code::InvalidInput, message)
+}

@@ -1,0 +1,27 @@
+//! `conversation.show`: gives back one turn with its texts.
+
+use async_trait::async_trait;
+use helmdeck_conversation::Conversations;
+use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use serde::Deserialize;
+
+use super::dialogue::Dialogue;
+
+pub(super) struct Show(pub(super) Conversations);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    #[serde(default)]
+    session: Option<String>,
+    key: String,
+}
+
+#[async_trait]
+impl Handler for Show {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let input: Input = input.read()?;
+        let dialogue = Dialogue::of(&self.0, &context, input.session.as_deref())?;
+        Reply::value(&dialogue.memory.get_item(&dialogue.identity, &input.key).await?)
+    }
+}

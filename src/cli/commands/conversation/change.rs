@@ -1,0 +1,89 @@
+//! `helmdeck conversation delete`, `flush`, `forget` and `fold`.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{On, identity, shown};
+use crate::args::DialogueArgs;
+use crate::exit::{Exit, Failure, Result};
+use crate::output::count;
+use crate::signals::Stop;
+
+/// Deletes a turn.
+///
+/// # Errors
+/// Exit 3 if there is no such turn.
+pub(super) async fn delete(on: &On<'_>, which: &DialogueArgs, key: &str, yes: bool) -> Result<()> {
+    let identity = identity(which);
+    // What is not there needs no question.
+    on.memory.get_item(&identity, key).await?;
+    on.setup.output.confirm(&format!("remove turn {key} of {}", shown(&identity)), yes)?;
+    let deleted = on.memory.delete_item(&identity, key).await?;
+    on.print(&deleted, || {
+        let left = count(usize::try_from(deleted.remaining_turns).unwrap_or(usize::MAX), "turn");
+        let summary = if deleted.summary_rebuilt { "; it was in the summary, which is made anew" } else { "" };
+        format!("deleted {key}, {left} left{summary}")
+    })
+}
+
+/// Deletes all turns and the summary.
+///
+/// # Errors
+/// A usage failure if nobody says yes.
+pub(super) async fn flush(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Result<()> {
+    let identity = identity(which);
+    let held = on.held(&identity).await?;
+    on.setup.output.confirm(&format!("remove {held}"), yes)?;
+    on.memory.flush(&identity).await?;
+    on.print(&json!({"flushed": true}), || format!("flushed {}: {held}", shown(&identity)))
+}
+
+/// Removes a dialogue.
+///
+/// # Errors
+/// A usage failure if nobody says yes.
+pub(super) async fn forget(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Result<()> {
+    let identity = identity(which);
+    let held = on.held(&identity).await?;
+    on.setup.output.confirm(&format!("remove {held}, and everything else about it"), yes)?;
+    let turns = on.memory.forget(&identity).await?;
+    on.print(&json!({"forgotten_turns": turns}), || {
+        let turns = count(usize::try_from(turns).unwrap_or(usize::MAX), "turn");
+        format!("forgot {}: {turns}", shown(&identity))
+    })
+}
+
+/// Folds what is due.
+///
+/// # Errors
+/// Exit 1 if turns still wait for a summary.
+pub(super) async fn fold(on: &On<'_>, which: &DialogueArgs, within: Duration) -> Result<()> {
+    let identity = identity(which);
+    let mut stop = Stop::catch()?;
+    let waiting = tokio::select! {
+        waiting = on.memory.fold(&identity, within) => waiting?,
+        () = stop.wait() => return Err(Failure::new(Exit::Failed, "interrupted; what was summed up is kept")),
+    };
+    let trace = on.memory.trace(&identity).await?;
+    let value = json!({
+        "backlog_turns": waiting, "covers_through": trace.covers_through, "health": trace.health,
+        "failures": trace.failures, "last_failure": trace.last_failure,
+    });
+    let name = shown(&identity);
+    if on.setup.output.json || waiting == 0 {
+        on.print(&value, || format!("nothing of {name} waits for a summary"))?;
+    }
+    if waiting == 0 {
+        return Ok(());
+    }
+    if on.setup.output.json {
+        return Err(Failure::silent(Exit::Failed));
+    }
+    let turns = count(usize::try_from(waiting).unwrap_or(usize::MAX), "turn");
+    let why = trace.last_failure.map(|why| format!(" ({why})")).unwrap_or_default();
+    Err(Failure::new(
+        Exit::Failed,
+        format!("{turns} of {name} still to be summed up{why}; the dialogue is {}", trace.health),
+    ))
+}

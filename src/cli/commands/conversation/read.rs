@@ -1,0 +1,240 @@
+//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They change nothing and make no store.
+
+use helmdeck_conversation::{
+    ConversationTurn, Health, Item, ItemFilter, ItemId, ItemPage, LlmContextPatch, Session, SessionFilter, SessionPage,
+    Strategy, Trace, prompt,
+};
+use serde_json::json;
+
+use super::{On, identity, seconds, shown};
+use crate::args::{ConversationListArgs, DialogueArgs};
+use crate::exit::{Failure, Result};
+use crate::output::{columns, size};
+
+/// The most that one page of a list asks for.
+const PAGE: usize = 200;
+
+/// Prints what a model is to be shown.
+///
+/// # Errors
+/// Exit 8 if the dialogue does not open.
+pub(super) async fn context(on: &On<'_>, which: &DialogueArgs, as_prompt: bool) -> Result<()> {
+    let patch = on.memory.context(&identity(which)).await?;
+    if as_prompt {
+        let block = prompt::render(&patch);
+        return on.print(&json!({ "prompt": block }), || block.clone().unwrap_or_default());
+    }
+    on.print(&patch, || text(&patch))
+}
+
+fn text(patch: &LlmContextPatch) -> String {
+    let mut text = format!("{}, {} tokens", patch.strategy, patch.tokens);
+    for (count, what) in [(patch.omitted_turns, "left out"), (patch.unreadable, "unreadable")] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text.push_str(if patch.over_budget { ", over the budget\n" } else { "\n" });
+    for (name, part) in [("opening", patch.opening.as_deref().unwrap_or_default()), ("summary", &patch.summary)] {
+        if !part.is_empty() {
+            text.push_str(&format!("\n{name}:\n{}\n", indented(part)));
+        }
+    }
+    for recent in &patch.recent_turns {
+        text.push_str(&format!("\n{}  {}\n{}", recent.id, recent.turn.timestamp.as_str(), said(&recent.turn)));
+    }
+    text
+}
+
+/// Returns what was said in a turn. Every line is indented, so that no text looks like a line of ours.
+fn said(turn: &ConversationTurn) -> String {
+    let mut text = String::new();
+    for (who, words) in [("user", &turn.user_message), ("assistant", &turn.assistant_response)] {
+        if !words.is_empty() {
+            text.push_str(&format!("  {who}:\n  {}\n", indented(words).replace('\n', "\n  ")));
+        }
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    format!("  {}", text.trim_end_matches('\n').replace('\n', "\n  "))
+}
+
+/// Says how the summary of a dialogue is doing.
+///
+/// # Errors
+/// As [`context`].
+pub(super) async fn health(on: &On<'_>, which: &DialogueArgs) -> Result<()> {
+    let trace = on.memory.trace(&identity(which)).await?;
+    let value = json!({
+        "health": trace.health, "backlog_turns": trace.backlog_turns, "failures": trace.failures,
+        "last_failure": trace.last_failure,
+    });
+    on.print(&value, || match (&trace.last_failure, trace.health) {
+        (Some(why), Health::Retry | Health::Degraded | Health::Recovering) => {
+            format!("{}: {} failures in a row, the last one {why}", trace.health, trace.failures)
+        }
+        _ => trace.health.to_string(),
+    })
+}
+
+/// Says what the strategy makes of a dialogue.
+///
+/// # Errors
+/// As [`context`].
+pub(super) async fn trace(on: &On<'_>, which: &DialogueArgs) -> Result<()> {
+    let trace = on.memory.trace(&identity(which)).await?;
+    on.print(&trace, || trace_text(&trace))
+}
+
+fn trace_text(trace: &Trace) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    fact("strategy", trace.strategy.to_string());
+    fact("health", trace.health.to_string());
+    fact("kept turns", trace.kept_turns.to_string());
+    fact("in sight", trace.recent_turn_count.to_string());
+    fact("left out", trace.omitted_turns.to_string());
+    fact("tokens", trace.estimated_tokens.to_string());
+    fact("generation", trace.generation.to_string());
+    if trace.strategy == Strategy::RollingSummary {
+        fact("to be summed up", trace.backlog_turns.to_string());
+        fact("summed up through", trace.covers_through.to_string());
+        fact("failures", trace.failures.to_string());
+        fact("last failure", trace.last_failure.clone().unwrap_or_else(|| "-".to_owned()));
+    }
+    let mut text = columns(&rows);
+    if !trace.summary.is_empty() {
+        text.push_str(&format!("\nsummary:\n{}\n", indented(&trace.summary)));
+    }
+    text
+}
+
+/// Lists dialogues, or the turns of one.
+///
+/// # Errors
+/// A usage failure for an `--after` that no list ended with.
+pub(super) async fn list(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
+    match &arguments.session {
+        Some(_) => turns(on, arguments).await,
+        None => dialogues(on, arguments).await,
+    }
+}
+
+async fn turns(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
+    let whose = &arguments.whose;
+    let whose = crate::args::WhoseArgs { subject: whose.subject.clone(), tenant: whose.tenant.clone() };
+    let session = arguments.session.clone().unwrap_or_default();
+    let identity = identity(&DialogueArgs { session, whose });
+    let mut after = match &arguments.after {
+        None => None,
+        Some(text) => Some(ItemId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is no turn's key")))?),
+    };
+    let mut all = ItemPage::default();
+    loop {
+        let limit = PAGE.min(arguments.limit - all.items.len());
+        let filter =
+            ItemFilter { content_search: arguments.search.clone(), limit: Some(limit), after, ..ItemFilter::default() };
+        let page = on.memory.list_items(&identity, &filter).await?;
+        after = page.next;
+        all.items.extend(page.items);
+        (all.total, all.next) = (page.total, page.next);
+        all.unreadable += page.unreadable;
+        if after.is_none() || all.items.len() >= arguments.limit {
+            break;
+        }
+    }
+    on.print(&all, || turns_text(&all, &shown(&identity)))
+}
+
+fn turns_text(page: &ItemPage, name: &str) -> String {
+    if page.items.is_empty() && page.unreadable == 0 {
+        return format!("no turn of {name} is listed, of {}", page.total);
+    }
+    let mut rows = vec![["KEY", "WHEN", "SIZE", "TOKENS", "IN SUMMARY"].map(str::to_owned).to_vec()];
+    rows.extend(page.items.iter().map(|item: &Item| {
+        vec![
+            item.key.to_string(),
+            item.timestamp.clone(),
+            size(item.size_bytes),
+            item.tokens.to_string(),
+            if item.folded { "yes" } else { "no" }.to_owned(),
+        ]
+    }));
+    let mut text = columns(&rows);
+    if page.unreadable > 0 {
+        text.push_str(&format!("unreadable: {}\n", page.unreadable));
+    }
+    if let Some(next) = &page.next {
+        text.push_str(&format!("more: --after {next}\n"));
+    }
+    text
+}
+
+async fn dialogues(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
+    let mut all = SessionPage { next: arguments.after.clone(), ..SessionPage::default() };
+    loop {
+        let filter = SessionFilter {
+            tenant: arguments.whose.tenant.clone(),
+            user: arguments.whose.subject.clone(),
+            limit: Some(PAGE.min(arguments.limit - all.sessions.len())),
+            after: all.next.take(),
+        };
+        let page = on.memory.sessions(&filter).await?;
+        let sessions = std::mem::take(&mut all.sessions);
+        all = page;
+        all.sessions.splice(0..0, sessions);
+        if all.next.is_none() || all.sessions.len() >= arguments.limit {
+            break;
+        }
+    }
+    on.print(&all, || dialogues_text(&all))
+}
+
+fn dialogues_text(page: &SessionPage) -> String {
+    if page.sessions.is_empty() {
+        return "there are no dialogues".to_owned();
+    }
+    let mut rows =
+        vec![["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"].map(str::to_owned).to_vec()];
+    rows.extend(page.sessions.iter().map(|session: &Session| {
+        let end = session.expires_at.map(helmdeck_core::Timestamp::to_rfc3339);
+        vec![
+            session.session.clone(),
+            format!("{}/{}", session.tenant, session.user),
+            session.turns.to_string(),
+            size(session.bytes),
+            format!("{}Z", seconds(&session.updated_at.to_rfc3339()).trim_end_matches('Z')),
+            end.map_or_else(|| "never".to_owned(), |end| format!("{}Z", seconds(&end).trim_end_matches('Z'))),
+            session.health.to_string(),
+        ]
+    }));
+    let mut text = columns(&rows);
+    if let Some(next) = &page.next {
+        text.push_str(&format!("more: --after '{next}'\n"));
+    }
+    text
+}
+
+/// Shows a turn.
+///
+/// # Errors
+/// Exit 3 if there is no such turn.
+pub(super) async fn show(on: &On<'_>, which: &DialogueArgs, key: &str) -> Result<()> {
+    let detail = on.memory.get_item(&identity(which), key).await?;
+    on.print(&detail, || {
+        let item = &detail.item;
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+        fact("turn", item.key.to_string());
+        fact("when", item.timestamp.clone());
+        fact("stored", item.created_at.to_rfc3339());
+        fact("size", format!("{}, {} tokens", size(item.size_bytes), item.tokens));
+        fact("in summary", if item.folded { "yes" } else { "no" }.to_owned());
+        if let Some(digest) = &detail.turn.trajectory_digest {
+            fact("tools", digest.tools_invoked.iter().flatten().cloned().collect::<Vec<_>>().join(", "));
+        }
+        format!("{}\n{}", columns(&rows), said(&detail.turn))
+    })
+}

@@ -1,0 +1,74 @@
+//! `helmdeck conversation snapshot` and `restore`: a dialogue as a file, whose bytes nobody changes on the way.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use helmdeck_conversation::{Record, Snapshot, Strategy, wire};
+use serde_json::json;
+
+use super::{On, identity, read_all, shown};
+use crate::args::{DialogueArgs, SnapshotArgs};
+use crate::commands::archive::{Draft, taken};
+use crate::exit::{Exit, Failure, Result};
+use crate::output::size;
+
+/// The largest snapshot that is read, in bytes. What of it is taken, the memory says.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Writes a snapshot.
+///
+/// # Errors
+/// A usage failure if the file is there.
+pub(super) async fn take(on: &On<'_>, arguments: &SnapshotArgs) -> Result<()> {
+    if let Some(path) = &arguments.output
+        && !arguments.force
+        && path.symlink_metadata().is_ok()
+    {
+        return Err(taken(path));
+    }
+    let identity = identity(&arguments.which);
+    let snapshot = on.memory.snapshot(&identity).await?;
+    let strategy = snapshot.strategy.unwrap_or(Strategy::None);
+    // A strategy that keeps nothing has no bytes. A file says so too.
+    let bytes = match snapshot.bytes.is_empty() {
+        true => wire::write_record(&Record { strategy, ..Record::default() }).into(),
+        false => snapshot.bytes,
+    };
+    let Some(path) = &arguments.output else { return on.setup.output.raw(&bytes) };
+    let (draft, mut file) = Draft::beside(path)?;
+    let failed = |error: io::Error| Failure::new(Exit::Failed, format!("{}: {error}", path.display()));
+    file.write_all(&bytes).map_err(failed)?;
+    draft.keep(&file, path, arguments.force)?;
+    let value = json!({"file": path.display().to_string(), "bytes": bytes.len(), "strategy": strategy});
+    on.print(&value, || {
+        format!("wrote {} ({}, {strategy}) to {}", shown(&identity), size(bytes.len() as u64), path.display())
+    })
+}
+
+/// Puts a snapshot in the place of a dialogue.
+///
+/// # Errors
+/// A usage failure for a file that cannot be read, or if nobody says yes; exit 1 for what is no snapshot, or one of another strategy:
+/// nothing has changed then.
+pub(super) async fn restore(on: &On<'_>, which: &DialogueArgs, file: &Path, yes: bool) -> Result<()> {
+    let bytes = if file == Path::new("-") {
+        read_all(io::stdin().lock(), MAX_BYTES, "stdin")?
+    } else {
+        let name = file.display().to_string();
+        let opened = File::open(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        read_all(opened, MAX_BYTES, &name)?
+    };
+    if bytes.trim_ascii().is_empty() {
+        // It would clear the dialogue; half a pipe must not.
+        return Err(Failure::usage("the snapshot is empty")
+            .with_hint("`helmdeck conversation flush` deletes what is in a dialogue"));
+    }
+    let identity = identity(which);
+    let held = on.held(&identity).await?;
+    on.setup.output.confirm(&format!("replace {held} by a snapshot of {}", size(bytes.len() as u64)), yes)?;
+    on.memory.restore(&identity, &Snapshot { strategy: None, bytes: bytes.into() }).await?;
+    let trace = on.memory.trace(&identity).await?;
+    let value = json!({"restored": true, "kept_turns": trace.kept_turns, "summary": !trace.summary.is_empty()});
+    on.print(&value, || format!("restored {}: {}", shown(&identity), super::parts(&trace)))
+}

@@ -1,0 +1,108 @@
+//! What `helmdeck check` says of conversations.
+
+use std::sync::Arc;
+
+use helmdeck_conversation::Strategy;
+use helmdeck_core::SystemClock;
+use helmdeck_vault::{About, Book, VaultError};
+
+use super::check::Report;
+use crate::conversations::{SUMMARIZE, lacks_summarizer};
+use crate::exit::{Failure, Result};
+use crate::wire::Setup;
+
+/// Checks the settings of the conversation memory; `by_hand` says whether somebody set one.
+pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
+    let config = &setup.settings.conversation;
+    if setup.ring.is_none() {
+        if by_hand {
+            let message = "conversation settings are set, but no memory key, so nothing of a dialogue is kept";
+            report.warnings.push(message.to_owned());
+        }
+        // There is nothing to say of it then, unless what was set makes no sense.
+        if config.strategy != Strategy::RollingSummary {
+            return;
+        }
+    }
+    if lacks_summarizer(config) {
+        report.fact("conversation", "wrong");
+        report.errors.push(
+            "conversation.strategy is rolling_summary, which needs conversation.summarizer.endpoint and conversation.summarizer.model"
+                .to_owned(),
+        );
+        return;
+    }
+    let budget = match (config.strategy, config.budget_tokens) {
+        (Strategy::None, _) => "nothing is kept".to_owned(),
+        (_, 0) => "no budget".to_owned(),
+        (_, tokens) => format!("{tokens} tokens"),
+    };
+    if config.strategy != Strategy::RollingSummary {
+        return report.fact("conversation", format!("{}, {budget}", config.strategy));
+    }
+    let model = &config.summarizer.model;
+    report.fact("conversation", format!("{}, {budget}, summed up by {model}", config.strategy));
+    if !config.summarizer.credential.is_empty()
+        && let Err(failure) = credential(report, setup, &config.summarizer.credential).await
+    {
+        report.failed("conversation", &failure);
+    }
+}
+
+/// Says whether the summarizer's credential is there, and may be used by somebody.
+async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()> {
+    if setup.settings.credentials.contains_key(name) {
+        // Whether its variable is set is said where those are looked at.
+        return Ok(());
+    }
+    let missing = || {
+        let name = name.escape_debug();
+        Failure::config(format!("conversation.summarizer.credential: there is no credential \"{name}\""))
+    };
+    let Some(ring) = &setup.vault_ring else { return Err(missing()) };
+    let book = Book::new(setup.system()?, ring.clone(), Arc::new(SystemClock::default()));
+    match book.about(name).await {
+        Ok(about) => report.warnings.extend(unusable(&about, name, &setup.settings.conversation.summarizer.endpoint)),
+        Err(VaultError::Missing(_) | VaultError::Invalid(_)) => return Err(missing()),
+        // The vault says by itself what does not open.
+        Err(_) => {}
+    }
+    Ok(())
+}
+
+/// Says why nothing can be summed up with a credential.
+fn unusable(about: &About, name: &str, endpoint: &str) -> Option<String> {
+    if about.subjects.is_empty() || !about.packs.iter().any(|glob| glob.matches(SUMMARIZE)) {
+        return Some(format!(
+            "nobody's dialogues can be summed up with credential \"{name}\": `helmdeck vault grant {name} --pack {SUMMARIZE} --allow <callers>`"
+        ));
+    }
+    let host = url::Url::parse(endpoint).ok()?.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();
+    let allowed = about.hosts.iter().any(|glob| glob.matches(&host));
+    (!allowed).then(|| format!("credential \"{name}\" is not for the host {host} of conversation.summarizer.endpoint"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(host: &str, allow: &str, pack: &str) -> About {
+        let mut about = About::of(helmdeck_vault::Kind::ApiKey);
+        let of = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        about.hosts = of(host).iter().map(|host| host.parse().unwrap()).collect();
+        about.subjects = of(allow).iter().map(|subjects| subjects.parse().unwrap()).collect();
+        about.packs = of(pack).iter().map(|pack| pack.parse().unwrap()).collect();
+        about
+    }
+
+    #[test]
+    fn a_credential_that_nothing_can_be_summed_up_with_is_told() {
+        let why = |host, allow, pack| unusable(&about(host, allow, pack), "llm", "https://API.example.com/v1");
+        assert_eq!(why("api.example.com", "*/*", SUMMARIZE), None);
+        assert_eq!(why("*.example.com", "local/*", "*"), None);
+        for (host, allow, pack) in [("api.example.com", "", "*"), ("api.example.com", "*/*", "swe.solve")] {
+            assert!(why(host, allow, pack).unwrap().contains("--pack conversation.summarize"));
+        }
+        assert!(why("other.example.com", "*/*", "*").unwrap().contains("host api.example.com"));
+    }
+}

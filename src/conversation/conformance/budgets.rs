@@ -1,0 +1,188 @@
+//! Claims about what fits: case 1 of the reference, and W5, W14.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use super::scribe::Act;
+use super::subject::{Subject, add, alice, fold, kept, numbers, recent, sized, turn};
+use crate::config::OnOversize;
+use crate::error::ConversationError;
+use crate::health::Health;
+use crate::summarizer::Failure;
+use crate::tokens::Counter;
+
+/// Reference suite: `Truncation_EnforcesBudget`, with exact numbers.
+pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Subject) {
+    s.scribe.always(Act::Fail(Failure::Unavailable));
+    let memory = s.open_with(|config| config.budget_tokens = 64);
+    // 28 tokens each.
+    for number in 0..5 {
+        let added = memory.add_turn(&alice(), sized(number, 52, 52)).await.unwrap();
+        assert_eq!(added.tokens, 28);
+        let patch = memory.context(&alice()).await.unwrap();
+        let shown = (number + 1).min(2);
+        assert_eq!(recent(&patch), numbers(number + 1 - shown..=number));
+        assert_eq!((patch.tokens, patch.omitted_turns), (28 * shown as u64, (number + 1 - shown) as u64));
+        assert!(!patch.over_budget);
+        assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), patch.tokens);
+    }
+    // 36 tokens would not fit in beside the newest; 8 do, and a turn that does not fit hides all before it.
+    memory.add_turn(&alice(), sized(5, 12, 12)).await.unwrap();
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), (numbers(3..6), 64, 3));
+    memory.add_turn(&alice(), sized(6, 120, 4)).await.unwrap();
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), (numbers(5..7), 41, 5));
+    assert_eq!(kept(&memory, &alice()).await, numbers(0..7), "what is out of sight is kept");
+    let fresh = s.another().open_with(|config| config.budget_tokens = 64);
+    assert_eq!(fresh.context(&alice()).await.unwrap(), patch);
+}
+
+/// W5: a turn over the whole budget is never lost silently.
+pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Subject) {
+    s.scribe.always(Act::Fail(Failure::Unavailable));
+    let memory = s.open_with(|config| config.budget_tokens = 64);
+    memory.add_turn(&alice(), sized(0, 12, 12)).await.unwrap();
+    let large = memory.add_turn(&alice(), sized(1, 200, 200)).await.unwrap();
+    assert_eq!(large.tokens, 102);
+    for memory in [&memory, &s.another().open_with(|config| config.budget_tokens = 64)] {
+        let patch = memory.context(&alice()).await.unwrap();
+        assert_eq!((recent(&patch), patch.tokens), (numbers(1..2), 102));
+        assert_eq!((patch.over_budget, patch.omitted_turns), (true, 1));
+        assert_eq!(patch.recent_turns[0].turn.assistant_response.len(), 200, "it is whole");
+    }
+    memory.add_turn(&alice(), sized(2, 12, 12)).await.unwrap();
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((recent(&patch), patch.tokens), (numbers(2..3), 8));
+    assert_eq!((patch.over_budget, patch.omitted_turns), (false, 2));
+    assert_eq!(kept(&memory, &alice()).await, numbers(0..3));
+}
+
+/// W5, the other way: it is refused, loudly, and nothing is written.
+pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Subject) {
+    let memory = s.open_with(|config| {
+        config.budget_tokens = 64;
+        config.on_oversize = OnOversize::Refuse;
+    });
+    memory.add_turn(&alice(), sized(0, 12, 12)).await.unwrap();
+    let writes = s.tap.writes();
+    for _ in 0..2 {
+        let refused = memory.add_turn(&alice(), sized(1, 200, 200)).await;
+        assert!(matches!(refused, Err(ConversationError::Oversize { tokens: 102, budget: 64 })), "{refused:?}");
+        let refused = memory.put_item(&alice(), sized(1, 200, 200)).await;
+        assert!(matches!(refused, Err(ConversationError::Oversize { tokens: 102, budget: 64 })), "{refused:?}");
+    }
+    assert_eq!(s.tap.writes(), writes);
+    assert_eq!(recent(&memory.context(&alice()).await.unwrap()), numbers(0..1));
+    let exact = memory.add_turn(&alice(), sized(1, 124, 124)).await.unwrap();
+    assert_eq!(exact.tokens, 64, "a turn that fills the budget fits");
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((recent(&patch), patch.tokens, patch.over_budget), (numbers(1..2), 64, false));
+}
+
+/// The newest turn is always in sight, and nothing but it can take the context over the budget, whatever the sizes are.
+pub(super) async fn the_newest_turn_is_always_in_sight(s: Subject) {
+    let memory = s.open_with(|config| config.budget_tokens = 200);
+    let fresh = s.another();
+    let sizes = [4, 400, 40, 0, 1200, 8, 8, 8, 80, 80, 80, 80, 0, 2000, 16, 160, 160, 640, 4, 4, 4, 4, 320, 40, 40, 40];
+    for (number, size) in sizes.into_iter().enumerate() {
+        memory.add_turn(&alice(), sized(number, size.max(8), size)).await.unwrap();
+        let opened = fresh.open_with(|config| config.budget_tokens = 200);
+        for memory in [&memory, &opened] {
+            let patch = memory.context(&alice()).await.unwrap();
+            let newest = recent(&patch).pop();
+            assert_eq!(newest, Some(number.to_string()));
+            let own = (size.max(8) / 4 + 1 + size / 4 + 1) as u64;
+            assert_eq!(patch.over_budget, own > 200, "turn {number}");
+            assert!(patch.tokens <= 200 || patch.recent_turns.len() == 1, "{} tokens", patch.tokens);
+            assert!(patch.tokens <= own.max(200) + 200, "{} tokens", patch.tokens);
+        }
+        opened.close(super::subject::STUCK).await;
+    }
+    assert_eq!(kept(&memory, &alice()).await.len(), sizes.len());
+}
+
+pub(super) async fn without_a_budget_everything_is_in_sight(s: Subject) {
+    let memory = s.open();
+    for number in 0..150 {
+        memory.add_turn(&alice(), sized(number, 396, 396)).await.unwrap();
+    }
+    for memory in [&memory, &s.another().open()] {
+        let patch = memory.context(&alice()).await.unwrap();
+        assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), (numbers(0..150), 150 * 200, 0));
+    }
+}
+
+/// W14: what is shown under `rolling_summary` fits the budget too: summary, opening and turns.
+pub(super) async fn a_rolling_context_fits_its_budget(s: Subject) {
+    let memory = s.open_with(|config| {
+        config.budget_tokens = 300;
+        config.summarizer.summary_tokens = 120;
+    });
+    let counter = Counter::new(memory.config().tokens).unwrap();
+    for number in 0..40 {
+        let size = if number % 9 == 8 { 280 } else { 40 };
+        memory.add_turn(&alice(), sized(number, size, size)).await.unwrap();
+        if number % 3 == 0 {
+            fold(&memory, &alice()).await;
+        }
+        let patch = memory.context(&alice()).await.unwrap();
+        let turns: u64 = patch.recent_turns.iter().map(|recent| counter.turn(&recent.turn)).sum();
+        let mut rest = if patch.summary.is_empty() { 0 } else { counter.count(&patch.summary) };
+        rest += patch.opening.as_deref().map_or(0, |opening| counter.count(opening));
+        assert_eq!(patch.tokens, turns + rest, "the tokens are those of what is shown");
+        assert!(patch.tokens <= 300, "turn {number}: {} tokens", patch.tokens);
+        assert_eq!(recent(&patch).pop(), Some(number.to_string()));
+    }
+    fold(&memory, &alice()).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!(patch.opening.as_deref().map(str::len), Some(40), "what was asked for at first stays in sight");
+    assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
+    let trace = memory.trace(&alice()).await.unwrap();
+    let (covered, shown) = (trace.covers_through, trace.recent_turn_count);
+    assert_eq!(covered + shown + trace.omitted_turns, 40, "every turn is in the summary, in sight, or counted");
+}
+
+/// A summary longer than it may be is cut, not refused, and never crowds the turns out.
+pub(super) async fn a_summary_that_is_too_long_is_cut(s: Subject) {
+    s.scribe.always(Act::Say("word ".repeat(4000)));
+    let memory = s.open_with(|config| {
+        config.budget_tokens = 400;
+        config.summarizer.summary_tokens = 100;
+    });
+    let counter = Counter::new(memory.config().tokens).unwrap();
+    for number in 0..12 {
+        memory.add_turn(&alice(), sized(number, 40, 40)).await.unwrap();
+    }
+    fold(&memory, &alice()).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    let tokens = counter.count(&patch.summary);
+    assert!((50..=100).contains(&tokens), "{tokens} tokens");
+    assert!(patch.summary.starts_with("word word"));
+    assert!(patch.tokens <= 400);
+    assert_eq!(recent(&patch), numbers(8..12));
+    assert_eq!(s.moves(&alice(), Health::Healthy), []);
+}
+
+/// What is folded is due by its tokens too, not only by its number.
+pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Subject) {
+    let memory = s.open_with(|config| config.budget_tokens = 200);
+    memory.add_turn(&alice(), sized(0, 396, 0)).await.unwrap();
+    memory.add_turn(&alice(), sized(1, 396, 0)).await.unwrap();
+    memory.add_turn(&alice(), turn(2)).await.unwrap();
+    fold(&memory, &alice()).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    let trace = memory.trace(&alice()).await.unwrap();
+    assert!(trace.covers_through >= 1, "something was folded");
+    assert_eq!((patch.omitted_turns, trace.backlog_turns), (0, 0));
+    assert!(patch.tokens <= 200, "{}", patch.tokens);
+    assert_eq!(super::subject::sight(&patch), numbers(0..3));
+    // The newest is never folded, however large.
+    memory.add_turn(&alice(), sized(3, 4000, 0)).await.unwrap();
+    fold(&memory, &alice()).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((recent(&patch).pop(), patch.over_budget), (Some("3".to_owned()), true));
+    assert_eq!(super::subject::sight(&patch), numbers(0..4));
+    add(&memory, &alice(), 4..5).await;
+    fold(&memory, &alice()).await;
+    assert_eq!(super::subject::seen(&memory, &alice()).await, numbers(0..5));
+}

@@ -1,0 +1,161 @@
+//! Claims about summaries that come late: case 5 of the reference, W4, W12.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use std::time::Duration;
+
+use super::eventually;
+use super::scribe::Act;
+use super::subject::{STUCK, Subject, add, alice, fold, items, kept, numbers, seen, sight};
+use crate::health::Health;
+use crate::memory::ConversationMemory;
+use crate::snapshot::Snapshot;
+use crate::summarizer::Failure;
+
+/// What happens to a dialogue while a summary of it is on its way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Change {
+    Flush,
+    Restore,
+    Delete,
+    Forget,
+}
+
+const CHANGES: [Change; 4] = [Change::Flush, Change::Restore, Change::Delete, Change::Forget];
+
+/// Does it, in this process or in another one, and returns what is to be seen afterwards.
+async fn change(memory: &ConversationMemory, change: Change, snapshot: &Snapshot) -> Vec<String> {
+    match change {
+        Change::Flush => memory.flush(&alice()).await.unwrap(),
+        Change::Restore => memory.restore(&alice(), snapshot).await.unwrap(),
+        Change::Forget => drop(memory.forget(&alice()).await.unwrap()),
+        Change::Delete => {
+            let key = items(memory, &alice()).await[1].key.to_string();
+            memory.delete_item(&alice(), &key).await.unwrap();
+            let mut left = numbers(1000..1008);
+            left.remove(1);
+            return left;
+        }
+    }
+    if change == Change::Restore { numbers(3000..3003) } else { Vec::new() }
+}
+
+async fn snapshot(s: &Subject) -> Snapshot {
+    let memory = s.another().open();
+    let other = crate::Identity { session: "elsewhere".into(), ..alice() };
+    add(&memory, &other, 3000..3003).await;
+    let snapshot = memory.snapshot(&other).await.unwrap();
+    memory.forget(&other).await.unwrap();
+    snapshot
+}
+
+/// A summary that comes after a flush, a restore, a delete or a forget is thrown away: nothing of it comes back, in no row.
+pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
+    let snapshot = snapshot(&s).await;
+    for what in CHANGES {
+        for elsewhere in [false, true] {
+            let s = s.another();
+            s.scribe.always(Act::Wait);
+            let memory = s.open();
+            memory.forget(&alice()).await.unwrap();
+            add(&memory, &alice(), 1000..1008).await;
+            s.scribe.reached(1).await;
+            assert_eq!(s.scribe.calls()[0].turns, numbers(1000..1004));
+            let other = s.another().open();
+            let mut expected = change(if elsewhere { &other } else { &memory }, what, &snapshot).await;
+            s.clock.advance(memory.config().hot_for + Duration::from_millis(1));
+            s.scribe.always(Act::Wait);
+            s.scribe.let_go();
+            add(&memory, &alice(), 2000..2006).await;
+            expected.extend(numbers(2000..2006));
+            fold(&memory, &alice()).await;
+            assert_eq!(seen(&memory, &alice()).await, expected, "{what:?}, elsewhere: {elsewhere}");
+            assert_eq!(seen(&s.another().open(), &alice()).await, expected, "{what:?}, elsewhere: {elsewhere}");
+            let gone = if what == Change::Delete { "1001" } else { "100" };
+            assert_eq!(s.rows_with(&format!("[{gone}")).await, 0, "{what:?}, elsewhere: {elsewhere}");
+            let late = |call: &super::Call| call.turns.iter().chain(&call.previous).any(|mark| mark.starts_with(gone));
+            assert!(!s.scribe.calls()[1..].iter().any(late), "{what:?}: nobody is told what is gone");
+            memory.close(STUCK).await;
+            other.close(STUCK).await;
+        }
+    }
+}
+
+/// W12: the same for an attempt to recover; and the health is clean from then on.
+pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
+    let snapshot = snapshot(&s).await;
+    for what in [Change::Flush, Change::Restore, Change::Forget] {
+        let s = s.another();
+        s.scribe.always(Act::Fail(Failure::Unavailable));
+        let memory = s.open();
+        memory.forget(&alice()).await.unwrap();
+        add(&memory, &alice(), 1000..1012).await;
+        eventually("degraded", async || memory.health(&alice()).await.unwrap() == Health::Degraded).await;
+        s.scribe.always(Act::Wait);
+        eventually("an attempt to recover", async || s.scribe.running() == 1).await;
+        assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
+        let expected = change(&memory, what, &snapshot).await;
+        assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
+        s.scribe.let_go();
+        fold(&memory, &alice()).await;
+        eventually("the late one to be over", async || s.scribe.running() == 0).await;
+        for memory in [&memory, &s.another().open()] {
+            assert_eq!(seen(memory, &alice()).await, expected, "{what:?}");
+            let trace = memory.trace(&alice()).await.unwrap();
+            assert_eq!((trace.health, trace.failures, trace.backlog_turns), (Health::Healthy, 0, 0), "{what:?}");
+            assert_eq!(trace.last_failure, None);
+        }
+        assert_eq!(s.rows_with("[10").await, 0, "{what:?}");
+        if what != Change::Forget {
+            let moves = s.moves(&alice(), Health::Healthy);
+            let word = if what == Change::Flush { "flushed" } else { "restored" };
+            assert_eq!(moves.last(), Some(&(Health::Healthy, word)));
+        }
+        memory.close(STUCK).await;
+    }
+}
+
+/// A late failure means as little as a late summary.
+pub(super) async fn a_late_failure_changes_no_health(s: Subject) {
+    s.scribe.always(Act::Hang);
+    let memory = s.open_with(|config| config.summarizer.timeout = Duration::from_millis(150));
+    add(&memory, &alice(), 0..8).await;
+    s.scribe.reached(1).await;
+    memory.flush(&alice()).await.unwrap();
+    s.scribe.always(Act::Answer);
+    eventually("the request to end", async || s.scribe.running() == 0).await;
+    add(&memory, &alice(), 8..10).await;
+    fold(&memory, &alice()).await;
+    assert_eq!(s.moves(&alice(), Health::Healthy), [(Health::Healthy, "flushed")]);
+    assert_eq!(memory.trace(&alice()).await.unwrap().failures, 0);
+}
+
+/// A turn that is deleted is gone from the summary too, which is made anew of the turns that are kept.
+pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Subject) {
+    let memory = s.open();
+    add(&memory, &alice(), 1000..1012).await;
+    fold(&memory, &alice()).await;
+    let before = memory.context(&alice()).await.unwrap();
+    assert_eq!(super::marks(&before.summary), numbers(1000..1008));
+    let all = items(&memory, &alice()).await;
+    let deleted = memory.delete_item(&alice(), &all[0].key.to_string()).await.unwrap();
+    assert_eq!((deleted.deleted, deleted.remaining_turns, deleted.summary_rebuilt), (true, 11, true));
+    // At once, and not only when it is folded again.
+    assert_eq!(s.rows_with("[1000]").await, 0);
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!((sight(&patch), patch.opening), (numbers(1001..1012), None));
+    fold(&memory, &alice()).await;
+    let patch = memory.context(&alice()).await.unwrap();
+    assert_eq!(super::marks(&patch.summary), numbers(1001..1008));
+    assert_eq!(sight(&patch), numbers(1001..1012));
+    // One that is not in the summary costs the summary nothing.
+    let calls = s.scribe.calls().len();
+    let deleted = memory.delete_item(&alice(), &all[10].key.to_string()).await.unwrap();
+    assert_eq!((deleted.remaining_turns, deleted.summary_rebuilt), (10, false));
+    fold(&memory, &alice()).await;
+    assert_eq!(s.scribe.calls().len(), calls);
+    let mut left = numbers(1001..1012);
+    left.remove(9);
+    assert_eq!((seen(&memory, &alice()).await, kept(&memory, &alice()).await), (left.clone(), left));
+    assert_eq!(s.dropped(), [], "all could be made anew");
+}

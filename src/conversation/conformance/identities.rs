@@ -1,0 +1,240 @@
+//! Claims about whose dialogue is whose.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use std::sync::Arc;
+
+use helmdeck_events::EventKind;
+
+use super::subject::{METHODS, Subject, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
+use super::{eventually, marks};
+use crate::error::ConversationError;
+use crate::identity::Identity;
+use crate::item::{ItemFilter, SessionFilter};
+
+/// Reference suite: `Identity_Mandatory_*`. W27 of the reference: what is missing is missing, not a word that could be a name.
+pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s: Subject) {
+    let memory = s.open();
+    let cases = [
+        (("", "", ""), "tenant_id, user_id and session_id empty"),
+        (("", "u", "s"), "tenant_id empty"),
+        (("t", "", "s"), "user_id empty"),
+        (("t", "u", ""), "session_id empty"),
+        (("", "", "s"), "tenant_id and user_id empty"),
+        (("", "u", ""), "tenant_id and session_id empty"),
+        (("t", "", ""), "user_id and session_id empty"),
+    ];
+    let mut expected = Vec::new();
+    let (reads, writes) = (s.tap.reads(), s.tap.writes());
+    for method in METHODS {
+        for ((tenant, user, session), why) in cases {
+            let identity = Identity { run: Some("r".into()), ..Identity::new(tenant, user, session) };
+            let refused = call(&memory, method, &identity).await;
+            assert!(
+                matches!(&refused, Err(ConversationError::IdentityRequired { reason }) if reason == why),
+                "{method}: {refused:?}"
+            );
+            let known = |part: &str| Some(part.to_owned()).filter(|part| !part.is_empty());
+            expected.push((method, why.to_owned(), known(tenant), known(user), known(session)));
+        }
+    }
+    let told = s.events().into_iter().filter_map(|event| match event {
+        EventKind::MemoryIdentityRejected { who, operation, reason } => {
+            Some((operation, reason, who.tenant, who.user, who.session))
+        }
+        _ => None,
+    });
+    let told = told.collect::<Vec<_>>();
+    assert_eq!(told, expected);
+    if !s.rolls() {
+        assert_eq!((s.tap.reads(), s.tap.writes()), (reads, writes), "nothing was read or written");
+    }
+    let page = memory.sessions(&SessionFilter::default()).await.unwrap();
+    assert_eq!((page.total, page.identity_rejected_24h), (0, expected.len() as u64));
+    // What looks empty is a name like any other.
+    let odd = Identity::new(" ", "<missing>", " ");
+    for method in ["add_turn", "context", "health", "flush"] {
+        call(&memory, method, &odd).await.unwrap();
+    }
+}
+
+/// W18: a dialogue outlives its runs.
+pub(super) async fn a_run_is_accepted_and_ignored(s: Subject) {
+    let memory = s.open();
+    let of = |run: &str| Identity { run: Some(run.into()), ..alice() };
+    memory.add_turn(&of("r1"), turn(1)).await.unwrap();
+    memory.add_turn(&of("r2"), turn(2)).await.unwrap();
+    memory.add_turn(&alice(), turn(3)).await.unwrap();
+    for identity in [of("r1"), of("r3"), of(""), alice()] {
+        assert_eq!(seen(&memory, &identity).await, numbers(1..4));
+    }
+    memory.flush(&of("r9")).await.unwrap();
+    assert!(seen(&memory, &of("r1")).await.is_empty());
+}
+
+/// Case 2 of the reference: isolation with data, for every method, with ids that would collide if they were joined.
+pub(super) async fn dialogues_never_see_each_other(s: Subject) {
+    let memory = s.open();
+    let names = [
+        ("tenant-a", "user-1", "session-1"),
+        ("tenant-a", "user-1", "session-2"),
+        ("tenant-a", "user-2", "session-1"),
+        ("tenant-b", "user-1", "session-1"),
+        ("a|b", "c", "d"),
+        ("a", "b|c", "d"),
+        ("a", "b", "c|d"),
+        ("a:b", "c", "d"),
+        ("a", "b:c", "d"),
+        ("a/b", "c", "d"),
+        ("a", "b/c", "d"),
+        ("A", "b", "c"),
+        ("a", "b", "c"),
+        ("a", "b", "C"),
+        ("a ", "b", "c"),
+        ("a", "b", "%"),
+        ("a", "b", "_"),
+        ("a", "b", "~head"),
+        ("a", "b", "turn/1"),
+        ("a", "b", "é"),
+        ("a", "b", "e\u{301}"),
+        ("<missing>", "b", "c"),
+    ];
+    let all: Vec<Identity> = names.into_iter().map(|(t, u, s)| Identity::new(t, u, s)).collect();
+    let own = |index: usize, turns: usize| (0..turns).map(|n| format!("d{index}/{n}")).collect::<Vec<_>>();
+    for number in 0..7 {
+        for (index, identity) in all.iter().enumerate() {
+            memory.add_turn(identity, turn(format!("d{index}/{number}"))).await.unwrap();
+        }
+    }
+    let mut keys = Vec::new();
+    for (index, identity) in all.iter().enumerate() {
+        fold(&memory, identity).await;
+        assert_eq!(seen(&memory, identity).await, own(index, 7));
+        assert_eq!(kept(&memory, identity).await, own(index, 7));
+        keys.push(items(&memory, identity).await[0].key.to_string());
+        let snapshot = memory.snapshot(identity).await.unwrap();
+        let text = String::from_utf8(snapshot.bytes.to_vec()).unwrap();
+        let found = marks(&text);
+        assert!(!found.is_empty() && found.iter().all(|mark| mark.starts_with(&format!("d{index}/"))), "{found:?}");
+        let other = (index + 1) % all.len();
+        let filter = ItemFilter { content_search: Some(format!("[d{other}/")), ..ItemFilter::default() };
+        assert_eq!(memory.list_items(identity, &filter).await.unwrap().items, []);
+    }
+    for (index, identity) in all.iter().enumerate() {
+        let foreign = &keys[(index + 1) % all.len()];
+        for method in ["get", "delete"] {
+            let refused = match method {
+                "get" => memory.get_item(identity, foreign).await.map(drop),
+                _ => memory.delete_item(identity, foreign).await.map(drop),
+            };
+            assert!(matches!(refused, Err(ConversationError::NotFound)), "{method}: {refused:?}");
+        }
+    }
+    // Deleting, flushing, restoring and forgetting one leaves all others as they are.
+    let snapshot = memory.snapshot(&all[1]).await.unwrap();
+    memory.delete_item(&all[0], &keys[0]).await.unwrap();
+    memory.flush(&all[4]).await.unwrap();
+    memory.forget(&all[12]).await.unwrap();
+    memory.restore(&all[19], &snapshot).await.unwrap();
+    let fresh = s.another().open();
+    for (index, identity) in all.iter().enumerate() {
+        fold(&memory, identity).await;
+        let expected = match index {
+            0 => own(0, 7)[1..].to_vec(),
+            4 | 12 => Vec::new(),
+            19 => own(1, 7),
+            _ => own(index, 7),
+        };
+        assert_eq!(seen(&memory, identity).await, expected, "{identity:?}");
+        assert_eq!(seen(&fresh, identity).await, expected, "{identity:?}");
+    }
+}
+
+/// Reference suite: `Concurrent_AllMethods_NoRace`, with data and without a leak.
+pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
+    let memory = s.open();
+    let tasks: Vec<_> = (0..128)
+        .map(|task| {
+            let (memory, keeps) = (memory.clone(), s.strategy != crate::Strategy::None);
+            tokio::spawn(async move {
+                let identity = Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
+                for round in 0..2 {
+                    let marks = [format!("{task}/{round}/0"), format!("{task}/{round}/1")];
+                    for mark in &marks {
+                        memory.add_turn(&identity, turn(mark)).await.unwrap();
+                    }
+                    let seen = seen(&memory, &identity).await;
+                    assert_eq!(seen, if keeps { marks.to_vec() } else { Vec::new() });
+                    memory.estimate_tokens(&identity).await.unwrap();
+                    memory.health(&identity).await.unwrap();
+                    let snapshot = memory.snapshot(&identity).await.unwrap();
+                    memory.restore(&identity, &snapshot).await.unwrap();
+                    memory.flush(&identity).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for task in 0..128 {
+        let identity = Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
+        assert!(memory.context(&identity).await.unwrap().is_empty());
+    }
+    assert_eq!(s.rows_with("is answered").await, 0);
+}
+
+/// Case 15 of the reference: whoever may see all dialogues sees them.
+pub(super) async fn dialogues_of_everybody_are_listed(s: Subject) {
+    let memory = s.open_with(|config| config.ttl = std::time::Duration::from_secs(1800));
+    let all = [("t1", "u1", "a"), ("t1", "u1", "b"), ("t1", "u2", "a"), ("t2", "u1", "a"), ("t|1", "u", "a")];
+    for (index, (tenant, user, session)) in all.iter().enumerate() {
+        add(&memory, &Identity::new(tenant, user, session), 0..=index).await;
+    }
+    let fresh = s.another().open_with(|config| config.ttl = std::time::Duration::from_secs(1800));
+    for memory in [&memory, &fresh] {
+        let page = memory.sessions(&SessionFilter::default()).await.unwrap();
+        let found: Vec<_> =
+            page.sessions.iter().map(|s| (s.tenant.as_str(), s.user.as_str(), s.session.as_str(), s.turns)).collect();
+        let expected: Vec<_> = all.iter().enumerate().map(|(i, (t, u, s))| (*t, *u, *s, i as u64 + 1)).collect();
+        assert_eq!((found, page.total, page.next), (expected, 5, None));
+        assert_eq!(page.expiring_in_1h, 5, "W24: when a dialogue ends is known");
+        assert!(page.sessions.iter().all(|session| session.expires_at.is_some() && session.bytes > 0));
+        let filter = SessionFilter { tenant: Some("t1".into()), user: Some("u1".into()), ..SessionFilter::default() };
+        assert_eq!(memory.sessions(&filter).await.unwrap().total, 2);
+        let filter = SessionFilter { tenant: Some("nobody".into()), ..SessionFilter::default() };
+        assert_eq!(memory.sessions(&filter).await.unwrap().sessions, []);
+        // Pages join without gap or repeat.
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = memory.sessions(&SessionFilter { limit: Some(2), after, ..SessionFilter::default() }).await.unwrap();
+            assert_eq!(page.total, 5);
+            found.extend(page.sessions.into_iter().map(|s| (s.tenant, s.user, s.session)));
+            let Some(next) = page.next else { break };
+            after = Some(next);
+        }
+        assert_eq!(found, all.map(|(t, u, s)| (t.to_owned(), u.to_owned(), s.to_owned())));
+    }
+    for limit in [0, 201] {
+        let refused = memory.sessions(&SessionFilter { limit: Some(limit), ..SessionFilter::default() }).await;
+        assert!(matches!(refused, Err(ConversationError::Invalid(_))), "{refused:?}");
+    }
+    let forgotten = memory.forget(&Identity::new("t1", "u1", "a")).await.unwrap();
+    assert_eq!(forgotten, 1);
+    assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 4);
+    // Nobody else's rows are dialogues.
+    let fact = helmdeck_memory::Put::new(bob().namespace().unwrap(), helmdeck_memory::Kind::Fact, "k", "v".to_owned());
+    s.bare.put(fact).await.unwrap();
+    assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 4);
+}
+
+/// After everything is dropped nothing holds on to the store or the summarizer.
+pub(super) async fn a_closed_memory_holds_on_to_nothing(s: Subject) {
+    let memory = s.open();
+    add(&memory, &alice(), 0..8).await;
+    memory.context(&bob()).await.unwrap();
+    assert_eq!(Arc::strong_count(&s.scribe), if s.rolls() { Arc::strong_count(&s.scribe).max(2) } else { 1 });
+    memory.close(super::subject::STUCK).await;
+    drop(memory);
+    eventually("the tasks to be gone", async || Arc::strong_count(&s.scribe) == 1).await;
+}

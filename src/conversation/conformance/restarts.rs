@@ -1,0 +1,177 @@
+//! Claims about processes that end, at any point: case 6 of the reference, W6.
+
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+
+use std::time::Duration;
+
+use super::eventually;
+use super::scribe::Act;
+use super::subject::{STUCK, Subject, add, alice, fold, kept, numbers, seen, turn};
+use crate::health::Health;
+use crate::summarizer::Failure;
+
+/// A process that has died as far as the store knows: nothing that it does reaches the store any more, and its locks are free.
+async fn die(s: &Subject, memory: crate::ConversationMemory) {
+    s.tap.cut_after(0);
+    memory.close(Duration::ZERO).await;
+    drop(memory);
+    // Locks of the dead are free after their time.
+    s.clock.advance(Duration::from_secs(600));
+}
+
+/// W6: health, failures, summary and backlog survive a restart in every state.
+pub(super) async fn health_survives_a_restart_in_every_state(s: Subject) {
+    let slow = |config: &mut crate::Config| {
+        config.summarizer.retry_wait = Duration::from_secs(3600);
+        config.summarizer.max_retry_wait = Duration::from_secs(3600);
+    };
+    // Retry: one failure, and the next attempt is an hour away.
+    let one = s.another();
+    one.scribe.next([Act::Answer]);
+    one.scribe.always(Act::Answer);
+    let memory = one.open_with(slow);
+    add(&memory, &alice(), 0..8).await;
+    fold(&memory, &alice()).await;
+    one.scribe.always(Act::Fail(Failure::RateLimited));
+    add(&memory, &alice(), 8..9).await;
+    eventually("retry", async || memory.health(&alice()).await.unwrap() == Health::Retry).await;
+    let trace = memory.trace(&alice()).await.unwrap();
+    assert_eq!((trace.failures, trace.last_failure.as_deref()), (1, Some("rate_limited")));
+    die(&one, memory).await;
+
+    let two = s.another();
+    two.scribe.always(Act::Fail(Failure::Garbage));
+    let memory = two.open_with(slow);
+    let after = memory.trace(&alice()).await.unwrap();
+    assert!(matches!(after.health, Health::Retry | Health::Degraded), "{}", after.health);
+    assert!(after.failures >= 1);
+    assert_eq!((after.summary, after.covers_through, after.kept_turns), (trace.summary, 4, 9));
+    // Degraded: two more.
+    eventually("degraded", async || {
+        memory.fold(&alice(), Duration::from_millis(200)).await.unwrap();
+        memory.health(&alice()).await.unwrap() == Health::Degraded
+    })
+    .await;
+    assert_eq!(seen(&memory, &alice()).await, numbers(0..9));
+    die(&two, memory).await;
+
+    let three = s.another();
+    three.scribe.always(Act::Hang);
+    let memory = three.open_with(slow);
+    assert!(matches!(memory.health(&alice()).await.unwrap(), Health::Degraded | Health::Recovering));
+    add(&memory, &alice(), 9..10).await;
+    // Recovering: it dies in the middle of the attempt.
+    let folding = tokio::spawn({
+        let memory = memory.clone();
+        async move { memory.fold(&alice(), STUCK).await }
+    });
+    three.scribe.reached(1).await;
+    assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
+    folding.abort();
+    die(&three, memory).await;
+
+    let four = s.another();
+    let memory = four.open();
+    assert_ne!(memory.health(&alice()).await.unwrap(), Health::Retry);
+    fold(&memory, &alice()).await;
+    eventually("healthy", async || memory.health(&alice()).await.unwrap() == Health::Healthy).await;
+    assert_eq!(seen(&memory, &alice()).await, numbers(0..10));
+    assert_eq!(memory.trace(&alice()).await.unwrap().covers_through, 6);
+    // The moves of all four, one after the other, are one chain.
+    let mut at = Health::Healthy;
+    for process in [&one, &two, &three, &four] {
+        if let Some((last, _)) = process.moves(&alice(), at).last() {
+            at = *last;
+        }
+    }
+    assert_eq!(at, Health::Healthy);
+}
+
+/// What waits for a summary when a process ends is folded by the next one, though nobody touches the dialogue.
+pub(super) async fn what_waits_is_folded_after_a_restart(s: Subject) {
+    let one = s.another();
+    one.scribe.always(Act::Hang);
+    let memory = one.open();
+    add(&memory, &alice(), 0..12).await;
+    one.scribe.reached(1).await;
+    die(&one, memory).await;
+    let two = s.another();
+    let memory = two.open_with(|config| config.sweep_interval = Duration::from_millis(50));
+    two.scribe.reached(1).await;
+    eventually("all to be folded", async || memory.trace(&alice()).await.unwrap().covers_through == 8).await;
+    assert_eq!(seen(&memory, &alice()).await, numbers(0..12));
+}
+
+/// A process dies at its n-th write, for every n: done and unheard of, or not done at all. What was acknowledged is there, what was
+/// not is there once or not at all, and the health is what it was or the next thing.
+pub(super) async fn a_crash_at_any_write_loses_nothing(s: Subject) {
+    for crash in 0..28 {
+        let identity = crate::Identity { session: format!("crash-{crash}").into(), ..alice() };
+        let one = s.another();
+        let acts = [Act::Answer, Act::Fail(Failure::Unavailable), Act::Fail(Failure::Truncated), Act::Answer];
+        one.scribe.next((0..40).map(|n| acts[(n + crash) % 4].clone()));
+        let memory = one.open();
+        one.tap.cut_after(crash as i64);
+        let mut acknowledged = Vec::new();
+        let mut tried = 0;
+        while tried < 14 {
+            let added = memory.add_turn(&identity, turn(tried)).await;
+            if added.is_ok() {
+                acknowledged.push(tried.to_string());
+            }
+            tried += 1;
+            if one.tap.is_cut() {
+                break;
+            }
+            if tried % 3 == 0 {
+                memory.fold(&identity, Duration::from_millis(20)).await.ok();
+            }
+        }
+        die(&one, memory).await;
+        let two = s.another();
+        let memory = two.open();
+        let health = memory.health(&identity).await.unwrap();
+        let told = one.moves(&identity, Health::Healthy);
+        let last = told.last().map_or(Health::Healthy, |(health, _)| *health);
+        // A move is told after it was stored, so the store may be one ahead.
+        let legal = last == health || super::subject::REASONS.iter().any(|reason| last.change(health, *reason).is_ok());
+        assert!(legal, "crash {crash}: told {told:?}, stored {health}");
+        let there = seen(&memory, &identity).await;
+        assert_eq!(kept(&memory, &identity).await, there, "crash {crash}");
+        let all = numbers(0..there.len());
+        assert!(there == acknowledged || there == all, "crash {crash}: {acknowledged:?} became {there:?}");
+        assert!(there.len() >= acknowledged.len(), "crash {crash}: {acknowledged:?} became {there:?}");
+        assert!(there.len() <= tried, "crash {crash}");
+        // It goes on as if nothing had been.
+        memory.add_turn(&identity, turn("after")).await.unwrap();
+        fold(&memory, &identity).await;
+        let mut expected = there;
+        expected.push("after".to_owned());
+        assert_eq!(seen(&memory, &identity).await, expected, "crash {crash}");
+        eventually("healthy", async || memory.health(&identity).await.unwrap() == Health::Healthy).await;
+        memory.close(STUCK).await;
+    }
+}
+
+/// A process that closes in order loses nothing either, and folds nothing more.
+pub(super) async fn a_restart_changes_nothing(s: Subject) {
+    let memory = s.open();
+    add(&memory, &alice(), 0..9).await;
+    fold(&memory, &alice()).await;
+    let before = (
+        memory.context(&alice()).await.unwrap(),
+        memory.trace(&alice()).await.unwrap(),
+        memory.snapshot(&alice()).await.unwrap(),
+    );
+    memory.close(STUCK).await;
+    let two = s.another();
+    let memory = two.open();
+    let after = (
+        memory.context(&alice()).await.unwrap(),
+        memory.trace(&alice()).await.unwrap(),
+        memory.snapshot(&alice()).await.unwrap(),
+    );
+    assert!(before == after, "a restart changed something");
+    assert_eq!(two.scribe.calls().len(), 0);
+    assert_eq!((two.tap.writes(), two.events()), (0, vec![]));
+}

@@ -1,0 +1,213 @@
+//! A summarizer that does what it is told, and whose summaries name every turn that they hold.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::identity::Identity;
+use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
+
+/// What a [`Scribe`] does with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Answers with the marks of the previous summary, then those of the turns.
+    Answer,
+    /// Answers so after this time.
+    Slow(Duration),
+    /// Waits until [`Scribe::let_go`], then answers so.
+    Wait,
+    /// Answers with this text.
+    Say(String),
+    /// Fails.
+    Fail(Failure),
+    /// Never answers.
+    Hang,
+}
+
+/// A request that a [`Scribe`] got.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The dialogue.
+    pub session: Arc<str>,
+    /// The marks in the previous summary.
+    pub previous: Vec<String>,
+    /// The marks of the turns.
+    pub turns: Vec<String>,
+    /// What the user asked for at first.
+    pub opening: Option<String>,
+    /// Whether it was answered with a summary.
+    pub answered: bool,
+}
+
+/// Returns the marks of a text, in their order: what stands in square brackets.
+#[must_use]
+pub fn marks(text: &str) -> Vec<String> {
+    text.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0.to_owned())).collect()
+}
+
+/// A summarizer that does what it is told. Its summary is the marks of all turns that are in it, so that whoever reads one sees which
+/// turns it holds, how often, and in which order. A turn's mark is the first one of its user message.
+#[derive(Debug)]
+pub struct Scribe {
+    script: Mutex<Script>,
+    begun: watch::Sender<usize>,
+    free: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Script {
+    next: VecDeque<Act>,
+    then: Act,
+    calls: Vec<Call>,
+    running: HashMap<Identity, usize>,
+    overlaps: usize,
+    most: usize,
+    cancelled: usize,
+}
+
+impl Default for Scribe {
+    fn default() -> Self {
+        let script = Script {
+            next: VecDeque::new(),
+            then: Act::Answer,
+            calls: Vec::new(),
+            running: HashMap::new(),
+            overlaps: 0,
+            most: 0,
+            cancelled: 0,
+        };
+        Self { script: Mutex::new(script), begun: watch::Sender::new(0), free: watch::Sender::new(false) }
+    }
+}
+
+impl Scribe {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what it does from now on; what was said by [`Scribe::next`] is no longer meant.
+    pub fn always(&self, act: Act) {
+        self.free.send_replace(false);
+        let mut script = self.script();
+        script.next.clear();
+        script.then = act;
+    }
+
+    /// Says what it does with the next requests, before it goes on as usual.
+    pub fn next(&self, acts: impl IntoIterator<Item = Act>) {
+        self.script().next.extend(acts);
+    }
+
+    /// Lets requests go that wait, and those that would.
+    pub fn let_go(&self) {
+        self.free.send_replace(true);
+    }
+
+    /// Waits until so many requests have come in since the beginning.
+    pub async fn reached(&self, count: usize) {
+        // Fails only without a sender, which is this scribe itself.
+        let _ = self.begun.subscribe().wait_for(|begun| *begun >= count).await;
+    }
+
+    /// Returns all requests, in the order in which they came.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        self.script().calls.clone()
+    }
+
+    /// Returns how often a request came for a dialogue while another one for it was under way.
+    #[must_use]
+    pub fn overlaps(&self) -> usize {
+        self.script().overlaps
+    }
+
+    /// Returns the most requests that were under way at once.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.script().most
+    }
+
+    /// Returns how many requests are under way.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.script().running.values().sum()
+    }
+
+    /// Returns how many requests were dropped before they were answered.
+    #[must_use]
+    pub fn cancelled(&self) -> usize {
+        self.script().cancelled
+    }
+}
+
+/// A request under way.
+struct Running<'a> {
+    scribe: &'a Scribe,
+    identity: Identity,
+    done: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut script = self.scribe.script();
+        if let Some(count) = script.running.get_mut(&self.identity) {
+            *count -= 1;
+        }
+        script.running.retain(|_, count| *count > 0);
+        script.cancelled += usize::from(!self.done);
+    }
+}
+
+#[async_trait]
+impl Summarizer for Scribe {
+    async fn summarize(
+        &self,
+        identity: &Identity,
+        request: SummarizeRequest,
+    ) -> Result<SummarizeResponse, SummarizeError> {
+        let previous = marks(&request.previous_summary);
+        let turns: Vec<String> =
+            request.turns.iter().filter_map(|turn| marks(&turn.user_message).into_iter().next()).collect();
+        let (act, index) = {
+            let mut script = self.script();
+            let act = script.next.pop_front().unwrap_or_else(|| script.then.clone());
+            let running = script.running.entry(identity.clone()).or_default();
+            *running += 1;
+            script.overlaps += usize::from(script.running.get(identity).is_some_and(|running| *running > 1));
+            script.most = script.most.max(script.running.values().sum());
+            script.calls.push(Call {
+                session: Arc::clone(&identity.session),
+                previous: previous.clone(),
+                turns: turns.clone(),
+                opening: request.opening.clone(),
+                answered: false,
+            });
+            (act, script.calls.len() - 1)
+        };
+        let mut running = Running { scribe: self, identity: identity.clone(), done: false };
+        self.begun.send_modify(|begun| *begun += 1);
+        let fail = |reason| SummarizeError { reason, retry_after: None, detail: "told to fail".to_owned() };
+        let mut summary: String = previous.iter().chain(&turns).map(|mark| format!("[{mark}]")).collect();
+        match act {
+            Act::Answer => tokio::task::yield_now().await,
+            Act::Slow(time) => tokio::time::sleep(time).await,
+            Act::Wait => {
+                let _ = self.free.subscribe().wait_for(|free| *free).await;
+            }
+            Act::Say(text) => summary = text,
+            Act::Fail(reason) => {
+                running.done = true;
+                return Err(fail(reason));
+            }
+            Act::Hang => std::future::pending().await,
+        }
+        running.done = true;
+        if let Some(call) = self.script().calls.get_mut(index) {
+            call.answered = true;
+        }
+        Ok(SummarizeResponse { summary })
+    }
+}

@@ -1,0 +1,106 @@
+//! The suite on every driver, plain and sealed, under every strategy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use helmdeck_memory::drivers::memory::Memory;
+use helmdeck_memory::drivers::postgres::Postgres;
+use helmdeck_memory::drivers::sqlite::Sqlite;
+use helmdeck_memory::{Config, Store, Stored};
+use helmdeck_testkit::{Postgres as Server, keyring};
+
+use crate::conformance;
+use crate::config::Strategy;
+
+async fn in_memory(strategy: Strategy, sealed: bool) {
+    conformance::run(
+        |clock| {
+            Box::pin(async move {
+                let config = Config::default();
+                if sealed {
+                    Arc::new(Stored::sealed(Memory::new(), keyring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+                } else {
+                    Arc::new(Stored::plain(Memory::new(), &config, clock)) as Arc<dyn Store>
+                }
+            })
+        },
+        strategy,
+    )
+    .await;
+}
+
+async fn in_a_file(strategy: Strategy, sealed: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let count = AtomicU32::new(0);
+    conformance::run(
+        |clock| {
+            let path = folder.path().join(count.fetch_add(1, Ordering::SeqCst).to_string());
+            Box::pin(async move {
+                let config = Config::default();
+                let driver = Sqlite::open(path, &config).unwrap();
+                if sealed {
+                    Arc::new(Stored::sealed(driver, keyring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+                } else {
+                    Arc::new(Stored::plain(driver, &config, clock)) as Arc<dyn Store>
+                }
+            })
+        },
+        strategy,
+    )
+    .await;
+}
+
+async fn in_postgres(strategy: Strategy, sealed: bool) {
+    let server = Server::shared();
+    let (url, count) = (server.database(), AtomicU32::new(0));
+    conformance::run(
+        |clock| {
+            let name = format!("claim{}", count.fetch_add(1, Ordering::SeqCst));
+            server.sql(&url, &format!("CREATE SCHEMA {name}"));
+            let url = format!("{url}?options=-csearch_path%3D{name}");
+            Box::pin(async move {
+                let config = Config::default();
+                let driver = Postgres::open(&url, &config).await.unwrap();
+                if sealed {
+                    Arc::new(Stored::sealed(driver, keyring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+                } else {
+                    Arc::new(Stored::plain(driver, &config, clock)) as Arc<dyn Store>
+                }
+            })
+        },
+        strategy,
+    )
+    .await;
+}
+
+macro_rules! conforms {
+    ($($name:ident: $store:ident $strategy:ident $sealed:literal;)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $store(Strategy::$strategy, $sealed).await;
+            }
+        )*
+    };
+}
+
+conforms! {
+    none_in_memory_plain_conforms: in_memory None false;
+    none_in_memory_sealed_conforms: in_memory None true;
+    none_in_a_file_plain_conforms: in_a_file None false;
+    none_in_a_file_sealed_conforms: in_a_file None true;
+    none_in_postgres_plain_conforms: in_postgres None false;
+    none_in_postgres_sealed_conforms: in_postgres None true;
+    truncation_in_memory_plain_conforms: in_memory Truncation false;
+    truncation_in_memory_sealed_conforms: in_memory Truncation true;
+    truncation_in_a_file_plain_conforms: in_a_file Truncation false;
+    truncation_in_a_file_sealed_conforms: in_a_file Truncation true;
+    truncation_in_postgres_plain_conforms: in_postgres Truncation false;
+    truncation_in_postgres_sealed_conforms: in_postgres Truncation true;
+    rolling_summary_in_memory_plain_conforms: in_memory RollingSummary false;
+    rolling_summary_in_memory_sealed_conforms: in_memory RollingSummary true;
+    rolling_summary_in_a_file_plain_conforms: in_a_file RollingSummary false;
+    rolling_summary_in_a_file_sealed_conforms: in_a_file RollingSummary true;
+    rolling_summary_in_postgres_plain_conforms: in_postgres RollingSummary false;
+    rolling_summary_in_postgres_sealed_conforms: in_postgres RollingSummary true;
+}

@@ -1,0 +1,104 @@
+//! Case 14 of the reference, W17: what dialogues take of this process's memory is bounded, however many there are.
+
+use std::sync::Arc;
+
+use helmdeck_core::SystemClock;
+use helmdeck_events::Bus;
+use helmdeck_memory::drivers::memory::Memory;
+use helmdeck_memory::{Config as StoreConfig, Store, Stored};
+
+use crate::conformance::Scribe;
+use crate::conformance::subject::turn;
+use crate::{Config, ConversationMemory, Dependencies, Identity, Strategy};
+
+const CAP: u64 = 256 << 10;
+
+fn open(store: &Arc<dyn Store>, strategy: Strategy) -> ConversationMemory {
+    let config = Config { strategy, hot_bytes: CAP, ..Config::default() };
+    let clock = Arc::new(SystemClock::default());
+    let dependencies = Dependencies {
+        store: Arc::clone(store),
+        events: Bus::new(16, clock.clone()),
+        clock,
+        summarizer: Some(Arc::new(Scribe::default())),
+    };
+    ConversationMemory::open(config, dependencies).unwrap()
+}
+
+fn name(number: usize) -> Identity {
+    Identity::new(&format!("t{}", number % 10), "u", &format!("a-dialogue-with-a-name-{number}"))
+}
+
+async fn dialogues(strategy: Strategy, count: usize) {
+    let config = StoreConfig::default();
+    let store: Arc<dyn Store> = Arc::new(Stored::plain(Memory::new(), &config, Arc::new(SystemClock::default())));
+    let memory = open(&store, strategy);
+    for number in 0..count {
+        memory.add_turn(&name(number), turn(number)).await.unwrap();
+        if number % 7 == 0 {
+            memory.context(&name(number / 2)).await.unwrap();
+        }
+        if number % 5000 == 4999 {
+            crate::conformance::eventually("memory to be under its cap", async || memory.metrics().hot_bytes <= CAP).await;
+        }
+    }
+    // What is read is what was written, from memory or not.
+    for number in (0..count).step_by(count / 100) {
+        let patch = memory.context(&name(number)).await.unwrap();
+        assert_eq!(crate::conformance::subject::recent(&patch), [number.to_string()]);
+    }
+    // A dialogue that is looked for and not there takes no room for ever either.
+    for number in count..2 * count {
+        assert!(memory.context(&name(number)).await.unwrap().is_empty());
+    }
+    crate::conformance::eventually("memory to be under its cap", async || memory.metrics().hot_bytes <= CAP).await;
+    let metrics = memory.metrics();
+    assert_eq!(metrics.turns_added, count as u64);
+    assert!(metrics.hot_misses > count as u64);
+    memory.close(std::time::Duration::from_secs(60)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_dialogues_stay_under_the_cap() {
+    dialogues(Strategy::Truncation, 100_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_rolling_summary_too() {
+    dialogues(Strategy::RollingSummary, 20_000).await;
+}
+
+/// The bytes of this process that are in memory, and of its threads the number.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// The same by the system's count: whatever is not weighed would show here. The store holds its rows in a file, so what grows is
+/// the conversation memory alone. (With `nextest` each test is a process of its own.)
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_does_not_grow_with_the_number_of_dialogues() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig::default();
+    let driver = helmdeck_memory::drivers::sqlite::Sqlite::open(folder.path().join("memory.db"), &config).unwrap();
+    let store: Arc<dyn Store> = Arc::new(Stored::plain(driver, &config, Arc::new(SystemClock::default())));
+    let memory = open(&store, Strategy::Truncation);
+    let mut last = 0;
+    let mut grown = Vec::new();
+    for round in 0..5usize {
+        for number in round * 20_000..(round + 1) * 20_000 {
+            memory.context(&name(number)).await.unwrap();
+            if number % 20 == 0 {
+                memory.add_turn(&name(number), turn("x".repeat(1000))).await.unwrap();
+            }
+        }
+        let now = resident();
+        grown.push(now.saturating_sub(last));
+        last = now;
+    }
+    // 100,000 dialogues of which each kept 237 bytes in the original: 4.7 MB a round, without their turns. The first rounds fill
+    // caches.
+    let late: u64 = grown[2..].iter().sum();
+    assert!(late < 8 << 20, "it grew by {grown:?} bytes in five rounds");
+    memory.close(std::time::Duration::from_secs(60)).await;
+}

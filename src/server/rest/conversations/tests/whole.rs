@@ -1,0 +1,169 @@
+//! Dialogues as a whole: out, in, emptied, summarised, forgotten.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Request;
+use tower::ServiceExt;
+
+use super::*;
+
+/// A snapshot as another program may have written it: all members, escapes, a big number, and some that we do not know.
+const FOREIGN: &str = concat!(
+    r#"{"strategy":"truncation","turns":[{"UserMessage":"a \u003cb\u003e \u0026 é","AssistantResponse":"\u2028","#,
+    r#""TrajectoryDigest":{"ToolsInvoked":null,"ObservationsSummary":"o","ReasoningSummary":"","ArtifactsRefs":["r"],"New":1.50},"#,
+    r#""ArtifactsShown":{"n":12345678901234567890.10,"z":{"b":1,"a":[ ]}},"ArtifactsHiddenRefs":[],"#,
+    r#""Timestamp":"2026-06-02T10:00:00.123456789+02:00","Later":{"x":[1,2]}},"#,
+    r#"{"UserMessage":"second","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"ArtifactsHiddenRefs":null,"#,
+    r#""Timestamp":"0001-01-01T00:00:00Z"}],"later":"kept"}"#,
+);
+
+#[tokio::test]
+async fn a_snapshot_comes_out_as_it_went_in() {
+    let door = Door::plain().await;
+    door.say(ALICE, "s", "before").await;
+    let restored = door.post(ALICE, "/s/restore", FOREIGN).await;
+    assert_eq!((restored.status.as_u16(), restored.body.as_str()), (204, ""), "{restored:?}");
+    let taken = door.get(ALICE, "/s/snapshot").await;
+    assert_eq!((taken.header("content-type"), taken.header("helmdeck-strategy")), ("application/json", "truncation"));
+    assert_eq!(taken.body, FOREIGN);
+    assert_eq!(door.said(ALICE, "s").await, ["a <b> & é", "second"]);
+    // Into another dialogue of another caller, and out of it again.
+    assert_eq!(door.post(BOB, "/t/restore", &taken.body).await.status, 204);
+    assert_eq!(door.get(BOB, "/t/snapshot").await.body, FOREIGN);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_none_changes_nothing() {
+    let door = Door::plain().await;
+    door.say(ALICE, "s", "kept").await;
+    let before = door.get(ALICE, "/s/snapshot").await.body;
+    for body in [
+        "",
+        " ",
+        "null",
+        "[]",
+        "{",
+        r#"{"turns":7}"#,
+        r#"{"strategy":"rolling_summary","summary":"canary"}"#,
+        r#"{"strategy":"canary"}"#,
+        r#"{"strategy":"truncation","turns":[{"user_message":"canary"}]}"#,
+        r#"{"strategy":"truncation","strategy":"truncation"}"#,
+    ] {
+        let answer = door.post(ALICE, "/s/restore", body).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{body}");
+        assert!(!answer.body.contains("canary"), "{answer:?}");
+    }
+    let form = [("content-type", "text/plain")];
+    let answer = door.0.send(POST, &format!("{ROOT}/s/restore"), &form, FOREIGN).await;
+    assert_eq!(answer.status, 401, "nobody restores");
+    assert_eq!(door.get(ALICE, "/s/snapshot").await.body, before);
+}
+
+#[tokio::test]
+async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_dialogue() {
+    let config = Config { max_bytes: 100_000, max_turn_bytes: 100_000, budget_tokens: 0, ..Config::default() };
+    let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
+    let door = Door::over(server, Dialogues { config, summarizer: None }).await;
+    let turn = |text: &str| {
+        format!(
+            r#"{{"UserMessage":"{text}","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:00:00Z"}}"#
+        )
+    };
+    let record = |count: usize| {
+        let turns: Vec<String> = (0..count).map(|_| turn(&"x".repeat(900))).collect();
+        format!(r#"{{"strategy":"truncation","turns":[{}]}}"#, turns.join(","))
+    };
+    assert_eq!(door.post(ALICE, "/s/restore", &record(50)).await.status, 204);
+    assert_eq!(door.said(ALICE, "s").await.len(), 50);
+    let refused = door.post(ALICE, "/s/restore", &record(100)).await;
+    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (413, "too_large"));
+    assert_eq!(door.said(ALICE, "s").await.len(), 50, "all or nothing");
+}
+
+#[tokio::test]
+async fn few_large_snapshots_are_read_at_once() {
+    let door = Door::plain().await;
+    let now = START.micros() / 1_000_000;
+    let claims = json!({"sub": "alice", "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
+    let bearer = format!("Bearer {}", Issuer::shared(SECRET.as_bytes()).token(&claims));
+    let request = |body: Body| {
+        Request::builder()
+            .method(POST)
+            .uri(format!("{ROOT}/s/restore"))
+            .header("host", "localhost")
+            .header("authorization", &bearer)
+            .body(body)
+            .unwrap()
+    };
+    let never = || Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut sending = Box::pin(door.0.router.clone().oneshot(request(never())));
+        assert!(futures_util::poll!(&mut sending).is_pending());
+        slow.push(sending);
+    }
+    let answer = door.0.router.clone().oneshot(request(never())).await.unwrap();
+    assert_eq!(answer.status(), 503);
+    let small = door.post(ALICE, "/s/restore", FOREIGN);
+    // A test request has no length of its own.
+    assert_eq!(small.await.status, 503);
+    let length = FOREIGN.len().to_string();
+    let path = format!("{ROOT}/s/restore");
+    let small = door.ask_with(ALICE, POST, &path, &[("content-length", &length)], FOREIGN).await;
+    assert_eq!(small.status, 204, "an ordinary body has no need of a place");
+    drop(slow);
+    assert_eq!(door.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_dialogue_is_emptied_and_forgotten() {
+    let door = Door::plain().await;
+    let first = door.say(ALICE, "s", "a").await;
+    assert_eq!(door.post(ALICE, "/s/flush", "").await.status, 204);
+    assert!(door.said(ALICE, "s").await.is_empty());
+    assert_eq!(door.ask(ALICE, GET, &first, "").await.problem(), "not_found");
+    let changed = door.events("memory.health_changed");
+    assert_eq!(changed.len(), 1, "a flush is told");
+    door.say(ALICE, "s", "b").await;
+    assert_eq!(door.delete(ALICE, "/s").await.json(), json!({"removed_turns": 1}));
+    assert_eq!(door.delete(ALICE, "/s").await.json(), json!({"removed_turns": 0}));
+    assert_eq!(door.get(ALICE, "").await.json()["total"], 0);
+}
+
+#[tokio::test]
+async fn turns_are_folded_when_asked_and_health_and_trace_tell_of_it() {
+    let door = Door::open(rolling()).await;
+    for text in ["one", "two", "three"] {
+        door.say(ALICE, "s", text).await;
+    }
+    assert_eq!(door.post(ALICE, "/s/fold", "").await.json(), json!({"waiting_turns": 0}));
+    let patch = door.get(ALICE, "/s/context").await.json();
+    assert_eq!((&patch["summary"], &patch["opening"]), (&json!("one; two"), &json!("one")), "{patch}");
+    assert_eq!(door.said(ALICE, "s").await, ["three"]);
+    let health = door.get(ALICE, "/s/health").await.json();
+    assert_eq!(health, json!({"health": "healthy", "strategy": "rolling_summary"}));
+    let trace = door.get(ALICE, "/s/trace").await.json();
+    assert_eq!(
+        (&trace["summary"], &trace["kept_turns"], &trace["covers_through"]),
+        (&json!("one; two"), &json!(3), &json!(2))
+    );
+    assert_eq!(door.get(ALICE, "/s/turns?folded=true").await.json()["items"].as_array().unwrap().len(), 2);
+    assert!(door.get(ALICE, "/s/context?format=prompt").await.body.contains("one; two"));
+    let snapshot = door.get(ALICE, "/s/snapshot").await;
+    assert_eq!(snapshot.header("helmdeck-strategy"), "rolling_summary");
+    assert_eq!(
+        (&snapshot.json()["summary"], snapshot.json()["turns"].as_array().unwrap().len()),
+        (&json!("one; two"), 1)
+    );
+}
+
+#[tokio::test]
+async fn a_closed_memory_says_so_on_every_route() {
+    let door = Door::plain().await;
+    door.say(ALICE, "s", "a").await;
+    door.0.conversations.close(Duration::from_secs(5)).await;
+    for (method, route, body) in ROUTES {
+        let answer = door.ask(ALICE, method.clone(), &format!("{ROOT}/s{route}"), body).await;
+        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"), "{method} {route}");
+    }
+}

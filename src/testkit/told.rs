@@ -1,0 +1,44 @@
+//! A bus whose events are kept to be looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Clock;
+use helmdeck_events::Bus;
+use serde_json::Value;
+
+/// A bus, and what was told on it: at most the last 1000 events.
+#[derive(Clone)]
+pub struct Told(Bus);
+
+impl Told {
+    /// Makes a bus on which nothing was told.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(Bus::new(1000, clock))
+    }
+
+    /// Returns the bus.
+    #[must_use]
+    pub const fn bus(&self) -> &Bus {
+        &self.0
+    }
+
+    /// Returns everything that was told so far, as JSON, in order.
+    #[allow(clippy::expect_used, reason = "an event is always written, and no test tells more than are kept")]
+    pub async fn events(&self) -> Vec<Value> {
+        let mut kept = self.0.subscribe_after(0).expect("every event is kept");
+        let mut told = Vec::new();
+        // What was told is there at once; what is not is yet to come.
+        while let Ok(Some(Ok(event))) = tokio::time::timeout(Duration::ZERO, kept.next()).await {
+            told.push(serde_json::to_value(&*event).expect("an event is JSON"));
+        }
+        told
+    }
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Told").finish_non_exhaustive()
+    }
+}
