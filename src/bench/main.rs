@@ -8,6 +8,7 @@
 )]
 
 mod calls;
+mod conversation;
 mod mcp;
 mod measure;
 mod process;
@@ -46,6 +47,9 @@ fn main() {
         mcp::requests(&mut table);
         mcp::stdio(&mut table);
     }
+    if does("conversation") {
+        conversation::dialogues(&mut table);
+    }
     if does("process") {
         process::idle(&mut table);
     }
@@ -53,6 +57,9 @@ fn main() {
     let wants = |part: &str| {
         wanted.iter().any(|wanted| wanted.starts_with("scale") && format!("scale-{part}").starts_with(wanted))
     };
+    if wants("conversation") {
+        conversation::scale(&mut table);
+    }
     scale::scale(&mut table, wants);
     table.print();
 }

@@ -43,7 +43,8 @@ impl Opening {
     pub(crate) fn open(&self, store: Arc<dyn Store>, events: Bus) -> Result<ConversationMemory> {
         let dependencies =
             Dependencies { store, events, clock: Arc::clone(&self.clock), summarizer: self.summarizer()? };
-        ConversationMemory::open(self.config.clone(), dependencies)
+        let open = if self.folds { ConversationMemory::open } else { ConversationMemory::open_briefly };
+        open(self.config.clone(), dependencies)
     }
 
     fn summarizer(&self) -> Result<Option<Arc<dyn Summarizer>>> {
@@ -97,6 +98,8 @@ impl Alone {
     /// # Errors
     /// A failure if the store does not take what is left to write.
     pub(crate) async fn close(self) -> Result<(), Failure> {
+        // What a turn made too much of a dialogue is removed at once, if that was begun; here it has its one chance.
+        tokio::task::yield_now().await;
         self.memory.close(CLOSING).await;
         Ok(self.store.close().await?)
     }

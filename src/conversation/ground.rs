@@ -32,6 +32,8 @@ pub(crate) struct Ground {
     pub(crate) summarizer: Option<Arc<dyn Summarizer>>,
     pub(crate) hot: Hot,
     pub(crate) counters: Counters,
+    /// Whether what is due is done without being asked for.
+    pub(crate) stays: bool,
 }
 
 impl Ground {

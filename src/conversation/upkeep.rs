@@ -84,7 +84,9 @@ impl Upkeep {
         }
         if strategy != Strategy::None {
             tasks.push(tracker.spawn(Arc::clone(&crew).prune()).abort_handle());
-            tasks.push(tracker.spawn(sweep::Sweeper::new(Arc::clone(&crew)).run()).abort_handle());
+            if crew.ground.stays {
+                tasks.push(tracker.spawn(sweep::Sweeper::new(Arc::clone(&crew)).run()).abort_handle());
+            }
         }
         tracker.close();
         Self { crew, tracker, tasks, _stop: stop.drop_guard() }
@@ -133,7 +135,7 @@ impl Upkeep {
 impl Crew {
     fn wake(&self, namespace: &Namespace, due: Due) {
         match due {
-            Due::Fold if self.ground.config.strategy == Strategy::RollingSummary => {
+            Due::Fold if self.ground.config.strategy == Strategy::RollingSummary && self.ground.stays => {
                 self.folds.wake(namespace);
                 self.count();
             }

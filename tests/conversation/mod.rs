@@ -1,8 +1,12 @@
-//! Conversations through the doors of the real program.
+//! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
 
 mod cli;
 mod crash;
+mod docs;
+mod mcp;
+mod packs;
 mod replicas;
+mod small_model;
 
 use helmdeck_testkit::{ChatReply, ChatRequest};
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use helmdeck_conversation::Conversations;
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Builtin, CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret};
 use helmdeck_egress::Egress;
@@ -44,13 +45,18 @@ impl Secrets for Wallet {
 
 /// Returns every pack of the program, with GitHub at this address.
 pub(crate) fn builtins(github: &str, clock: &Arc<TestClock>) -> Vec<Builtin> {
+    builtins_with(github, clock, &Conversations::default())
+}
+
+/// Returns every pack of the program, with dialogues in this place.
+pub(crate) fn builtins_with(github: &str, clock: &Arc<TestClock>, conversations: &Conversations) -> Vec<Builtin> {
     let mut config = helmdeck_packs::github::Config::new(github.parse().unwrap());
     config.retry_wait = Duration::from_millis(1);
     let egress = Egress::new(helmdeck_egress::Config::default());
     helmdeck_packs::all(&helmdeck_packs::Dependencies {
         llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),
         swe: helmdeck_packs::swe::Config::default(),
-        conversations: helmdeck_conversation::Conversations::default(),
+        conversations: conversations.clone(),
         egress,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         github: config,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::program::Server;
+use super::program::{Answer, Server};
 
 const REVISION: &str = "2025-11-25";
 const ACCEPT: &str = "Accept: application/json, text/event-stream";
@@ -69,14 +69,19 @@ impl<'a> McpClient<'a> {
 
     /// Sends one message; returns the HTTP status and the answer to it, if one came.
     pub(crate) fn post(&self, message: &Value) -> (u16, Option<Value>) {
+        let answer = self.send(&message.to_string());
+        let id = message.get("id");
+        let found = messages(&answer.body).into_iter().find(|found| id.is_some() && found.get("id") == id);
+        (answer.code, found)
+    }
+
+    /// Sends a text as it is; returns what came, as it is.
+    pub(crate) fn send(&self, message: &str) -> Answer {
         let head = format!(
             "POST /mcp\n{}\r\nMcp-Session-Id: {}\r\nMCP-Protocol-Version: {REVISION}",
             self.headers, self.session
         );
-        let answer = self.server.exchange(&head, &message.to_string()).unwrap();
-        let id = message.get("id");
-        let found = messages(&answer.body).into_iter().find(|found| id.is_some() && found.get("id") == id);
-        (answer.code, found)
+        self.server.exchange(&head, message).unwrap()
     }
 
     /// Sends a request and returns its result.

@@ -107,6 +107,19 @@ impl ConversationMemory {
     /// # Errors
     /// `SummarizerRequired` for `rolling_summary` without one; `Invalid` for settings that cannot be.
     pub fn open(config: Config, dependencies: Dependencies) -> Result<Self> {
+        Self::open_as(config, dependencies, true)
+    }
+
+    /// Opens a memory for who ends soon: as [`Self::open`], but turns are folded by [`Self::fold`] alone, and nothing is swept. That is
+    /// left to whoever stays, so that no model is asked for an answer that nobody will wait for.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_briefly(config: Config, dependencies: Dependencies) -> Result<Self> {
+        Self::open_as(config, dependencies, false)
+    }
+
+    fn open_as(config: Config, dependencies: Dependencies, stays: bool) -> Result<Self> {
         config.validate().map_err(ConversationError::Invalid)?;
         if config.strategy == Strategy::RollingSummary && dependencies.summarizer.is_none() {
             return Err(ConversationError::SummarizerRequired);
@@ -128,6 +141,7 @@ impl ConversationMemory {
             clock,
             summarizer,
             counters: Counters::default(),
+            stays,
         });
         let upkeep = Upkeep::start(Arc::clone(&ground));
         Ok(Self(Arc::new(Inner { ground, upkeep, closed: AtomicBool::new(false) })))

@@ -107,10 +107,9 @@ fn words(text: &str) -> Vec<String> {
     let mut word = String::new();
     for character in text.chars() {
         let alone = matches!(character, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{20000}'..='\u{3ffff}');
-        if alone || !character.is_alphanumeric() {
-            if !word.is_empty() {
-                words.push(std::mem::take(&mut word));
-            }
+        let ends = alone || !character.is_alphanumeric();
+        if ends && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
         }
         if alone && character.is_alphanumeric() {
             words.push(character.to_string());

@@ -86,14 +86,7 @@ fn write(text: &mut String, label: &str, said: &str) {
     text.push_str(label);
     let mut rest = said;
     while let Some(character) = rest.chars().next() {
-        if let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(**mark)) {
-            let (first, others) = mark.split_at(character.len_utf8());
-            text.push_str(first);
-            text.push(' ');
-            text.push_str(others);
-            rest = &rest[mark.len()..];
-            continue;
-        }
+        let is_mark = MARKS.iter().any(|mark| rest.starts_with(mark));
         rest = &rest[character.len_utf8()..];
         match character {
             '\r' if rest.starts_with('\n') => {}
@@ -101,6 +94,9 @@ fn write(text: &mut String, label: &str, said: &str) {
             '\t' => text.push('\t'),
             other if other.is_control() => text.push(' '),
             other => text.push(other),
+        }
+        if is_mark {
+            text.push(' ');
         }
     }
     text.push('\n');
@@ -165,7 +161,8 @@ mod tests {
             };
             let text = dialogue(&request);
             let ends = ['\r', '\n', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
-            let margin: Vec<&str> = text.split(ends).filter(|line| !line.starts_with("  ")).collect();
+            let lines = text.split(ends).filter(|line| !line.starts_with("  "));
+            let margin: Vec<&str> = lines.map(str::trim_end).collect();
             let expected = ["[Opening request]", "[Previous summary]", "[New turns]", "U: x", "T: x", "A: x", ""];
             assert_eq!(margin, expected, "{line_break:?}");
             assert_eq!(text.matches("all is lost").count(), 6, "nothing is left out");
@@ -180,6 +177,7 @@ mod tests {
         for mark in MARKS {
             assert!(!dialogue(&asked(vec![turn(&mark.repeat(3), mark)])).contains(mark), "{mark}");
         }
+        assert!(dialogue(&asked(vec![turn("<|>", "")])).ends_with("U: < | >\n"));
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Turns<'_> {
             let Some(turn) = items.next_element_seed(Turn(self.at))? else { break };
             turns.push(turn);
             count += 1;
-            if count == self.max {
+            if count >= self.max {
                 self.at.set(Place::default());
                 while items.next_element::<IgnoredAny>()?.is_some() {
                     count += 1;

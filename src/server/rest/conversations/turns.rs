@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use helmdeck_conversation::{ItemFilter, ItemId, NewTurn};
-use helmdeck_core::Permission;
+use helmdeck_core::{Code, Permission};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -66,6 +66,10 @@ pub(crate) async fn add(
     let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
     let key = idempotency::key(request.headers())?;
     let mut turn: NewTurn = read_json(&app, request, app.config.max_body_bytes).await?;
+    if says_nothing(&turn) {
+        // No body at all, most likely; nobody wants that in a dialogue.
+        return Err(Problem::new(Code::InvalidInput, "the turn is empty: give user_message or assistant_response"));
+    }
     turn.once = turn.once.or(key);
     let Dialogue { memory, identity, foreign } = &dialogue;
     let adding = async {
@@ -88,6 +92,13 @@ pub(crate) async fn add(
         *response.status_mut() = StatusCode::CREATED;
     }
     Ok(response)
+}
+
+fn says_nothing(turn: &NewTurn) -> bool {
+    let NewTurn { user_message, assistant_response, trajectory_digest, artifacts_shown, artifacts_hidden_refs, .. } =
+        turn;
+    let silent = user_message.is_empty() && assistant_response.is_empty();
+    silent && trajectory_digest.is_none() && artifacts_shown.is_none() && artifacts_hidden_refs.is_none()
 }
 
 /// Lists the turns of a dialogue without their texts, newest first, in pages.

@@ -89,7 +89,7 @@ async fn only_an_administrator_names_another_owner_on_any_route() {
 #[tokio::test]
 async fn an_administrator_reads_writes_and_lists_for_others_and_leaves_a_trace() {
     let door = Door::plain().await;
-    door.say(ALICE, "a b", "hers").await;
+    door.say(ALICE, "a%20b", "hers").await;
     door.say(BOB, "t", "his").await;
     door.say(OTHER, "t", "theirs").await;
     let everybody = door.get(BOSS, "").await.json();

@@ -237,9 +237,12 @@ async fn a_context_is_json_or_a_prompt_or_nothing() {
 async fn what_a_route_does_not_know_is_refused_and_not_repeated() {
     let door = Door::plain().await;
     for body in [
+        "",
         "{",
+        "{}",
         "[]",
         r#"["canary"]"#,
+        r#"{"timestamp":"2026-11-22T16:00:00Z","once":"canary"}"#,
         r#"{"user_message":"canary","canary":1}"#,
         r#"{"user_message":"canary","user_message":"canary"}"#,
         r#"{"user_message":7,"assistant_response":"canary"}"#,

@@ -61,11 +61,17 @@ async fn a_name_that_cannot_be_is_refused_on_every_route() {
             );
         }
     }
+    // Without a name: nothing that could stand for all dialogues.
     for (method, route, body) in ROUTES {
-        // Without a name there is no such route: nothing that could stand for all dialogues.
         let answer = door.ask(ALICE, method.clone(), &format!("{ROOT}/{route}"), body).await;
-        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{method} {route}");
+        if route.is_empty() {
+            assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{answer:?}");
+        } else {
+            assert_eq!(answer.status, 400, "{method} {route}: {answer:?}");
+            assert!(answer.json()["detail"].as_str().unwrap().contains("session_id empty"), "{answer:?}");
+        }
     }
+    assert_eq!(door.events("memory.identity_rejected").len(), ROUTES.len() - 1, "each is told once");
     door.say(ALICE, &long[1..], "a").await;
 }
 

@@ -1,0 +1,5 @@
+mod doors;
+mod fixtures;
+mod form;
+mod random;
+mod refusals;

@@ -1,0 +1,118 @@
+//! `docs/conversation.md`: what a reader copies from it works, and the figures in it are the defaults.
+
+use std::process::Command;
+
+use helmdeck_conversation::{Config, Health, Strategy};
+
+use crate::support::KEY;
+use crate::support::program::{Home, Server};
+
+const PAGE: &str = include_str!("../../docs/conversation.md");
+
+/// Returns the text of the code blocks of a language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    // Between two fences there is always a block, then prose.
+    let parts = PAGE.split("\n```").skip(1).step_by(2);
+    parts.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
+}
+
+/// Splits the commands of a block into words, as the shell does.
+fn commands(block: &str) -> Vec<Vec<String>> {
+    let joined = block.replace("\\\n", " ");
+    let words = |line: &str| {
+        let output = Command::new("sh").args(["-c", &format!("printf '%s\\0' {line}")]).output().unwrap();
+        assert!(output.status.success(), "{line}");
+        let words = String::from_utf8(output.stdout).unwrap();
+        words.split_terminator('\0').map(str::to_owned).collect()
+    };
+    joined.lines().filter(|line| !line.starts_with("export ")).map(words).collect()
+}
+
+#[test]
+fn the_two_minutes_are_as_written() {
+    let home = Home::new();
+    let all: Vec<Vec<String>> = blocks("sh").into_iter().flat_map(commands).collect();
+    let ours: Vec<&Vec<String>> = all.iter().filter(|words| words[0] == "helmdeck").collect();
+    assert!(ours.len() >= 5, "{ours:?}");
+    for words in &ours {
+        let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        // `--help` at the end is only reached if everything before it is known.
+        let known = home.run(KEY, &[words.as_slice(), &["--help"]].concat());
+        assert_eq!(known.code, 0, "{words:?}: {}", known.stderr);
+        let answer: &[&str] = if words[1] == "restore" { &["--yes"] } else { &[] };
+        let run = home.run(KEY, &[words.as_slice(), answer].concat());
+        assert_eq!(run.code, 0, "{words:?}: {}", run.stderr);
+        if words.contains(&"--prompt") {
+            assert!(
+                run.stdout.contains("A test waits for a port") && run.stdout.contains("</read_only_"),
+                "{}",
+                run.stdout
+            );
+        }
+    }
+    let server = Server::start(&home, KEY);
+    let mut asked = 0;
+    for words in all.iter().filter(|words| words[0] == "curl") {
+        let path = words.last().unwrap().strip_prefix("localhost:7700").unwrap();
+        let (head, body) = match words.iter().position(|word| word == "--json") {
+            Some(at) => (format!("POST {path}"), words[at + 1].as_str()),
+            None => (format!("GET {path}"), ""),
+        };
+        let answer = server.ask(&head, body);
+        assert!((200..300).contains(&answer.code), "{head}: {}", answer.body);
+        asked += 1;
+    }
+    assert_eq!((asked, all.len()), (2, ours.len() + 2), "nothing in these blocks is anything else");
+}
+
+#[test]
+fn the_settings_are_read_as_written() {
+    let home = Home::new();
+    for block in blocks("toml") {
+        home.configure(block);
+        let shown = home.run(KEY, &["config", "show"]);
+        assert!(shown.code == 0 && shown.stdout.contains("rolling_summary"), "{}{}", shown.stdout, shown.stderr);
+    }
+    home.configure("[conversation]\nstrategy = \"rolling_summary\"\n");
+    assert_eq!(home.run(KEY, &["serve", "--listen", "127.0.0.1:0"]).code, 78, "no stand-in is ever used");
+}
+
+#[test]
+fn the_figures_are_the_defaults() {
+    let config = Config::default();
+    let summarizer = &config.summarizer;
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    for words in [
+        format!("`{}` (default)", config.strategy),
+        format!("`recent_turns` ({})", config.recent_turns),
+        format!("`batch_turns` ({}) and `batch_tokens` ({})", summarizer.batch_turns, summarizer.batch_tokens),
+        format!("`budget_tokens` ({})", config.budget_tokens),
+        format!("`summarizer.summary_tokens` ({})", summarizer.summary_tokens),
+        format!("`retry_wait` ({} s)", summarizer.retry_wait.as_secs()),
+        format!("`max_attempts` ({})", summarizer.max_attempts),
+        format!("`max_retry_wait` ({} min)", summarizer.max_retry_wait.as_secs() / 60),
+        format!("| `ttl` | ends after {} days", config.ttl.as_secs() / 86_400),
+        format!("| `max_turns` | the newest {},000", config.max_turns / 1000),
+        format!("| `max_bytes` | {}", mib(config.max_bytes)),
+        format!("`hot_for` ({} ms)", config.hot_for.as_millis()),
+        format!("`max_turn_bytes`, {} KiB", config.max_turn_bytes >> 10),
+        format!("`hot_bytes`, {}", mib(config.hot_bytes)),
+        format!("`summarizer.concurrency`, {}", summarizer.concurrency),
+    ] {
+        assert!(PAGE.contains(&words), "the page does not say {words:?}");
+    }
+    for name in Strategy::ALL.map(Strategy::as_str).into_iter().chain(Health::ALL.map(Health::as_str)) {
+        assert!(PAGE.contains(&format!("| `{name}`")), "the page has no row or column for {name}");
+    }
+}
+
+#[test]
+fn every_pack_of_the_family_is_named() {
+    let home = Home::new();
+    let listed = home.run(KEY, &["pack", "list"]);
+    let names: Vec<&str> = listed.stdout.split_whitespace().filter(|word| word.starts_with("conversation.")).collect();
+    assert_eq!(names.len(), 11, "{}", listed.stdout);
+    for name in names {
+        assert!(PAGE.contains(&format!("`{name}`")), "{name}");
+    }
+}
