@@ -356,11 +356,7 @@ impl Attempt<'_> {
 
     /// Stores what `change` makes of the dialogue, again and again while others are faster or the store fails, but only as long as
     /// generation and summary are those with which the attempt began.
-    async fn store(
-        &self,
-        began: &State,
-        mut change: impl FnMut(&Look) -> (Checkpoint, Vec<Move>),
-    ) -> Result<Stored> {
+    async fn store(&self, began: &State, mut change: impl FnMut(&Look) -> (Checkpoint, Vec<Move>)) -> Result<Stored> {
         // What a store that failed may have stored all the same.
         let mut maybe: Option<(Checkpoint, u64, Vec<Move>)> = None;
         let mut tries = 0;
@@ -433,9 +429,9 @@ impl Attempt<'_> {
     }
 
     fn tell(&self, moves: &[Move]) -> Result<()> {
-        moves.iter().try_for_each(|(prior, new, reason)| {
-            self.ground.health_changed(&self.identity, *prior, *new, *reason)
-        })
+        moves
+            .iter()
+            .try_for_each(|(prior, new, reason)| self.ground.health_changed(&self.identity, *prior, *new, *reason))
     }
 
     /// Says once that a backlog is long, until it is short again.
@@ -444,7 +440,12 @@ impl Attempt<'_> {
         let batches = look.due.div_ceil(config.summarizer.batch_turns as u64);
         let long = batches > config.recovery_backlog_max;
         if long && !self.notes.warned {
-            tracing::warn!(turns = look.due, batches, "many turns of a conversation wait for a summary; none is dropped");
+            self.ground.counters.long_backlogs.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                turns = look.due,
+                batches,
+                "many turns of a conversation wait for a summary; none is dropped"
+            );
         }
         self.notes.warned = long;
     }
