@@ -123,6 +123,7 @@ async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
     assert_eq!(shown(&memory, &me).await, names(0..60));
     assert_eq!(stage.script.folded().concat(), names(0..58));
     assert!(stage.dropped().await.is_empty());
+    assert_eq!(memory.metrics().long_backlogs, 1, "told once, not at each attempt");
 }
 
 #[tokio::test(start_paused = true)]
