@@ -23,6 +23,8 @@ pub struct Metrics {
     pub folds_discarded: u64,
     /// Failures to make one, by their fixed word.
     pub fold_failures: BTreeMap<&'static str, u64>,
+    /// How often more batches of a dialogue waited than `recovery_backlog_max`.
+    pub long_backlogs: u64,
     /// Turns dropped before they were summarised.
     pub turns_dropped: u64,
     /// Calls refused for an incomplete identity.
@@ -45,6 +47,7 @@ pub(crate) struct Counters {
     pub(crate) turns_added: AtomicU64,
     pub(crate) folds: AtomicU64,
     pub(crate) folds_discarded: AtomicU64,
+    pub(crate) long_backlogs: AtomicU64,
     /// Dialogues that wait for a summary now; set by the worker.
     pub(crate) backlog: AtomicU64,
     fold_failures: Mutex<BTreeMap<&'static str, u64>>,
@@ -96,6 +99,7 @@ impl Counters {
             turns_added: of(&self.turns_added),
             folds: of(&self.folds),
             folds_discarded: of(&self.folds_discarded),
+            long_backlogs: of(&self.long_backlogs),
             fold_failures: self.fold_failures.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             turns_dropped: of(&self.turns_dropped),
             identities_rejected: of(&self.identities_rejected),

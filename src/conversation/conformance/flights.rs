@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::eventually;
 use super::scribe::Act;
 use super::subject::{STUCK, Subject, add, alice, fold, items, kept, numbers, seen, sight};
+use crate::config::Strategy;
 use crate::health::Health;
 use crate::memory::ConversationMemory;
 use crate::snapshot::Snapshot;
@@ -56,9 +57,13 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
         for elsewhere in [false, true] {
             let s = s.another();
             s.scribe.always(Act::Wait);
+            // Added while nobody folds, so that the first batch is a whole one.
+            let before = s.under(Strategy::Truncation).open();
+            before.forget(&alice()).await.unwrap();
+            add(&before, &alice(), 1000..1008).await;
+            before.close(STUCK).await;
             let memory = s.open();
-            memory.forget(&alice()).await.unwrap();
-            add(&memory, &alice(), 1000..1008).await;
+            memory.context(&alice()).await.unwrap();
             s.scribe.reached(1).await;
             assert_eq!(s.scribe.calls()[0].turns, numbers(1000..1004));
             let other = s.another().open();

@@ -100,10 +100,13 @@ async fn postgres_holds_every_turn_and_no_row_shows_one() {
     for table in tables.lines() {
         for row in server.query(&url, &format!("SELECT {table}::text FROM {table}")).lines() {
             rows += 1;
-            clear += usize::from(row.contains(ONCE));
-            for text in [SECRET, ANSWER, SUMMARY] {
+            let shows = |text: &str| {
                 let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-                assert!(!row.contains(text) && !row.contains(&hex), "{table} shows a turn");
+                row.contains(text) || row.contains(&hex)
+            };
+            clear += usize::from(shows(ONCE));
+            for text in [SECRET, ANSWER, SUMMARY] {
+                assert!(!shows(text), "{table} shows a turn");
             }
         }
     }

@@ -48,7 +48,12 @@ impl Batch {
     }
 
     /// Returns the turns as they are sent: one that is too long for a request is clipped, the row keeps it whole.
-    pub(super) fn turns(&self, counter: Counter, config: &SummarizerConfig, notes: &Notes) -> Vec<Arc<ConversationTurn>> {
+    pub(super) fn turns(
+        &self,
+        counter: Counter,
+        config: &SummarizerConfig,
+        notes: &Notes,
+    ) -> Vec<Arc<ConversationTurn>> {
         let most = (config.batch_tokens >> notes.clip.min(63)).max(LEAST.min(config.batch_tokens));
         match &self.kept[..] {
             [only] if only.tokens > most => vec![Arc::new(clipped(counter, &only.turn, most))],

@@ -29,6 +29,8 @@ const MARGIN: Duration = Duration::from_secs(30);
 const TRIES: u32 = 6;
 /// The wait after the first of them that failed, doubled for each one after it.
 const TRY_WAIT: Duration = Duration::from_millis(50);
+/// How long to wait for a request to end that was cancelled.
+const HEED: Duration = Duration::from_millis(100);
 /// How long to wait for another process that folds the same dialogue.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
@@ -223,15 +225,21 @@ impl Attempt<'_> {
         };
         let identity = self.identity.clone();
         // A task of its own: one that never yields or panics takes no worker with it.
-        let call = tokio::spawn(async move { summarizer.summarize(&identity, request).await });
+        let mut call = AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
         let answer = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return Err(NoSummary::Stopped),
-            () = self.gone.cancelled() => return Err(NoSummary::Stopped),
-            answer = tokio::time::timeout(config.summarizer.timeout, AbortOnDropHandle::new(call)) => answer,
+            () = self.stop.cancelled() => Err(NoSummary::Stopped),
+            () = self.gone.cancelled() => Err(NoSummary::Stopped),
+            () = tokio::time::sleep(config.summarizer.timeout) => Err(failed(Failure::Timeout, "no answer in time")),
+            answer = &mut call => Ok(answer),
         };
         let response = match answer {
-            Err(_) => return Err(failed(Failure::Timeout, "no answer in time")),
+            Err(none) => {
+                // The next request for this dialogue begins when this one has ended, unless it does not heed.
+                call.abort();
+                let _ = tokio::time::timeout(HEED, &mut call).await;
+                return Err(none);
+            }
             Ok(Err(_)) => return Err(failed(Failure::Unavailable, "the summarizer panicked")),
             Ok(Ok(response)) => response.map_err(NoSummary::Failed)?,
         };
@@ -356,11 +364,7 @@ impl Attempt<'_> {
 
     /// Stores what `change` makes of the dialogue, again and again while others are faster or the store fails, but only as long as
     /// generation and summary are those with which the attempt began.
-    async fn store(
-        &self,
-        began: &State,
-        mut change: impl FnMut(&Look) -> (Checkpoint, Vec<Move>),
-    ) -> Result<Stored> {
+    async fn store(&self, began: &State, mut change: impl FnMut(&Look) -> (Checkpoint, Vec<Move>)) -> Result<Stored> {
         // What a store that failed may have stored all the same.
         let mut maybe: Option<(Checkpoint, u64, Vec<Move>)> = None;
         let mut tries = 0;
@@ -433,9 +437,9 @@ impl Attempt<'_> {
     }
 
     fn tell(&self, moves: &[Move]) -> Result<()> {
-        moves.iter().try_for_each(|(prior, new, reason)| {
-            self.ground.health_changed(&self.identity, *prior, *new, *reason)
-        })
+        moves
+            .iter()
+            .try_for_each(|(prior, new, reason)| self.ground.health_changed(&self.identity, *prior, *new, *reason))
     }
 
     /// Says once that a backlog is long, until it is short again.
@@ -444,7 +448,12 @@ impl Attempt<'_> {
         let batches = look.due.div_ceil(config.summarizer.batch_turns as u64);
         let long = batches > config.recovery_backlog_max;
         if long && !self.notes.warned {
-            tracing::warn!(turns = look.due, batches, "many turns of a conversation wait for a summary; none is dropped");
+            self.ground.counters.long_backlogs.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                turns = look.due,
+                batches,
+                "many turns of a conversation wait for a summary; none is dropped"
+            );
         }
         self.notes.warned = long;
     }

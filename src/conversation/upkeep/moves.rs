@@ -83,11 +83,10 @@ mod tests {
 
     #[test]
     fn a_dialogue_is_well_again_only_when_nothing_waits() {
-        assert_eq!(succeeded(Health::Recovering, true), [(
-            Health::Recovering,
-            Health::Degraded,
-            Reason::RecoveryBatchDrained
-        )]);
+        assert_eq!(
+            succeeded(Health::Recovering, true),
+            [(Health::Recovering, Health::Degraded, Reason::RecoveryBatchDrained)]
+        );
         assert_eq!(succeeded(Health::Recovering, false)[0].1, Health::Healthy);
         assert!(succeeded(Health::Healthy, true).is_empty(), "all is well: nothing to tell");
     }

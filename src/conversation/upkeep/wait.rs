@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn the_wait_doubles_up_to_its_longest() {
         let config = SummarizerConfig::default();
-        let steps: Vec<_> = [1, 2, 3, 4, 9, 10, 1_000, u32::MAX].map(|failures| step(&config, failures).as_secs()).into();
+        let steps: Vec<_> =
+            [1, 2, 3, 4, 9, 10, 1_000, u32::MAX].map(|failures| step(&config, failures).as_secs()).into();
         assert_eq!(steps, [1, 2, 4, 8, 256, 300, 300, 300]);
     }
 

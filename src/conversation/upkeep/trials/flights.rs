@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::script::Act;
-use super::{LONG, Stage, add, id, names, rolling, shown, turn, until};
+use super::{LONG, Stage, add, id, names, rolling, shown, truncating, turn, until};
 use crate::config::Config;
 use crate::health::Health;
+use crate::summarizer::Failure;
 
 /// Two processes: what one does not know of the other is asked for at once.
 fn shared() -> Config {
@@ -123,6 +124,71 @@ async fn a_late_summary_of_a_flushed_dialogue_is_thrown_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_summary_never_overwrites_what_was_restored() {
+    for foreign in [false, true] {
+        let stage = Stage::new(shared()).await;
+        let memory = stage.open();
+        let (me, source) = (id("s"), id("source"));
+        add(&memory, &source, 200..208).await;
+        stage.until_settled(&memory, &source).await;
+        let snapshot = memory.snapshot(&source).await.unwrap();
+        // Degraded, with a backlog: nothing of that may come back later.
+        stage.script.next((0..3).map(|_| Act::Fail(Failure::Unavailable)));
+        stage.script.next([Act::Held]);
+        add(&memory, &me, 0..20).await;
+        until("recovering", async || memory.health(&me).await.unwrap() == Health::Recovering).await;
+        until("asked", async || stage.script.is_asked()).await;
+        let other = if foreign { stage.open() } else { memory.clone() };
+        other.restore(&me, &snapshot).await.unwrap();
+        stage.script.release(1);
+        until("over", async || !stage.script.is_asked() && memory.metrics().backlog == 0).await;
+        stage.until_settled(&memory, &me).await;
+        assert_eq!(shown(&memory, &me).await, names(200..208), "foreign: {foreign}");
+        assert_eq!(stage.rows(&me).await.1.failures, 0);
+        assert_eq!(stage.moves("s").await.pop().unwrap().1, "restored");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_deleted_while_it_is_being_folded_is_in_no_summary() {
+    for foreign in [false, true] {
+        let stage = Stage::new(shared()).await;
+        stage.script.next([Act::Held]);
+        let (writer, me) = (stage.open_with(truncating()), id("s"));
+        add(&writer, &me, [0]).await;
+        let second = writer.add_turn(&me, turn(1)).await.unwrap();
+        add(&writer, &me, 2..8).await;
+        let memory = stage.open();
+        memory.context(&me).await.unwrap();
+        until("asked", async || stage.script.is_asked()).await;
+        assert!(stage.script.calls()[0].turns.contains(&"u1".to_owned()));
+        let other = if foreign { stage.open() } else { memory.clone() };
+        other.delete_item(&me, &second.id.unwrap().to_string()).await.unwrap();
+        stage.script.release(1);
+        stage.until_settled(&memory, &me).await;
+        assert_eq!(shown(&memory, &me).await, names([0, 2, 3, 4, 5, 6, 7]), "foreign: {foreign}");
+        assert!(!stage.rows(&me).await.1.summary.contains("u1"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dialogue_forgotten_while_it_is_being_folded_leaves_nothing() {
+    for foreign in [false, true] {
+        let stage = Stage::new(shared()).await;
+        stage.script.next([Act::Held]);
+        let (memory, me) = (stage.open(), id("s"));
+        add(&memory, &me, 0..6).await;
+        until("asked", async || stage.script.is_asked()).await;
+        let other = if foreign { stage.open() } else { memory.clone() };
+        assert_eq!(other.forget(&me).await.unwrap(), 6);
+        stage.script.release(1);
+        until("over", async || !stage.script.is_asked() && memory.metrics().backlog == 0).await;
+        assert!(stage.scan(&me, "").await.is_empty(), "foreign: {foreign}");
+        assert!(shown(&memory, &me).await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_failure_of_a_flushed_dialogue_makes_it_no_worse() {
     let stage = Stage::new(shared()).await;
     stage.script.next([Act::Hang]);
@@ -189,7 +255,11 @@ async fn a_dialogue_that_hangs_keeps_no_other_waiting() {
         add(&memory, other, 0..6).await;
         until("folded", async || stage.rows(other).await.1.covers_through == 4).await;
     }
-    assert!(before.elapsed() < Duration::from_secs(30), "they waited for the time of the other: {:?}", before.elapsed());
+    assert!(
+        before.elapsed() < Duration::from_secs(30),
+        "they waited for the time of the other: {:?}",
+        before.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,8 +174,11 @@ async fn shown(memory: &ConversationMemory, identity: &Identity) -> Vec<String> 
 /// Waits until something is so.
 async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
     let wait = async {
+        let mut pause = Duration::from_millis(5);
         while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(pause).await;
+            // Hours pass on a paused clock.
+            pause = (pause + pause / 8).min(Duration::from_millis(250));
         }
     };
     assert!(tokio::time::timeout(LONG, wait).await.is_ok(), "never: {what}");

@@ -123,6 +123,7 @@ async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
     assert_eq!(shown(&memory, &me).await, names(0..60));
     assert_eq!(stage.script.folded().concat(), names(0..58));
     assert!(stage.dropped().await.is_empty());
+    assert_eq!(memory.metrics().long_backlogs, 1, "told once, not at each attempt");
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,10 +143,7 @@ async fn what_is_too_much_is_halved_until_it_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_too_long_for_the_model_is_clipped_for_it_and_kept_whole() {
-    let config = Config {
-        summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer },
-        ..rolling()
-    };
+    let config = Config { summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer }, ..rolling() };
     let stage = Stage::new(config).await;
     stage.script.next([Act::Fail(Failure::TooLong), Act::Fold]);
     let (memory, me) = (stage.open(), id("s"));
