@@ -49,6 +49,10 @@ async fn what_others_wrote_is_seen_when_what_is_held_is_no_longer_fresh() {
         assert_eq!(later().await, [0_usize; 0]);
         add(&two, 60..62).await;
         assert_eq!(later().await, [60, 61]);
+        // Begun anew with as many turns as before.
+        two.forget(&alice()).await.unwrap();
+        add(&two, 70..72).await;
+        assert_eq!(later().await, [70, 71]);
     }
 }
 
@@ -99,8 +103,8 @@ async fn what_is_held_is_what_is_stored() {
             assert_eq!(patch, fresh.context(&alice()).await.unwrap(), "seed {seed}, step {step}");
             let (held, stored) = (memory.trace(&alice()).await.unwrap(), fresh.trace(&alice()).await.unwrap());
             assert_eq!(held, stored, "seed {seed}, step {step}");
-            let kept = memory.list_items(&alice(), &crate::ItemFilter { limit: Some(200), ..Default::default() });
-            let kept = kept.await.unwrap();
+            let filter = crate::ItemFilter { limit: Some(200), ..Default::default() };
+            let kept = memory.list_items(&alice(), &filter).await.unwrap();
             let unfolded = kept.items.iter().filter(|item| !item.folded).count() as u64;
             assert!(kept.items.len() as u64 == kept.total && kept.total == held.kept_turns);
             assert_eq!(unfolded, patch.recent_turns.len() as u64 + patch.omitted_turns, "seed {seed}, step {step}");
