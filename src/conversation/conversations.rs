@@ -6,6 +6,7 @@ use std::time::Duration;
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::{Error, Result};
 
+use crate::error::ConversationError;
 use crate::memory::ConversationMemory;
 
 type Opener = Box<dyn Fn() -> Result<ConversationMemory> + Send + Sync>;
@@ -26,9 +27,8 @@ impl Conversations {
     /// Makes a place that is filled already.
     #[must_use]
     pub fn of(memory: ConversationMemory) -> Self {
-        let place = Self::default();
-        place.provide(move || Ok(memory.clone()));
-        place
+        let place = Place { opener: OnceLock::new(), opened: Ok(memory).into() };
+        Self(Arc::new(place))
     }
 
     /// Says how the memory is opened, once; a second time is of no effect.
@@ -39,10 +39,15 @@ impl Conversations {
     /// Returns the memory, opened at the first call, within a tokio runtime.
     ///
     /// # Errors
-    /// That of [`NoMemory::Off`] if there is none; else why it does not open, the same at every call.
+    /// That of [`NoMemory::Off`] if there is none; else why it does not open, the same at every call; `Closed` if it was closed before
+    /// anybody wanted it.
     pub fn get(&self) -> Result<&ConversationMemory> {
-        let Some(opener) = self.0.opener.get() else { return Err(NoMemory::Off.into()) };
-        self.0.opened.get_or_init(opener).as_ref().map_err(Error::clone)
+        let opened = match (self.0.opened.get(), self.0.opener.get()) {
+            (Some(opened), _) => opened,
+            (None, Some(opener)) => self.0.opened.get_or_init(opener),
+            (None, None) => return Err(NoMemory::Off.into()),
+        };
+        opened.as_ref().map_err(Error::clone)
     }
 
     /// Returns the memory if it is open; opens nothing.
@@ -58,8 +63,11 @@ impl Conversations {
         }
     }
 
-    /// Closes the memory if it was opened.
+    /// Closes the memory. One that nobody opened by now is not opened any more.
     pub async fn close(&self, within: Duration) {
+        if self.0.opener.get().is_some() {
+            let _ = self.0.opened.get_or_init(|| Err(ConversationError::Closed.into()));
+        }
         if let Some(memory) = self.opened() {
             memory.close(within).await;
         }
@@ -69,5 +77,43 @@ impl Conversations {
 impl std::fmt::Debug for Conversations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Conversations").field("open", &self.0.opened.get().is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmdeck_core::Code;
+    use helmdeck_events::Bus;
+    use helmdeck_testkit::{TestClock, sealed_memory};
+
+    use super::*;
+    use crate::{Config, Dependencies};
+
+    async fn memory() -> ConversationMemory {
+        let clock = Arc::new(TestClock::default());
+        let (store, events) = (sealed_memory(Arc::clone(&clock) as _).await, Bus::new(1, Arc::clone(&clock) as _));
+        let dependencies = Dependencies { store, events, clock, summarizer: None };
+        ConversationMemory::open(Config::default(), dependencies).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_closed_stays_closed_whether_it_was_opened_or_not() {
+        let never = Conversations::default();
+        assert_eq!(never.get().unwrap_err().code(), Code::NotFound);
+        never.close(Duration::ZERO).await;
+        assert_eq!(never.get().unwrap_err().code(), Code::NotFound, "there was none to close");
+
+        let opens = memory().await;
+        let late = Conversations::default();
+        late.provide(move || Ok(opens.clone()));
+        late.close(Duration::ZERO).await;
+        assert_eq!(late.get().unwrap_err().code(), Code::Overloaded, "nobody opens it after the end");
+        assert!(late.opened().is_none());
+
+        let identity = crate::Identity::new("t", "u", "s");
+        let filled = Conversations::of(memory().await);
+        filled.close(Duration::ZERO).await;
+        let error = filled.get().unwrap().context(&identity).await.unwrap_err();
+        assert!(matches!(error, ConversationError::Closed), "{error}");
     }
 }

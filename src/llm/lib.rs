@@ -7,6 +7,8 @@ mod config;
 mod endpoint;
 mod message;
 
+pub use helmdeck_egress as egress;
+
 pub use answer::{Answer, Finish, Unanswered, Usage};
 pub use client::Client;
 pub use config::{Config, Price};

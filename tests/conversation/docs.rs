@@ -110,7 +110,8 @@ fn the_figures_are_the_defaults() {
 fn every_pack_of_the_family_is_named() {
     let home = Home::new();
     let listed = home.run(KEY, &["pack", "list"]);
-    let names: Vec<&str> = listed.stdout.split_whitespace().filter(|word| word.starts_with("conversation.")).collect();
+    let first = listed.stdout.lines().filter_map(|line| line.split_whitespace().next());
+    let names: Vec<&str> = first.filter(|word| word.starts_with("conversation.")).collect();
     assert_eq!(names.len(), 11, "{}", listed.stdout);
     for name in names {
         assert!(PAGE.contains(&format!("`{name}`")), "{name}");

@@ -34,7 +34,7 @@ fn call(pack: &str, input: Value) -> Value {
 
 /// Lets a client make calls; returns the structured output of each, or the problem.
 fn outputs(answer: &Value) -> Vec<Value> {
-    let results = answer["steps"].as_array().unwrap().iter().map(|step| &step["result"]["result"]);
+    let results = answer["steps"].as_array().unwrap().iter().map(|step| &step["result"]);
     results
         .map(|result| match result["isError"].as_bool() {
             Some(true) => result["_meta"]["helmdeck/problem"].clone(),
@@ -71,7 +71,7 @@ fn two_agents_keep_their_own_dialogues_and_take_them_out_and_in_again() {
         assert_eq!(of("conversation__context")["annotations"]["readOnlyHint"], true);
         assert_eq!(of("conversation__add")["annotations"]["readOnlyHint"], false);
         for (index, session) in ["s", "../s", "a|b", "%2F", "👩‍👧", " "].into_iter().enumerate() {
-            let context = &answer["steps"][3 + 3 * index]["result"]["result"]["structuredContent"];
+            let context = &answer["steps"][3 + 3 * index]["result"]["structuredContent"];
             assert_eq!(said(context), [format!("{user} {session} one"), format!("{user} {session} two")], "{context}");
         }
     }

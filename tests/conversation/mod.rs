@@ -1,6 +1,7 @@
 //! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
 
 mod cli;
+mod cli_settings;
 mod crash;
 mod docs;
 mod mcp;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Secret};
-use helmdeck_egress::Egress;
+use helmdeck_llm::egress::{self, Egress};
 use helmdeck_llm::Client;
 use helmdeck_testkit::{ChatReply, ChatServer};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn settings(endpoint: &str) -> SummarizerConfig {
 }
 
 fn summarizer_of(settings: &SummarizerConfig) -> ChatSummarizer {
-    let egress = Egress::new(helmdeck_egress::Config::default());
+    let egress = Egress::new(egress::Config::default());
     let client = Client::new(&egress, client_config(settings)).unwrap();
     ChatSummarizer::new(client, settings, |_| Ok(Some(Secret::new(KEY.to_owned()))))
 }
@@ -234,7 +234,7 @@ async fn dropping_the_future_closes_the_connection() {
 async fn a_credential_that_cannot_be_had_ends_it_before_anything_goes_out() {
     let server = ChatServer::playing(vec![ChatReply::text(GOOD)]).await;
     let settings = settings(&server.url());
-    let egress = Egress::new(helmdeck_egress::Config::default());
+    let egress = Egress::new(egress::Config::default());
     let client = Client::new(&egress, client_config(&settings)).unwrap();
     let elsewhere = Secret::new(KEY.to_owned()).for_hosts(Arc::new(["model.example".parse().unwrap()]));
     let without = ChatSummarizer::new(client.clone(), &settings, |identity| {
@@ -253,7 +253,7 @@ async fn the_key_is_that_of_whose_dialogue_it_is_and_does_not_follow_a_redirect(
     let location = format!("location: {}/chat/completions", caught.url());
     let server = ChatServer::playing(vec![ChatReply::error(308, "").with_header(&location)]).await;
     let settings = settings(&server.url());
-    let egress = Egress::new(helmdeck_egress::Config::default());
+    let egress = Egress::new(egress::Config::default());
     let client = Client::new(&egress, client_config(&settings)).unwrap();
     let summarizer = ChatSummarizer::new(client, &settings, |identity| {
         Ok((&*identity.tenant != "free").then(|| Secret::new(format!("{KEY}-{}", identity.tenant))))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::script::Act;
-use super::{LONG, Stage, add, id, names, rolling, shown, turn, until};
+use super::{LONG, Stage, add, id, names, rolling, shown, truncating, turn, until};
 use crate::config::Config;
 use crate::health::Health;
 use crate::summarizer::Failure;
@@ -154,10 +154,14 @@ async fn a_turn_deleted_while_it_is_being_folded_is_in_no_summary() {
     for foreign in [false, true] {
         let stage = Stage::new(shared()).await;
         stage.script.next([Act::Held]);
-        let (memory, me) = (stage.open(), id("s"));
-        let second = memory.add_turn(&me, turn(0)).await.and(memory.add_turn(&me, turn(1)).await).unwrap();
-        add(&memory, &me, 2..8).await;
+        let (writer, me) = (stage.open_with(truncating()), id("s"));
+        add(&writer, &me, [0]).await;
+        let second = writer.add_turn(&me, turn(1)).await.unwrap();
+        add(&writer, &me, 2..8).await;
+        let memory = stage.open();
+        memory.context(&me).await.unwrap();
         until("asked", async || stage.script.is_asked()).await;
+        assert!(stage.script.calls()[0].turns.contains(&"u1".to_owned()));
         let other = if foreign { stage.open() } else { memory.clone() };
         other.delete_item(&me, &second.id.unwrap().to_string()).await.unwrap();
         stage.script.release(1);
