@@ -206,7 +206,7 @@ impl Attempt {
         let kept = Kept { id, tokens: self.fresh.tokens, bytes, created_at: done.at, turn };
         let now = ground.clock.monotonic();
         // If nothing is held there may be more to fold than can be seen from here: the worker finds out.
-        let mut fold = head.seq - state.checkpoint.covers_through > config.recent_turns as u64;
+        let mut fold = head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
         ground.hot.change(&self.namespace, &self.slot, state.head_version, |hold| {
             if let Some(checkpoint) = checkpoint {
                 hold.state.checkpoint = checkpoint;

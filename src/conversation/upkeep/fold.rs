@@ -368,7 +368,7 @@ impl Attempt<'_> {
                 }
                 let same = |checkpoint: &Checkpoint| (checkpoint.generation, checkpoint.covers_through);
                 if same(&look.state.checkpoint) != same(&began.checkpoint)
-                    || look.state.checkpoint_version == 0
+                    || !look.state.continues(began)
                     || self.gone.is_cancelled()
                 {
                     return Ok(Some(Stored::Lost));
