@@ -229,7 +229,9 @@ impl Config {
             }
         }
         if !cfg!(feature = "tiktoken") && self.tokens != TokenCounter::Chars {
-            return Err("conversation.tokens: this program was built without tokenizers; only \"chars\" is there".to_owned());
+            return Err(
+                "conversation.tokens: this program was built without tokenizers; only \"chars\" is there".to_owned()
+            );
         }
         Ok(())
     }

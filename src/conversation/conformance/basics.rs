@@ -182,7 +182,10 @@ pub(super) async fn older_turns_are_folded_by_themselves(s: Subject) {
         assert_eq!(recent(&patch), numbers(6..10));
         assert_eq!(patch.opening.as_deref(), Some("[0] is asked"));
         let trace = memory.trace(&alice()).await.unwrap();
-        assert_eq!((trace.kept_turns, trace.recent_turn_count, trace.backlog_turns, trace.omitted_turns), (10, 4, 0, 0));
+        assert_eq!(
+            (trace.kept_turns, trace.recent_turn_count, trace.backlog_turns, trace.omitted_turns),
+            (10, 4, 0, 0)
+        );
         assert_eq!((trace.summary, trace.estimated_tokens, trace.failures), (patch.summary, patch.tokens, 0));
         assert_eq!(trace.last_failure, None);
         let folded: Vec<bool> = items(&memory, &alice()).await.iter().map(|item| item.folded).collect();

@@ -157,7 +157,8 @@ pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
         .map(|task| {
             let (memory, keeps) = (memory.clone(), s.strategy != crate::Strategy::None);
             tokio::spawn(async move {
-                let identity = Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
+                let identity =
+                    Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
                 for round in 0..2 {
                     let marks = [format!("{task}/{round}/0"), format!("{task}/{round}/1")];
                     for mark in &marks {
@@ -178,7 +179,8 @@ pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
         task.await.unwrap();
     }
     for task in 0..128 {
-        let identity = Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
+        let identity =
+            Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
         assert!(memory.context(&identity).await.unwrap().is_empty());
     }
     assert_eq!(s.rows_with("is answered").await, 0);
@@ -207,7 +209,8 @@ pub(super) async fn dialogues_of_everybody_are_listed(s: Subject) {
         // Pages join without gap or repeat.
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let page = memory.sessions(&SessionFilter { limit: Some(2), after, ..SessionFilter::default() }).await.unwrap();
+            let page =
+                memory.sessions(&SessionFilter { limit: Some(2), after, ..SessionFilter::default() }).await.unwrap();
             assert_eq!(page.total, 5);
             found.extend(page.sessions.into_iter().map(|s| (s.tenant, s.user, s.session)));
             let Some(next) = page.next else { break };

@@ -44,9 +44,15 @@ pub(super) async fn ids_never_change(s: Subject) {
     }
     for key in ["", "mem_", "mem_0", "turn/1", &ids[1].to_uppercase(), &format!("{} ", ids[1]), "~head", "%", "é"] {
         let found = memory.get_item(&alice(), key).await;
-        assert!(matches!(found, Err(ConversationError::NotFound | ConversationError::Invalid(_))), "{key:?}: {found:?}");
+        assert!(
+            matches!(found, Err(ConversationError::NotFound | ConversationError::Invalid(_))),
+            "{key:?}: {found:?}"
+        );
         let found = memory.delete_item(&alice(), key).await;
-        assert!(matches!(found, Err(ConversationError::NotFound | ConversationError::Invalid(_))), "{key:?}: {found:?}");
+        assert!(
+            matches!(found, Err(ConversationError::NotFound | ConversationError::Invalid(_))),
+            "{key:?}: {found:?}"
+        );
     }
 }
 
@@ -119,7 +125,11 @@ pub(super) async fn items_are_listed_newest_first_in_pages(s: Subject) {
     assert_eq!((page.items.len() as u64, page.next), (page.total, None));
     let past = ItemFilter { after: Some(page.items.last().unwrap().key), ..ItemFilter::default() };
     let past = memory.list_items(&alice(), &past).await.unwrap();
-    assert_eq!((past.items.len(), past.total, past.next), (0, page.total, None), "past the end: nothing, and true totals");
+    assert_eq!(
+        (past.items.len(), past.total, past.next),
+        (0, page.total, None),
+        "past the end: nothing, and true totals"
+    );
 }
 
 /// W23: a search looks at what was said, not at how it is written down.

@@ -145,7 +145,8 @@ pub(super) async fn recovery_goes_batch_by_batch(s: Subject) {
     reaches(&memory, Health::Healthy).await;
     let moves = s.moves(&alice(), Health::Healthy);
     let last: Vec<_> = moves.iter().rev().take(5).rev().map(|(_, reason)| *reason).collect();
-    let drained = ["recovery_batch_drained", "recovery_loop_attempt", "recovery_batch_drained", "recovery_loop_attempt"];
+    let drained =
+        ["recovery_batch_drained", "recovery_loop_attempt", "recovery_batch_drained", "recovery_loop_attempt"];
     assert_eq!((&last[..4], last[4]), (&drained[..], "recovery_loop_drained"));
     assert_eq!(told(&s), numbers(0..12));
 }
@@ -154,9 +155,8 @@ pub(super) async fn recovery_goes_batch_by_batch(s: Subject) {
 pub(super) async fn dialogues_are_folded_side_by_side_and_bounded(s: Subject) {
     s.scribe.always(Act::Slow(Duration::from_millis(2)));
     let memory = s.open_with(|config| config.summarizer.concurrency = 3);
-    let all: Vec<_> = (0..20)
-        .map(|n| crate::identity::Identity::new(&format!("t{}", n % 4), "u", &format!("s{n}")))
-        .collect();
+    let all: Vec<_> =
+        (0..20).map(|n| crate::identity::Identity::new(&format!("t{}", n % 4), "u", &format!("s{n}"))).collect();
     for identity in &all {
         add(&memory, identity, 0..10).await;
     }

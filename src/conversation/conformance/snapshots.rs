@@ -41,7 +41,9 @@ pub(super) async fn a_snapshot_restores_what_was_seen(s: Subject) {
     let elsewhere: Arc<dyn Store> = Arc::new(Stored::plain(Memory::new(), &config, s.clock.clone()));
     let elsewhere = Subject::new(s.strategy, elsewhere, s.clock.clone()).open();
     elsewhere.restore(&alice(), &snapshot).await.unwrap();
-    for (memory, identity) in [(&memory, alice()), (&memory, bob()), (&s.another().open(), alice()), (&elsewhere, alice())] {
+    for (memory, identity) in
+        [(&memory, alice()), (&memory, bob()), (&s.another().open(), alice()), (&elsewhere, alice())]
+    {
         let patch = memory.context(&identity).await.unwrap();
         assert_eq!(shown(&patch), shown(&before));
         let again = memory.snapshot(&identity).await.unwrap();
@@ -92,7 +94,8 @@ pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Subjec
         let snapshot = memory.snapshot(&alice()).await.unwrap();
         assert_eq!(&snapshot.bytes[..], format!("{{\"strategy\":\"{name}\",\"summary\":\"[5][6]\"}}").as_bytes());
         // More turns than are kept out of a summary are folded on top of it.
-        let turns: Vec<_> = (7..16).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": ""})).collect();
+        let turns: Vec<_> =
+            (7..16).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": ""})).collect();
         let both = json!({"strategy": name, "turns": turns, "summary": "[5][6]"});
         memory.restore(&alice(), &of(s.strategy, &both)).await.unwrap();
         assert_eq!(seen(&memory, &alice()).await, numbers(5..16));
@@ -175,8 +178,7 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Subject) {
 
 /// A dialogue larger than a batch of the store is restored whole or not at all, wherever it is cut off.
 pub(super) async fn a_large_restore_is_all_or_nothing(s: Subject) {
-    let turns: Vec<_> =
-        (0..2000).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": "a"})).collect();
+    let turns: Vec<_> = (0..2000).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": "a"})).collect();
     let snapshot = of(s.strategy, &json!({"strategy": s.strategy.as_str(), "turns": turns}));
     let quiet = |config: &mut crate::Config| {
         config.recent_turns = 10_000;

@@ -94,12 +94,8 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Subject) {
     bad.recent_turns = 0;
     let refused = s.try_open(bad);
     assert!(matches!(&refused, Err(ConversationError::Invalid(why)) if why.contains("recent_turns")), "{refused:?}");
-    let without = crate::Dependencies {
-        store: s.tap.store(),
-        events: s.bus.clone(),
-        clock: s.clock.clone(),
-        summarizer: None,
-    };
+    let without =
+        crate::Dependencies { store: s.tap.store(), events: s.bus.clone(), clock: s.clock.clone(), summarizer: None };
     let opened = crate::ConversationMemory::open(s.config(), without);
     match s.strategy {
         Strategy::RollingSummary => assert!(matches!(opened, Err(ConversationError::SummarizerRequired)), "{opened:?}"),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_memory::{
-    Changes, Entry, Kind, ListPage, Lock, Mark, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Resealed, Result,
-    Scan, Stats, Store, StoreError, Walk, Written,
+    Changes, Entry, Kind, ListPage, Lock, Mark, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Resealed,
+    Result, Scan, Stats, Store, StoreError, Walk, Written,
 };
 
 const NEVER: i64 = i64::MAX;

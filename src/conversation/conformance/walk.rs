@@ -96,14 +96,8 @@ fn open(subject: &Subject) -> ConversationMemory {
 /// Walks: each number is a step. With more than one process any of them may take the next step.
 pub(crate) async fn walk(subject: &Subject, processes: usize, steps: &[u64]) {
     let processes: Vec<_> = (0..processes).map(|_| subject.another()).map(|own| (own.clone(), open(&own))).collect();
-    let mut walk = Walk {
-        subject: subject.clone(),
-        processes,
-        at: 0,
-        models: Default::default(),
-        snapshot: None,
-        added: 0,
-    };
+    let mut walk =
+        Walk { subject: subject.clone(), processes, at: 0, models: Default::default(), snapshot: None, added: 0 };
     for number in steps {
         let (step, dialogue) = Step::of(*number);
         walk.step(step, dialogue).await;

@@ -64,7 +64,8 @@ pub(super) async fn writers_of_one_dialogue_lose_nothing(s: Subject) {
     if s.rolls() {
         assert_eq!(memory.trace(&alice()).await.unwrap().covers_through, 124);
         // What succeeded joins without gap or repeat.
-        let told: Vec<_> = s.scribe.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect();
+        let told: Vec<_> =
+            s.scribe.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect();
         assert_eq!(told, all[..124]);
     }
     assert_eq!(s.dropped(), []);
@@ -75,7 +76,8 @@ pub(super) async fn two_processes_lose_nothing_of_each_other(s: Subject) {
     let other = s.another();
     let open = |s: &Subject| s.open_with(|config| config.hot_for = Duration::ZERO);
     let (here, there) = (open(&s), open(&other));
-    let writers: Vec<_> = (0..8).map(|writer| write(if writer % 2 == 0 { &here } else { &there }, writer, 12)).collect();
+    let writers: Vec<_> =
+        (0..8).map(|writer| write(if writer % 2 == 0 { &here } else { &there }, writer, 12)).collect();
     let mut ids = HashSet::new();
     for writer in writers {
         ids.extend(writer.await.unwrap());

@@ -9,8 +9,8 @@ use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::{Config, Store, Stored};
 use helmdeck_testkit::{Postgres as Server, keyring};
 
-use crate::conformance;
 use crate::config::Strategy;
+use crate::conformance;
 
 async fn in_memory(strategy: Strategy, sealed: bool) {
     conformance::run(

@@ -218,10 +218,8 @@ async fn w15_a_slow_tenant_stalls_nobody() {
     for session in 0..20 {
         let identity = Identity { session: format!("s{session}").into(), ..bob() };
         add(&memory, &identity, 0..9).await;
-        eventually("another tenant to be folded", async || {
-            memory.trace(&identity).await.unwrap().covers_through == 5
-        })
-        .await;
+        eventually("another tenant to be folded", async || memory.trace(&identity).await.unwrap().covers_through == 5)
+            .await;
     }
     assert_eq!(s.scribe.running(), 1, "the first one still hangs");
     tokio::time::timeout(STUCK, memory.close(STUCK)).await.unwrap();

@@ -74,7 +74,10 @@ async fn sqlite_holds_every_turn_and_no_file_shows_one() {
     for text in [SECRET, ANSWER, SUMMARY] {
         assert_eq!(files_with(folder.path(), text), Vec::<String>::new());
     }
-    assert!(!files_with(folder.path(), ONCE).is_empty(), "the scan finds what is in the clear, keys, so it would find texts");
+    assert!(
+        !files_with(folder.path(), ONCE).is_empty(),
+        "the scan finds what is in the clear, keys, so it would find texts"
+    );
     writing.close(std::time::Duration::from_secs(30)).await;
     first.close().await.unwrap();
     for text in [SECRET, ANSWER, SUMMARY] {

@@ -39,7 +39,8 @@ async fn dialogues(strategy: Strategy, count: usize) {
             memory.context(&name(number / 2)).await.unwrap();
         }
         if number % 5000 == 4999 {
-            crate::conformance::eventually("memory to be under its cap", async || memory.metrics().hot_bytes <= CAP).await;
+            crate::conformance::eventually("memory to be under its cap", async || memory.metrics().hot_bytes <= CAP)
+                .await;
         }
     }
     // What is read is what was written, from memory or not.

@@ -7,8 +7,8 @@ use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Config, Store, Stored};
 use proptest::test_runner::{Config as Cases, TestRunner};
 
-use crate::conformance::{Subject, walk};
 use crate::config::Strategy;
+use crate::conformance::{Subject, walk};
 
 fn walks(strategy: Strategy, processes: usize, cases: u32) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
