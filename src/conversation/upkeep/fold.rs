@@ -155,7 +155,7 @@ impl Attempt<'_> {
         if let Some(begun) = begun {
             let checkpoint = Checkpoint { health: begun.1, ..look.state.checkpoint.clone() };
             if !self.store_once(&look.state, &checkpoint, &[begun]).await? {
-                return Ok(Ended::More);
+                return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
             }
         }
         let look = if begun.is_some() { self.look().await? } else { look };
@@ -305,7 +305,7 @@ impl Attempt<'_> {
                 self.ground.recovery_dropped(&self.identity, "unreadable", unreadable);
                 Ok(if more { Ended::More } else { Ended::Done })
             }
-            Stored::Lost => Ok(Ended::More),
+            Stored::Lost => Ok(Ended::Rest(wait::jittered(BUSY_WAIT))),
         }
     }
 
@@ -345,7 +345,8 @@ impl Attempt<'_> {
 
     fn lost(&self) -> Ended {
         self.ground.counters.folds_discarded.fetch_add(1, Ordering::Relaxed);
-        Ended::More
+        // Never at once: whatever made it so may do it again, and each time costs a request.
+        Ended::Rest(wait::jittered(BUSY_WAIT))
     }
 
     /// Stores what `change` makes of the dialogue, again and again while others are faster or the store fails, but only as long as
@@ -360,20 +361,19 @@ impl Attempt<'_> {
                 let _turnstile = slot.turnstile.lock().await;
                 let look = if tries == 0 { self.look().await? } else { self.look_anew().await? };
                 if let Some((checkpoint, version, moves)) = &maybe
-                    && look.state.checkpoint_version == *version
+                    && (*version == 0 || look.state.checkpoint_version == *version)
                     && look.state.checkpoint == *checkpoint
                 {
                     self.tell(moves)?;
-                    return Ok(Some(Stored::At(*version)));
+                    return Ok(Some(Stored::At(look.state.checkpoint_version)));
                 }
-                let same = |checkpoint: &Checkpoint| (checkpoint.generation, checkpoint.covers_through);
-                if same(&look.state.checkpoint) != same(&began.checkpoint)
-                    || !look.state.continues(began)
-                    || self.gone.is_cancelled()
-                {
+                if !is_same(&look.state, began) || self.gone.is_cancelled() {
                     return Ok(Some(Stored::Lost));
                 }
                 let (mut checkpoint, moves) = change(&look);
+                if look.state.checkpoint_version == 0 {
+                    checkpoint.strategy = self.ground.config.strategy;
+                }
                 if let Some((_, new, _)) = moves.last() {
                     checkpoint.health = *new;
                 }
@@ -385,7 +385,9 @@ impl Attempt<'_> {
                     }
                     Ok(None) => Ok(None),
                     Err(error) => {
-                        maybe = Some((checkpoint, look.state.checkpoint_version + 1, moves));
+                        // One that is not there yet begins at a version of chance.
+                        let version = look.state.checkpoint_version;
+                        maybe = Some((checkpoint, if version == 0 { 0 } else { version + 1 }, moves));
                         Err(error)
                     }
                 }
@@ -458,6 +460,16 @@ impl Attempt<'_> {
         self.ground.hot.forget(self.namespace);
         self.look().await
     }
+}
+
+/// Says whether a summary of the dialogue as it began belongs to what is there now. A checkpoint that was lost (only its row: the
+/// head is there) is written anew; then it is the head that tells one dialogue from another.
+fn is_same(now: &State, began: &State) -> bool {
+    let stamp = |state: &State| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
+    let lost = |state: &State| state.checkpoint_version == 0 && state.head_version != 0;
+    let steps = now.head_version.checked_sub(began.head_version);
+    stamp(now) == stamp(began)
+        && (now.continues(began) || (lost(now) && lost(began) && steps.is_some_and(|steps| steps < 1 << 32)))
 }
 
 /// Returns what is left of a wait that began some time ago, as another clock may say.
