@@ -4,6 +4,7 @@
 //! not fit into a line, is found again by the sweep of some process.
 
 mod batch;
+mod fit;
 mod fold;
 mod line;
 mod look;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::batch::Batch;
+use super::fit;
 use super::line::Ended;
 use super::look::Look;
 use super::moves::{self, Move};
@@ -44,6 +45,8 @@ pub(super) struct Notes {
     pub(super) clip: u32,
     /// The version of the checkpoint that tells of our last failure: if it is another, somebody else failed.
     tried: u64,
+    /// How often the summary was complete and too long, in a row.
+    long: u32,
     /// How often the store failed in a row.
     store_failures: u32,
     /// Whether the length of the backlog was told.
@@ -155,7 +158,7 @@ impl Attempt<'_> {
         if let Some(begun) = begun {
             let checkpoint = Checkpoint { health: begun.1, ..look.state.checkpoint.clone() };
             if !self.store_once(&look.state, &checkpoint, &[begun]).await? {
-                return Ok(Ended::More);
+                return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
             }
         }
         let look = if begun.is_some() { self.look().await? } else { look };
@@ -194,7 +197,7 @@ impl Attempt<'_> {
     }
 
     /// Asks for a summary.
-    async fn summarize(&self, look: &Look, batch: &Batch) -> Result<String, NoSummary> {
+    async fn summarize(&mut self, look: &Look, batch: &Batch) -> Result<String, NoSummary> {
         let (ground, config) = (self.ground, &self.ground.config);
         let failed = |reason, detail: &str| {
             NoSummary::Failed(SummarizeError { reason, retry_after: None, detail: detail.to_owned() })
@@ -202,12 +205,14 @@ impl Attempt<'_> {
         let Some(summarizer) = ground.summarizer.clone() else {
             return Err(failed(Failure::Unavailable, "there is no summarizer"));
         };
-        let max_tokens = config.summary_tokens();
+        let (max_tokens, counter) = (config.summary_tokens(), ground.counter);
+        let opening = self.opening(&look.state.checkpoint, batch);
+        // A restored summary, or one of other settings, may be longer than a model can read; its row keeps it whole.
         let request = SummarizeRequest {
-            previous_summary: look.state.checkpoint.summary.clone(),
-            turns: batch.turns(ground.counter, &config.summarizer, &self.notes),
-            opening: self.opening(&look.state.checkpoint, batch),
-            max_tokens,
+            previous_summary: fit::shortened(counter, &look.state.checkpoint.summary, max_tokens).into_owned(),
+            turns: batch.turns(counter, &config.summarizer, &self.notes),
+            opening: opening.map(|opening| counter.clamp(&opening, fit::OPENING_TOKENS).into_owned()),
+            max_tokens: fit::asked(max_tokens, self.notes.long),
         };
         let identity = self.identity.clone();
         // A task of its own: one that never yields or panics takes no worker with it.
@@ -230,11 +235,20 @@ impl Attempt<'_> {
             Ok(Err(_)) => return Err(failed(Failure::Unavailable, "the summarizer panicked")),
             Ok(Ok(response)) => response.map_err(NoSummary::Failed)?,
         };
-        let summary = ground.counter.clamp(response.summary.trim(), max_tokens);
+        let summary = response.summary.trim();
         if summary.is_empty() {
             return Err(failed(Failure::Garbage, "the summary is empty"));
         }
-        Ok(summary.into_owned())
+        let tokens = counter.count(summary);
+        if tokens > max_tokens {
+            // What models append last is what they were just given: to cut it off would lose those turns.
+            self.notes.long = self.notes.long.saturating_add(1);
+            if self.notes.long < config.summarizer.max_attempts {
+                return Err(failed(Failure::Truncated, "the summary is longer than it may be"));
+            }
+            tracing::warn!(tokens, max_tokens, "a summary stays too long; its middle is left out");
+        }
+        Ok(fit::shortened(counter, summary, max_tokens).into_owned())
     }
 
     /// Returns what the user asked for at first, if that is known by now.
@@ -277,7 +291,7 @@ impl Attempt<'_> {
                 self.ground.recovery_dropped(&self.identity, "unreadable", batch.unreadable);
                 // Not at once as much as before: what was too much a moment ago may still be.
                 self.notes.shrink = self.notes.shrink.saturating_sub(1);
-                self.notes.clip = 0;
+                (self.notes.clip, self.notes.long) = (0, 0);
                 Ok(if more { Ended::More } else { Ended::Done })
             }
             Stored::Lost => Ok(self.lost()),
@@ -306,7 +320,7 @@ impl Attempt<'_> {
                 self.ground.recovery_dropped(&self.identity, "unreadable", unreadable);
                 Ok(if more { Ended::More } else { Ended::Done })
             }
-            Stored::Lost => Ok(Ended::More),
+            Stored::Lost => Ok(Ended::Rest(wait::jittered(BUSY_WAIT))),
         }
     }
 
@@ -346,7 +360,8 @@ impl Attempt<'_> {
 
     fn lost(&self) -> Ended {
         self.ground.counters.folds_discarded.fetch_add(1, Ordering::Relaxed);
-        Ended::More
+        // Never at once: whatever made it so may do it again, and each time costs a request.
+        Ended::Rest(wait::jittered(BUSY_WAIT))
     }
 
     /// Stores what `change` makes of the dialogue, again and again while others are faster or the store fails, but only as long as
@@ -361,20 +376,19 @@ impl Attempt<'_> {
                 let _turnstile = slot.turnstile.lock().await;
                 let look = if tries == 0 { self.look().await? } else { self.look_anew().await? };
                 if let Some((checkpoint, version, moves)) = &maybe
-                    && look.state.checkpoint_version == *version
+                    && (*version == 0 || look.state.checkpoint_version == *version)
                     && look.state.checkpoint == *checkpoint
                 {
                     self.tell(moves)?;
-                    return Ok(Some(Stored::At(*version)));
+                    return Ok(Some(Stored::At(look.state.checkpoint_version)));
                 }
-                let same = |checkpoint: &Checkpoint| (checkpoint.generation, checkpoint.covers_through);
-                if same(&look.state.checkpoint) != same(&began.checkpoint)
-                    || !look.state.continues(began)
-                    || self.gone.is_cancelled()
-                {
+                if !is_same(&look.state, began) || self.gone.is_cancelled() {
                     return Ok(Some(Stored::Lost));
                 }
                 let (mut checkpoint, moves) = change(&look);
+                if look.state.checkpoint_version == 0 {
+                    checkpoint.strategy = self.ground.config.strategy;
+                }
                 if let Some((_, new, _)) = moves.last() {
                     checkpoint.health = *new;
                 }
@@ -386,7 +400,9 @@ impl Attempt<'_> {
                     }
                     Ok(None) => Ok(None),
                     Err(error) => {
-                        maybe = Some((checkpoint, look.state.checkpoint_version + 1, moves));
+                        // One that is not there yet begins at a version of chance.
+                        let version = look.state.checkpoint_version;
+                        maybe = Some((checkpoint, if version == 0 { 0 } else { version + 1 }, moves));
                         Err(error)
                     }
                 }
@@ -459,6 +475,16 @@ impl Attempt<'_> {
         self.ground.hot.forget(self.namespace);
         self.look().await
     }
+}
+
+/// Says whether a summary of the dialogue as it began belongs to what is there now. A checkpoint that was lost (only its row: the
+/// head is there) is written anew; then it is the head that tells one dialogue from another.
+fn is_same(now: &State, began: &State) -> bool {
+    let stamp = |state: &State| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
+    let lost = |state: &State| state.checkpoint_version == 0 && state.head_version != 0;
+    let steps = now.head_version.checked_sub(began.head_version);
+    stamp(now) == stamp(began)
+        && (now.continues(began) || (lost(now) && lost(began) && steps.is_some_and(|steps| steps < 1 << 32)))
 }
 
 /// Returns what is left of a wait that began some time ago, as another clock may say.

@@ -172,18 +172,42 @@ async fn what_is_no_summary_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_is_too_long_is_shortened() {
+async fn a_summary_that_is_too_long_is_asked_for_again_and_then_shortened() {
     let config = Config { budget_tokens: 400, ..rolling() };
     let stage = Stage::new(config).await;
-    stage.script.always(Act::Say("word and more ".repeat(1000)));
+    stage.script.always(Act::Say(format!("{} and the news", "word and more ".repeat(1000))));
     let (memory, me) = (stage.open(), id("s"));
     add(&memory, &me, 0..3).await;
     until("folded", async || stage.rows(&me).await.1.covers_through == 1).await;
     let patch = memory.context(&me).await.unwrap();
     let tokens = crate::tokens::Counter::Chars.count(&patch.summary);
     assert!(tokens <= 200 && tokens > 150, "half of the budget: {tokens}");
-    assert_eq!(stage.script.calls()[0].request.max_tokens, 200);
+    let asked: Vec<_> = stage.script.calls().iter().map(|call| call.request.max_tokens).collect();
+    assert_eq!(asked, [200, 150, 100], "each time for less");
+    assert_eq!(memory.metrics().fold_failures["truncated"], 2);
+    assert!(patch.summary.ends_with("and the news"), "what came last is not lost");
     assert!(patch.tokens <= 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_summary_that_was_restored_does_not_stop_folding() {
+    let stage = Stage::new(rolling()).await;
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..2).await;
+    let (_, checkpoint) = stage.rows(&me).await;
+    let long = crate::rows::Checkpoint {
+        summary: "restored ".repeat(50_000),
+        opening: Some("goal ".repeat(50_000)),
+        ..checkpoint
+    };
+    stage.put_row(&me.namespace().unwrap(), "~checkpoint", &serde_json::to_vec(&long).unwrap()).await;
+    let memory = stage.open();
+    add(&memory, &me, 2..4).await;
+    until("asked", async || !stage.script.calls().is_empty()).await;
+    let request = stage.script.calls().remove(0).request;
+    let counter = crate::tokens::Counter::Chars;
+    assert!(counter.count(&request.previous_summary) <= 1024);
+    assert!(counter.count(request.opening.as_deref().unwrap()) <= 256);
 }
 
 #[tokio::test(start_paused = true)]

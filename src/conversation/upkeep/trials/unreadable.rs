@@ -54,3 +54,41 @@ async fn a_checkpoint_that_does_not_open_stops_its_dialogue_only() {
     let error = memory.context(&me).await.unwrap_err();
     assert!(!matches!(error, ConversationError::Store(StoreError::Unavailable { .. })), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_that_is_lost_is_written_anew_by_one_summary() {
+    use helmdeck_memory::{Delete, Kind, Op, Store as _};
+    let stage = Stage::new(rolling()).await;
+    let (writer, me) = (stage.open_with(super::truncating()), id("s"));
+    add(&writer, &me, 0..6).await;
+    let key = "~checkpoint".to_owned();
+    let gone = Delete::Key { namespace: me.namespace().unwrap(), kind: Kind::Conversation, key };
+    stage.store.write(vec![Op::Delete(gone)]).await.unwrap();
+    let memory = stage.open();
+    until("folded", async || {
+        stage.scan(&me, "~checkpoint").await.len() == 1 && stage.rows(&me).await.1.covers_through == 4
+    })
+    .await;
+    assert_eq!(stage.script.calls().len(), 1, "each request costs money");
+    assert_eq!(memory.metrics().folds_discarded, 0);
+    assert_eq!(stage.rows(&me).await.1.strategy, crate::config::Strategy::RollingSummary);
+    assert_eq!(shown(&memory, &me).await, names(0..6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_is_thrown_away_is_not_asked_for_again_at_once() {
+    let config = crate::config::Config { hot_for: std::time::Duration::ZERO, ..rolling() };
+    let stage = Stage::new(config).await;
+    stage.script.next([super::script::Act::Held]);
+    let (memory, other, me) = (stage.open(), stage.open_with(super::truncating()), id("s"));
+    add(&memory, &me, 0..6).await;
+    until("asked", async || stage.script.is_asked()).await;
+    let first = other.list_items(&me, &crate::item::ItemFilter::default()).await.unwrap().items[0].key;
+    other.delete_item(&me, &first.to_string()).await.unwrap();
+    let before = tokio::time::Instant::now();
+    stage.script.release(1);
+    until("asked again", async || stage.script.calls().len() == 2).await;
+    assert_eq!(memory.metrics().folds_discarded, 1);
+    let wait = stage.script.calls()[1].at - before;
+    assert!(wait >= std::time::Duration::from_millis(500), "{wait:?}");
+}

@@ -1,0 +1,104 @@
+//! How texts are made to fit a request, or the room of a summary.
+
+use std::borrow::Cow;
+
+use crate::tokens::{Counter, MARK};
+
+/// The most tokens of an opening in a request; only a restored one has more.
+pub(super) const OPENING_TOKENS: u64 = 256;
+
+/// Returns the most tokens to ask for, after so many summaries that were longer than they may be: a quarter less each time, and no
+/// less than half.
+pub(super) fn asked(most: u64, long: u32) -> u64 {
+    match long {
+        0 => most,
+        1 => most - most / 4,
+        _ => most - most / 2,
+    }
+    .max(1)
+}
+
+/// Returns a summary in at most so many tokens: what is too much is left out of its middle, for the goals stand at its beginning
+/// and what happened last at its end.
+pub(super) fn shortened(counter: Counter, text: &str, most: u64) -> Cow<'_, str> {
+    let text = text.trim();
+    if counter.count(text) <= most {
+        return Cow::Borrowed(text);
+    }
+    // The head brings the mark with it.
+    let head = counter.clamp(text, most / 2);
+    if !head.ends_with(MARK) {
+        return counter.clamp(text, most);
+    }
+    let mut room = most.saturating_sub(counter.count(&head));
+    while room > 0 {
+        let whole = format!("{head}\n{}", tail(counter, text, room));
+        let over = counter.count(&whole).saturating_sub(most);
+        if over == 0 {
+            return Cow::Owned(whole);
+        }
+        // A tokenizer may take more for the two together than for each.
+        room = room.saturating_sub(over);
+    }
+    head
+}
+
+/// Returns the end of a text, from the begin of a line or a word on, in at most so many tokens.
+fn tail(counter: Counter, text: &str, most: u64) -> &str {
+    // By halves: to count from the end is nothing that a tokenizer can do.
+    let (mut low, mut high) = (0, text.len());
+    while low < high {
+        let mut middle = low + (high - low) / 2;
+        while !text.is_char_boundary(middle) {
+            middle += 1;
+        }
+        if counter.count(&text[middle..]) <= most {
+            if middle == high {
+                break;
+            }
+            high = middle;
+        } else {
+            low = middle + text[middle..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    let end = &text[high..];
+    let begin = end.find('\n').filter(|at| *at < end.len() / 4).or_else(|| end.find(char::is_whitespace));
+    begin.map_or(end, |at| &end[at..]).trim_start()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_loses_its_middle_and_neither_goal_nor_news() {
+        let counter = Counter::Chars;
+        let lines: Vec<_> = (0..400).map(|line| format!("- fact number {line} is known")).collect();
+        let text = lines.join("\n");
+        for most in [40, 100, 999] {
+            let short = shortened(counter, &text, most);
+            let tokens = counter.count(&short);
+            assert!(tokens <= most && tokens > most * 2 / 3, "{tokens} of {most}");
+            assert!(short.starts_with("- fact number 0") && short.ends_with("number 399 is known"), "{short}");
+            assert!(short.contains(MARK));
+        }
+        assert_eq!(shortened(counter, " short\n", 100), "short");
+    }
+
+    #[test]
+    fn whatever_the_text_and_the_room_it_fits() {
+        let counter = Counter::Chars;
+        for text in ["日本語の文章です。".repeat(50), "x".repeat(3_000), "a b\n".repeat(500), "é ".repeat(700)] {
+            for most in 0..120 {
+                let short = shortened(counter, &text, most);
+                assert!(counter.count(&short) <= most, "{most}: {short}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_summary_that_was_too_long_is_asked_for_shorter() {
+        assert_eq!([0, 1, 2, 9].map(|long| asked(100, long)), [100, 75, 50, 50]);
+        assert_eq!([0, 1, 2].map(|long| asked(1, long)), [1, 1, 1]);
+    }
+}
