@@ -211,7 +211,8 @@ impl Attempt<'_> {
         };
         let identity = self.identity.clone();
         // A task of its own: one that never yields or panics takes no worker with it.
-        let mut call = AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
+        let mut call =
+            AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
         let answer = tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(NoSummary::Stopped),
