@@ -303,7 +303,8 @@ async fn no_caller_sees_a_dialogue_of_another_one_whatever_it_is_called() {
         let mut own: Vec<&str> =
             page["dialogues"].as_array().unwrap().iter().map(|it| it["session"].as_str().unwrap()).collect();
         let mut wanted = sessions;
-        (own.sort_unstable(), wanted.sort_unstable());
+        own.sort_unstable();
+        wanted.sort_unstable();
         assert_eq!((own, &page["total"]), (wanted.to_vec(), &json!(sessions.len())));
     }
     for verb in ["flush", "forget"] {
