@@ -106,8 +106,10 @@ impl Case {
         let before = self.known.clone();
         let timed_out = self.hasty && trace.last_failure.as_deref() == Some("timeout");
         match went {
-            // It came when the time was over.
-            Went::Well if timed_out && trace.covers_through == before.covers as u64 => self.known.fails("timeout"),
+            // What came was too late by then.
+            Went::Well | Went::Badly(_) if timed_out && trace.covers_through == before.covers as u64 => {
+                self.known.fails("timeout");
+            }
             Went::Well => self.known.succeeds(folded, self.turns),
             Went::Badly(word) => self.known.fails(word),
             Went::Dropped if self.closed => {}
