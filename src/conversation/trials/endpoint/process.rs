@@ -138,6 +138,8 @@ impl Process {
             })
             .await;
             let trace = self.reading.trace(&identity).await.unwrap();
+            // What is stored is seen from memory a moment later.
+            eventually("memory to follow", async || self.folding.trace(&identity).await.unwrap() == trace).await;
             let moves = {
                 let mut cases = lock(&trial.cases);
                 let case = cases.get_mut(&identity.session).unwrap();
