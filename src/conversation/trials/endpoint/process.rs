@@ -56,7 +56,7 @@ impl Trial {
         lock(&self.cases).values().map(|case| case.identity.clone()).collect()
     }
 
-    /// Opens the memory; `free` = nobody has to wait.
+    /// Opens the memory, with all turns; `free` = nobody has to wait.
     pub(super) async fn open(
         &self,
         timeout: Duration,
@@ -94,6 +94,12 @@ impl Trial {
         };
         let looking = Config { hot_for: Duration::ZERO, ..config.clone() };
         let reading = ConversationMemory::open_briefly(looking, dependencies.clone()).unwrap();
+        // All turns are there before anything is folded: the first sweep comes soon.
+        for identity in self.identities() {
+            for mark in reading.trace(&identity).await.unwrap().kept_turns as usize..TURNS {
+                reading.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
+            }
+        }
         let folding = ConversationMemory::open(config, dependencies).unwrap();
         watched.memories.set((folding.clone(), reading.clone())).unwrap();
         Process { watched, folding, reading }
@@ -101,16 +107,6 @@ impl Trial {
 }
 
 impl Process {
-    /// Adds the turns of all dialogues, and has them folded.
-    pub(super) async fn begin(&self, trial: &Trial) {
-        for identity in trial.identities() {
-            for mark in 0..TURNS {
-                self.reading.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
-            }
-        }
-        self.go_on(trial).await;
-    }
-
     /// Has all dialogues folded: whoever looks at one that waits has it folded.
     pub(super) async fn go_on(&self, trial: &Trial) {
         for identity in trial.identities() {
@@ -142,6 +138,8 @@ impl Process {
             })
             .await;
             let trace = self.reading.trace(&identity).await.unwrap();
+            // What is stored is seen from memory a moment later.
+            eventually("memory to follow", async || self.folding.trace(&identity).await.unwrap() == trace).await;
             let moves = {
                 let mut cases = lock(&trial.cases);
                 let case = cases.get_mut(&identity.session).unwrap();

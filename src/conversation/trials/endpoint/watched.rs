@@ -93,12 +93,12 @@ impl Watched {
         if let Err(panic) = looked {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             let text = format!("{}, attempt {number}: {}", identity.session, text.unwrap_or_default());
-            self.broken.lock().unwrap().push(text);
+            self.broken.lock().unwrap_or_else(PoisonError::into_inner).push(text);
         }
     }
 
     pub(super) fn is_sound(&self) {
-        let broken = self.broken.lock().unwrap();
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(broken.is_empty(), "{} do not hold, first: {}", broken.len(), broken[0]);
     }
 }
