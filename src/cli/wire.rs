@@ -340,6 +340,7 @@ impl Setup {
 /// Returns the names of the pack families of this build.
 pub(crate) const fn families() -> &'static [&'static str] {
     &[
+        "conversation",
         #[cfg(feature = "github")]
         "github",
         "memory",

@@ -6,6 +6,7 @@
 mod batch;
 mod fold;
 mod line;
+mod look;
 mod moves;
 mod prune;
 mod sweep;

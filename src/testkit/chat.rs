@@ -46,6 +46,8 @@ pub enum ChatReply {
     Endless,
     /// Says nothing and keeps the connection open.
     Silent,
+    /// Answers 200 with a body, and waits for this time in the middle of it.
+    Slow(Duration, Vec<u8>),
     /// Closes the connection in the middle of the answer.
     Broken,
 }
@@ -62,6 +64,15 @@ impl ChatReply {
     pub fn error(status: u16, code: &str) -> Self {
         let body = json!({"error": {"message": "words of the endpoint", "type": "some_error", "code": code}});
         Self::Http(status, Vec::new(), body.to_string().into_bytes())
+    }
+
+    /// Answers with text alone, and waits for this time in the middle of it.
+    #[must_use]
+    pub fn slow_text(wait: Duration, text: &str) -> Self {
+        match Self::text(text) {
+            Self::Http(_, _, body) => Self::Slow(wait, body),
+            other => other,
+        }
     }
 
     /// Adds a header line.
@@ -186,6 +197,15 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script
             while stream.write_all(&vec![b'x'; 65_536]).await.is_ok() {}
         }
         ChatReply::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
+        ChatReply::Slow(wait, body) => {
+            let head =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let (first, second) = body.split_at(body.len() / 2);
+            stream.write_all(head.as_bytes()).await.ok()?;
+            stream.write_all(first).await.ok()?;
+            tokio::time::sleep(wait).await;
+            stream.write_all(second).await.ok()?;
+        }
     }
     stream.shutdown().await.ok()
 }

@@ -22,7 +22,7 @@ use crate::support::{KEY, store};
 
 const TURNS: u64 = 200;
 const RECENT: usize = 4;
-const BUDGET: u64 = 900;
+const BUDGET: u64 = 600;
 
 /// How long the model may work in all. On a busy machine it does not come to the end of the dialogue.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -137,8 +137,8 @@ async fn a_long_dialogue_is_folded_by_a_real_small_model_and_loses_nothing() {
     let settings = SummarizerConfig {
         endpoint: model.url.clone(),
         model: "small".to_owned(),
-        summary_tokens: 160,
-        batch_turns: 14,
+        summary_tokens: 100,
+        batch_turns: 4,
         timeout: Duration::from_secs(60),
         concurrency: 1,
         retry_wait: Duration::from_millis(100),

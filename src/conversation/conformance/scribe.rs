@@ -48,7 +48,9 @@ pub fn marks(text: &str) -> Vec<String> {
     text.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0.to_owned())).collect()
 }
 
-/// A summarizer that does what it is told. Its summary is the marks of all turns that are in it, so that whoever reads one sees which
+/// A summarizer that does what it is told.
+///
+/// Its summary is the marks of all turns that are in it, so that whoever reads one sees which
 /// turns it holds, how often, and in which order. A turn's mark is the first one of its user message.
 #[derive(Debug)]
 pub struct Scribe {

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod defects;
+mod endpoint;
 mod health;
 mod own_storage;
 mod room;

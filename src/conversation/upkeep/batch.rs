@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::fold::{Look, Notes};
+use super::fold::Notes;
+use super::look::Look;
 use crate::config::SummarizerConfig;
 use crate::error::Result;
 use crate::ground::Ground;

@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::batch::Batch;
 use super::line::Ended;
+use super::look::Look;
 use super::moves::{self, Move};
 use super::wait;
 use crate::error::{ConversationError, Result};
@@ -47,21 +48,6 @@ pub(super) struct Notes {
     store_failures: u32,
     /// Whether the length of the backlog was told.
     warned: bool,
-}
-
-/// What there is to do.
-pub(super) struct Look {
-    pub(super) state: State,
-    /// The sequence number of the oldest turn that is not in the summary.
-    pub(super) from: u64,
-    /// That of the newest one that is due.
-    pub(super) through: u64,
-    /// How many turns are due.
-    pub(super) due: u64,
-    /// How many turns are not in the summary.
-    unfolded: u64,
-    /// The tokens of the newest of them, newest first: as many as may stay out of the summary.
-    newest: Vec<u64>,
 }
 
 /// What became of something that was to be stored.
@@ -225,7 +211,8 @@ impl Attempt<'_> {
         };
         let identity = self.identity.clone();
         // A task of its own: one that never yields or panics takes no worker with it.
-        let mut call = AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
+        let mut call =
+            AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
         let answer = tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(NoSummary::Stopped),
@@ -471,42 +458,6 @@ impl Attempt<'_> {
         }
         self.ground.hot.forget(self.namespace);
         self.look().await
-    }
-}
-
-impl Look {
-    fn of(ground: &Ground, hold: &crate::hot::Hold) -> Self {
-        let (due, unfolded) = (hold.backlog(&ground.config), hold.raw_turns());
-        let newest = hold.turns.iter().rev().take(ground.config.recent_turns);
-        let head = &hold.state.head;
-        let stay = usize::try_from(unfolded - due).unwrap_or(usize::MAX);
-        let oldest_of_those = stay.checked_sub(1).and_then(|nth| hold.turns.iter().nth_back(nth));
-        Self {
-            from: strategies::oldest_raw(ground.config.strategy, head, hold.state.checkpoint.covers_through),
-            through: oldest_of_those.map_or(head.seq, |kept| kept.id.seq.saturating_sub(1)),
-            due,
-            unfolded,
-            newest: newest.map(|kept| kept.tokens).collect(),
-            state: hold.state.clone(),
-        }
-    }
-
-    /// Says whether there is nothing to do.
-    fn is_settled(&self) -> bool {
-        let recovers = matches!(self.state.checkpoint.health, Health::Degraded | Health::Recovering);
-        self.due == 0 && !recovers
-    }
-
-    /// Returns the tokens of the newest turns, newest first, if so many are not in the summary.
-    fn newest(&self, unfolded: u64) -> impl Iterator<Item = u64> {
-        self.newest.iter().copied().take(usize::try_from(unfolded).unwrap_or(usize::MAX))
-    }
-
-    /// Returns what summary and opening take.
-    fn fixed(&self, ground: &Ground) -> u64 {
-        let checkpoint = &self.state.checkpoint;
-        let opening = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
-        ground.counter.count(&checkpoint.summary) + opening.map_or(0, |opening| ground.counter.count(opening))
     }
 }
 

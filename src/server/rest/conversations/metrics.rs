@@ -25,11 +25,13 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
         hot_misses,
         hot_bytes,
         backlog,
+        long_backlogs,
     } = metrics;
     for (name, help, value) in [
         ("turns_added", "Turns that were added", turns_added),
         ("folds", "Summaries that were made and stored", folds),
         ("folds_discarded", "Summaries thrown away because the dialogue was changed meanwhile", folds_discarded),
+        ("long_backlogs", "Times that more batches of a dialogue waited than recovery_backlog_max", long_backlogs),
         ("turns_dropped", "Turns dropped before they were summarised", turns_dropped),
         ("identities_rejected", "Calls refused for an incomplete identity", identities_rejected),
         ("hot_hits", "Reads that were answered from memory", hot_hits),
