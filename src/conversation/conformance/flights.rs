@@ -169,7 +169,8 @@ pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Subject) {
     // At once, and not only when it is folded again.
     assert_eq!(s.rows_with("[1000]").await, 0);
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((sight(&patch), patch.opening), (numbers(1001..1012), None));
+    assert_eq!(sight(&patch), numbers(1001..1012));
+    assert!(patch.opening.is_none_or(|opening| !opening.contains("[1000]")), "nor is it what was asked for at first");
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!(super::marks(&patch.summary), numbers(1001..1008));

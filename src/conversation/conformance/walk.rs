@@ -206,6 +206,8 @@ impl Walk {
             process.scribe.always(Act::Answer);
         }
         for dialogue in 0..3 {
+            // Who failed and has nothing more to fold succeeds when there is something again.
+            self.step(Step::Add(4), dialogue).await;
             let (identity, model) = (name(dialogue), &self.models[dialogue]);
             fold(self.memory(), &identity).await;
             eventually("all to be healthy", async || {
