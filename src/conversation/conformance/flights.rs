@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::eventually;
@@ -25,7 +26,9 @@ enum Change {
 const CHANGES: [Change; 4] = [Change::Flush, Change::Restore, Change::Delete, Change::Forget];
 
 /// Does it, in this process or in another one, and returns what is to be seen afterwards.
-async fn change(memory: &ConversationMemory, change: Change, snapshot: &Snapshot) -> Vec<String> {
+///
+/// `had` are the marks of the turns that are there.
+async fn change(memory: &ConversationMemory, change: Change, snapshot: &Snapshot, had: Range<usize>) -> Vec<String> {
     match change {
         Change::Flush => memory.flush(&alice()).await.unwrap(),
         Change::Restore => memory.restore(&alice(), snapshot).await.unwrap(),
@@ -33,7 +36,7 @@ async fn change(memory: &ConversationMemory, change: Change, snapshot: &Snapshot
         Change::Delete => {
             let key = items(memory, &alice()).await[1].key.to_string();
             memory.delete_item(&alice(), &key).await.unwrap();
-            let mut left = numbers(1000..1008);
+            let mut left = numbers(had);
             left.remove(1);
             return left;
         }
@@ -54,7 +57,9 @@ async fn snapshot(s: &Subject) -> Snapshot {
 pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
     let snapshot = snapshot(&s).await;
     for what in CHANGES {
-        for elsewhere in [false, true] {
+        // The summary comes before the next turn is added, or after it: then the dialogue was read again, and may have begun anew.
+        for (elsewhere, added) in [(false, false), (true, false), (true, true)] {
+            let case = format!("{what:?}, elsewhere: {elsewhere}, added before it comes: {added}");
             let s = s.another();
             s.scribe.always(Act::Wait);
             // Added while nobody folds, so that the first batch is a whole one.
@@ -67,19 +72,24 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
             s.scribe.reached(1).await;
             assert_eq!(s.scribe.calls()[0].turns, numbers(1000..1004));
             let other = s.another().open();
-            let mut expected = change(if elsewhere { &other } else { &memory }, what, &snapshot).await;
-            s.clock.advance(memory.config().hot_for + Duration::from_millis(1));
-            s.scribe.always(Act::Wait);
-            s.scribe.let_go();
-            add(&memory, &alice(), 2000..2006).await;
+            let mut expected = change(if elsewhere { &other } else { &memory }, what, &snapshot, 1000..1008).await;
             expected.extend(numbers(2000..2006));
+            s.clock.advance(memory.config().hot_for + Duration::from_millis(1));
+            if added {
+                add(&memory, &alice(), 2000..2006).await;
+                assert_eq!(seen(&memory, &alice()).await, expected, "{case}");
+                s.scribe.let_go();
+            } else {
+                s.scribe.let_go();
+                add(&memory, &alice(), 2000..2006).await;
+            }
             fold(&memory, &alice()).await;
-            assert_eq!(seen(&memory, &alice()).await, expected, "{what:?}, elsewhere: {elsewhere}");
-            assert_eq!(seen(&s.another().open(), &alice()).await, expected, "{what:?}, elsewhere: {elsewhere}");
+            assert_eq!(seen(&memory, &alice()).await, expected, "{case}");
+            assert_eq!(seen(&s.another().open(), &alice()).await, expected, "{case}");
             let gone = if what == Change::Delete { "1001" } else { "100" };
-            assert_eq!(s.rows_with(&format!("[{gone}")).await, 0, "{what:?}, elsewhere: {elsewhere}");
+            assert_eq!(s.rows_with(&format!("[{gone}")).await, 0, "{case}");
             let late = |call: &super::Call| call.turns.iter().chain(&call.previous).any(|mark| mark.starts_with(gone));
-            assert!(!s.scribe.calls()[1..].iter().any(late), "{what:?}: nobody is told what is gone");
+            assert!(!s.scribe.calls()[1..].iter().any(late), "{case}: nobody is told what is gone");
             memory.close(STUCK).await;
             other.close(STUCK).await;
         }
@@ -110,7 +120,7 @@ pub(super) async fn a_late_summary_stays_out_of_a_dialogue_begun_anew(s: Subject
 /// W12: the same for an attempt to recover; and the health is clean from then on.
 pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
     let snapshot = snapshot(&s).await;
-    for what in [Change::Flush, Change::Restore, Change::Forget] {
+    for what in CHANGES {
         let s = s.another();
         s.scribe.always(Act::Fail(Failure::Unavailable));
         let memory = s.open();
@@ -120,10 +130,14 @@ pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
         s.scribe.always(Act::Wait);
         eventually("an attempt to recover", async || s.scribe.running() == 1).await;
         assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
-        let expected = change(&memory, what, &snapshot).await;
-        assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
+        let begun = s.scribe.calls().len();
+        let expected = change(&memory, what, &snapshot, 1000..1012).await;
+        // What is left of a dialogue of which a turn was deleted is still to be summarised.
+        let health = if what == Change::Delete { Health::Recovering } else { Health::Healthy };
+        assert_eq!(memory.health(&alice()).await.unwrap(), health, "{what:?}");
         s.scribe.let_go();
         fold(&memory, &alice()).await;
+        eventually("all to be well", async || memory.health(&alice()).await.unwrap() == Health::Healthy).await;
         eventually("the late one to be over", async || s.scribe.running() == 0).await;
         for memory in [&memory, &s.another().open()] {
             assert_eq!(seen(memory, &alice()).await, expected, "{what:?}");
@@ -131,12 +145,17 @@ pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
             assert_eq!((trace.health, trace.failures, trace.backlog_turns), (Health::Healthy, 0, 0), "{what:?}");
             assert_eq!(trace.last_failure, None);
         }
-        assert_eq!(s.rows_with("[10").await, 0, "{what:?}");
-        if what != Change::Forget {
-            let moves = s.moves(&alice(), Health::Healthy);
-            let word = if what == Change::Flush { "flushed" } else { "restored" };
-            assert_eq!(moves.last(), Some(&(Health::Healthy, word)));
-        }
+        let gone = if what == Change::Delete { "1001" } else { "10" };
+        assert_eq!(s.rows_with(&format!("[{gone}")).await, 0, "{what:?}");
+        let calls = &s.scribe.calls()[begun..];
+        let late = |call: &super::Call| call.turns.iter().chain(&call.previous).any(|mark| mark.starts_with(gone));
+        assert!(!calls.iter().any(late), "{what:?}: nobody is told what is gone");
+        let word = match what {
+            Change::Flush | Change::Forget => "flushed",
+            Change::Restore => "restored",
+            Change::Delete => "recovery_loop_drained",
+        };
+        assert_eq!(s.moves(&alice(), Health::Healthy).last(), Some(&(Health::Healthy, word)), "{what:?}");
         memory.close(STUCK).await;
     }
 }
@@ -164,13 +183,15 @@ pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Subject) {
     let before = memory.context(&alice()).await.unwrap();
     assert_eq!(super::marks(&before.summary), numbers(1000..1008));
     let all = items(&memory, &alice()).await;
+    // Nothing is folded again until it was looked at.
+    s.scribe.always(Act::Wait);
     let deleted = memory.delete_item(&alice(), &all[0].key.to_string()).await.unwrap();
     assert_eq!((deleted.deleted, deleted.remaining_turns, deleted.summary_rebuilt), (true, 11, true));
     // At once, and not only when it is folded again.
     assert_eq!(s.rows_with("[1000]").await, 0);
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!(sight(&patch), numbers(1001..1012));
-    assert!(patch.opening.is_none_or(|opening| !opening.contains("[1000]")), "nor is it what was asked for at first");
+    assert_eq!((sight(&patch), patch.opening), (numbers(1001..1012), None));
+    s.scribe.let_go();
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!(super::marks(&patch.summary), numbers(1001..1008));

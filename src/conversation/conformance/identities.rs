@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use helmdeck_events::EventKind;
 
-use super::subject::{METHODS, Subject, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
+use super::subject::{METHODS, STUCK, Subject, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
 use super::{eventually, marks};
 use crate::error::ConversationError;
 use crate::identity::Identity;
@@ -165,12 +165,29 @@ pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
                         memory.add_turn(&identity, turn(mark)).await.unwrap();
                     }
                     let seen = seen(&memory, &identity).await;
-                    assert_eq!(seen, if keeps { marks.to_vec() } else { Vec::new() });
+                    let expected = if keeps { marks.to_vec() } else { Vec::new() };
+                    assert_eq!(seen, expected);
                     memory.estimate_tokens(&identity).await.unwrap();
                     memory.health(&identity).await.unwrap();
+                    let put = memory.put_item(&identity, turn(format!("{task}/{round}/put"))).await.unwrap();
+                    assert_eq!(items(&memory, &identity).await.len(), if keeps { 3 } else { 0 });
+                    if let Some(id) = put.id {
+                        let detail = memory.get_item(&identity, &id.to_string()).await.unwrap();
+                        assert_eq!(super::marks(&detail.turn.user_message), [format!("{task}/{round}/put")]);
+                        let deleted = memory.delete_item(&identity, &id.to_string()).await.unwrap();
+                        assert_eq!(deleted.remaining_turns, 2);
+                    }
+                    let trace = memory.trace(&identity).await.unwrap();
+                    assert_eq!(trace.kept_turns, expected.len() as u64);
+                    assert_eq!(memory.fold(&identity, STUCK).await.unwrap(), 0);
                     let snapshot = memory.snapshot(&identity).await.unwrap();
                     memory.restore(&identity, &snapshot).await.unwrap();
-                    memory.flush(&identity).await.unwrap();
+                    assert_eq!(kept(&memory, &identity).await, expected);
+                    if round == 0 {
+                        memory.flush(&identity).await.unwrap();
+                    } else {
+                        assert_eq!(memory.forget(&identity).await.unwrap(), expected.len() as u64);
+                    }
                 }
             })
         })

@@ -9,7 +9,7 @@ use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Store, Stored};
 use serde_json::{Value, json};
 
-use super::subject::{Subject, add, alice, bob, fold, kept, numbers, recent, seen, turn};
+use super::subject::{Subject, add, alice, bob, fold, kept, numbers, recent, seen, sized, turn};
 use crate::config::Strategy;
 use crate::error::ConversationError;
 use crate::health::Health;
@@ -56,6 +56,91 @@ pub(super) async fn a_snapshot_restores_what_was_seen(s: Subject) {
     add(&memory, &alice(), 11..20).await;
     fold(&memory, &alice()).await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..20));
+}
+
+/// The same of what does not fit the budget: as many turns are out of sight as before, and one that is too large is in it.
+pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Subject) {
+    // Nobody sums up, so what is out of sight stays so.
+    let open = |s: &Subject| {
+        s.scribe.always(super::Act::Fail(crate::summarizer::Failure::Unavailable));
+        s.open_with(|config| config.budget_tokens = 64)
+    };
+    let memory = open(&s);
+    for number in 0..5 {
+        memory.add_turn(&alice(), sized(number, 52, 52)).await.unwrap();
+    }
+    for (over_budget, omitted) in [(false, 3), (true, 5)] {
+        if over_budget {
+            memory.add_turn(&alice(), sized(5, 200, 200)).await.unwrap();
+        }
+        let before = memory.context(&alice()).await.unwrap();
+        assert_eq!((before.over_budget, before.omitted_turns), (over_budget, omitted));
+        let snapshot = memory.snapshot(&alice()).await.unwrap();
+        memory.flush(&alice()).await.unwrap();
+        memory.restore(&alice(), &snapshot).await.unwrap();
+        memory.restore(&bob(), &snapshot).await.unwrap();
+        let other = open(&s.another());
+        for (memory, identity) in [(&memory, alice()), (&memory, bob()), (&other, alice())] {
+            let patch = memory.context(&identity).await.unwrap();
+            assert_eq!(shown(&patch), shown(&before));
+            assert_eq!(memory.estimate_tokens(&identity).await.unwrap(), before.tokens);
+            assert_eq!(kept(memory, &identity).await, numbers(0..if over_budget { 6 } else { 5 }));
+            let again = memory.snapshot(&identity).await.unwrap();
+            assert!(again == snapshot, "the snapshot of what was restored is another one");
+        }
+        other.close(super::subject::STUCK).await;
+    }
+}
+
+macro_rules! fixtures {
+    ($($name:literal),* $(,)?) => {
+        /// Snapshots in the form of the original: their names and texts.
+        const FIXTURES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../fixtures/", $name, ".json")).trim_ascii_end())),*];
+    };
+}
+
+fixtures!(
+    "truncation_empty",
+    "truncation_one",
+    "truncation_three",
+    "rolling_summary",
+    "rolling_summary_only",
+    "nulls_and_empty_lists",
+    "html",
+    "unicode",
+    "times",
+    "unknown_members",
+    "artifacts_shown",
+);
+
+/// The fixtures of the strategy go through the store and come out byte for byte, here and in another process.
+pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Subject) {
+    let memory = s.open_with(|config| config.recent_turns = 1000);
+    let mut tried = 0;
+    for (name, text) in FIXTURES {
+        let record: Value = serde_json::from_str(text).unwrap();
+        if record["strategy"] != s.strategy.as_str() {
+            continue;
+        }
+        tried += 1;
+        memory.restore(&alice(), &Snapshot { strategy: Some(s.strategy), bytes: (*text).into() }).await.unwrap();
+        let turns = record["turns"].as_array().map_or(0, Vec::len);
+        let other = s.another().open_with(|config| config.recent_turns = 1000);
+        for memory in [&memory, &other] {
+            let snapshot = memory.snapshot(&alice()).await.unwrap();
+            assert_eq!(String::from_utf8(snapshot.bytes.to_vec()).unwrap(), *text, "{name}");
+            let patch = memory.context(&alice()).await.unwrap();
+            assert_eq!(patch.summary, record["summary"].as_str().unwrap_or_default(), "{name}");
+            for (index, recent) in patch.recent_turns.iter().enumerate() {
+                assert_eq!(recent.turn.user_message, record["turns"][index]["UserMessage"].as_str().unwrap(), "{name}");
+            }
+            assert_eq!((patch.recent_turns.len(), patch.unreadable), (turns, 0), "{name}");
+            assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, turns as u64, "{name}");
+        }
+        other.close(super::subject::STUCK).await;
+    }
+    assert!(tried >= 2, "{tried} fixtures");
 }
 
 /// What the original wrote goes in, and comes out byte for byte, with what nobody knows.

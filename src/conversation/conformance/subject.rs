@@ -105,17 +105,6 @@ impl Subject {
     /// Returns the moves of a dialogue's health that were told, checked: each is legal, and each begins where the last one ended.
     #[track_caller]
     pub(crate) fn moves(&self, identity: &Identity, from: Health) -> Vec<(Health, &'static str)> {
-        self.chain(identity, from, false)
-    }
-
-    /// The same of a dialogue that may have been forgotten in between: it begins healthy then, without a word.
-    #[track_caller]
-    pub(crate) fn moves_but_for_forgetting(&self, identity: &Identity) -> Vec<(Health, &'static str)> {
-        self.chain(identity, Health::Healthy, true)
-    }
-
-    #[track_caller]
-    fn chain(&self, identity: &Identity, from: Health, anew: bool) -> Vec<(Health, &'static str)> {
         let state = |name| *Health::ALL.iter().find(|health| health.as_str() == name).unwrap();
         let (mut at, mut moves) = (from, Vec::new());
         for event in self.events() {
@@ -123,9 +112,7 @@ impl Subject {
             if who.session.as_deref() != Some(&identity.session) || who.user.as_deref() != Some(&identity.user) {
                 continue;
             }
-            let fresh = anew && state(prior) == Health::Healthy;
-            assert!(fresh || state(prior) == at, "{prior} to {new} ({reason}) is not chained to {moves:?}");
-            at = state(prior);
+            assert!(state(prior) == at, "{prior} to {new} ({reason}) is not chained to {moves:?}");
             let why = REASONS.iter().find(|known| known.as_str() == reason).unwrap();
             at.change(state(new), *why).unwrap();
             at = state(new);

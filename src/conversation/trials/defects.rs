@@ -28,16 +28,17 @@
 //! | W24 ends are never told | `conformance::identities`, `conformance::retention` |
 //! | W25 tokens are bytes | `conformance::basics`; `tokens` |
 //! | W26 health is not told, a flush changes it silently | here; `conformance::basics` |
-//! | W27 rejections flood, `<missing>` is a name | `conformance::identities`; a flood passes a bus that keeps a bounded number of events |
+//! | W27 rejections flood, `<missing>` is a name | here (flood); `conformance::identities` |
 //! | W28 no sealing, no limits, no retention, aliases | `own_storage`, `conformance::retention`; here (aliases) |
 //! | W29 looking writes | `conformance::items` |
-//! | W30 writers of one slot get errors | here; `conformance::writers` on PostgreSQL |
+//! | W30 writers of one slot get errors | `conformance::writers` on PostgreSQL |
 //! | W31 a drained batch takes another one with it | here; `conformance::outages` |
 //! | W32 documents that are wrong | does not apply to code; documents are tested where they have examples |
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use helmdeck_events::Bus;
 use helmdeck_memory::conformance::HandClock;
 use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Config as StoreConfig, Store, Stored};
@@ -45,7 +46,7 @@ use helmdeck_memory::{Config as StoreConfig, Store, Stored};
 use crate::conformance::subject::{STUCK, add, alice, bob, fold, items, numbers, recent, seen, sight, sized};
 use crate::conformance::{Act, Subject, eventually, marks};
 use crate::summarizer::Failure;
-use crate::{ConversationMemory, Health, Identity, SessionFilter, Strategy};
+use crate::{ConversationError, ConversationMemory, Health, Identity, SessionFilter, Strategy};
 
 fn subject(strategy: Strategy) -> Subject {
     let clock = Arc::new(HandClock::default());
@@ -276,6 +277,25 @@ async fn w26_a_flush_tells_that_all_is_well() {
     memory.flush(&alice()).await.unwrap();
     assert_eq!(s.moves(&alice(), Health::Healthy).last(), Some(&(Health::Healthy, "flushed")));
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
+}
+
+/// The original: each call without an identity takes a place in a ring that all tenants share, and nobody counts what falls out.
+#[tokio::test(flavor = "multi_thread")]
+async fn w27_a_flood_of_rejections_is_bounded_and_counted() {
+    let mut s = rolling();
+    s.bus = Bus::new(100, s.clock.clone());
+    let memory = s.open();
+    let nobody = Identity::new("", "user-1", "session-1");
+    for _ in 0..10_000 {
+        assert!(matches!(memory.context(&nobody).await, Err(ConversationError::IdentityRequired { .. })));
+    }
+    assert_eq!(memory.metrics().identities_rejected, 10_000);
+    assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().identity_rejected_24h, 10_000);
+    assert!(s.bus.subscribe_after(9_900).is_ok(), "one event each");
+    assert_eq!(s.bus.subscribe_after(0).err().unwrap().missed, 9_900, "a hundred are kept");
+    // Whoever has a name is served as before.
+    add(&memory, &alice(), 0..3).await;
+    assert_eq!(seen(&memory, &alice()).await, numbers(0..3));
 }
 
 /// The original: what a caller does to a patch it does to the memory.
