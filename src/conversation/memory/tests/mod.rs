@@ -3,6 +3,7 @@
 mod adds;
 mod deletes;
 mod held;
+mod lists;
 mod rows;
 mod transfers;
 
