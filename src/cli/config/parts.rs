@@ -109,6 +109,11 @@ impl Memory {
         if let Some((kind, _)) = self.kinds.iter().find(|(_, of_kind)| of_kind.retention == Some(Duration::ZERO)) {
             return Err(format!("memory.kinds.{kind}.retention is 0; leave it empty to keep what its writer says"));
         }
+        if self.kinds.get(&Kind::Conversation).is_some_and(|of_kind| of_kind.retention.is_some()) {
+            // It ends rows one by one: turns out of the middle of a dialogue, or its summary.
+            return Err("memory.kinds.conversation.retention cannot be set; a dialogue ends as a whole, by conversation.ttl"
+                .to_owned());
+        }
         if self.sweep_interval < Duration::from_secs(1) {
             return Err("memory.sweep_interval is under 1s; sweeping would never stop".to_owned());
         }

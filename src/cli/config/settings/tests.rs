@@ -69,6 +69,7 @@ fn a_value_that_its_crate_refuses_is_named_with_its_origin() {
         ("HELMDECK_MEMORY__CACHE_BYTES", "much", "memory.cache_bytes"),
         ("HELMDECK_MEMORY__KINDS__NOTE__RETENTION", "soon", "memory.kinds.note.retention"),
         ("HELMDECK_MEMORY__KINDS__FACT__RETENTION", "0s", "memory.kinds.fact.retention is 0"),
+        ("HELMDECK_MEMORY__KINDS__CONVERSATION__RETENTION", "7d", "memory.kinds.conversation.retention cannot be set"),
         ("HELMDECK_MEMORY__KINDS__AUDIT__ROWS", "many", "memory.kinds.audit.rows must be a whole number"),
         ("HELMDECK_MEMORY__KINDS__AUDIT__ROWS", "-1", "memory.kinds.audit.rows"),
         ("HELMDECK_MEMORY__KINDS__CACHE__BYTES", "1 elephant", "memory.kinds.cache.bytes"),
