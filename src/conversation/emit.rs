@@ -29,6 +29,10 @@ pub(crate) fn health_changed(
     reason: Reason,
 ) -> Result<(), ConversationError> {
     prior.change(new, reason)?;
+    if prior != new {
+        let Identity { tenant, user, session, .. } = identity;
+        tracing::info!(%tenant, %user, %session, %prior, %new, reason = reason.as_str(), "the health of a dialogue changed");
+    }
     bus.publish(EventKind::MemoryHealthChanged {
         who: who(identity),
         prior: prior.as_str(),
@@ -41,6 +45,8 @@ pub(crate) fn health_changed(
 /// Tells that turns were dropped before they were summarised; nothing if none was.
 pub(crate) fn recovery_dropped(bus: &Bus, identity: &Identity, reason: &'static str, count: u64) {
     if count > 0 {
+        let Identity { tenant, user, session, .. } = identity;
+        tracing::warn!(%tenant, %user, %session, reason, count, "turns of a dialogue were dropped unsummarised");
         bus.publish(EventKind::MemoryRecoveryDropped { who: who(identity), reason, count });
     }
 }

@@ -1,7 +1,6 @@
 //! What the methods and the work behind their backs both stand on.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use helmdeck_core::{Clock, Timestamp};
 use helmdeck_events::Bus;
@@ -50,7 +49,8 @@ impl Ground {
     /// Returns the state as callers see it: one that has ended is as if absent, but for the versions at which it can be replaced and
     /// the numbers that must not be given again.
     pub(crate) fn visible(&self, state: State) -> State {
-        if state.head_version == 0 || self.is_live(&state) {
+        // What is held is seen so already.
+        if state.touched_at.is_none() || self.is_live(&state) {
             return state;
         }
         let generation = state.head.generation + 1;
@@ -77,7 +77,7 @@ impl Ground {
             self.counters.hit();
             return Ok(answer);
         }
-        if slot.state().is_some() {
+        if slot.is_held() {
             let now = self.clock.monotonic();
             let state = self.rows.state(namespace).await?;
             if let Some(answer) = slot.confirm(&state, now, ask) {
@@ -194,10 +194,5 @@ impl Ground {
     /// Puts a checkpoint that was stored in the place of what is held.
     pub(crate) fn replaced(&self, namespace: &Namespace, checkpoint: &Checkpoint, version: u64) {
         self.hot.replaced(&self.config, self.counter, namespace, checkpoint, version);
-    }
-
-    /// Returns how long what is held is taken for true.
-    pub(crate) const fn hot_for(&self) -> Duration {
-        self.config.hot_for
     }
 }

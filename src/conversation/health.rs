@@ -65,21 +65,21 @@ impl Health {
     /// # Errors
     /// `InvalidHealthTransition`: whoever asks has a bug.
     pub const fn change(self, new: Self, reason: Reason) -> Result<Self> {
-        use {Health as H, Reason as R};
+        use Reason as R;
         match (self, new, reason) {
-            (H::Healthy, H::Retry, R::SummarizerFailed)
-            | (H::Retry, H::Healthy, R::SummarizerSucceeded)
-            | (H::Retry, H::Degraded, R::RetriesExhausted)
-            | (H::Degraded, H::Recovering, R::RecoveryLoopAttempt)
-            | (H::Recovering, H::Healthy, R::RecoveryLoopDrained)
-            | (H::Recovering, H::Degraded, R::RecoveryBatchFailed | R::RecoveryBatchDrained | R::RetriesExhausted)
+            (Self::Healthy, Self::Retry, R::SummarizerFailed)
+            | (Self::Retry, Self::Healthy, R::SummarizerSucceeded)
+            | (Self::Retry, Self::Degraded, R::RetriesExhausted)
+            | (Self::Degraded, Self::Recovering, R::RecoveryLoopAttempt)
+            | (Self::Recovering, Self::Healthy, R::RecoveryLoopDrained)
+            | (Self::Recovering, Self::Degraded, R::RecoveryBatchFailed | R::RecoveryBatchDrained | R::RetriesExhausted)
             // Staying is legal, for whatever happened meanwhile.
-            | (H::Healthy, H::Healthy, R::SummarizerSucceeded)
-            | (H::Retry, H::Retry, R::SummarizerFailed)
-            | (H::Degraded, H::Degraded, R::RetriesExhausted)
-            | (H::Recovering, H::Recovering, R::RecoveryLoopAttempt)
+            | (Self::Healthy, Self::Healthy, R::SummarizerSucceeded)
+            | (Self::Retry, Self::Retry, R::SummarizerFailed)
+            | (Self::Degraded, Self::Degraded, R::RetriesExhausted)
+            | (Self::Recovering, Self::Recovering, R::RecoveryLoopAttempt)
             // A clean start is always possible.
-            | (_, H::Healthy, R::Flushed | R::Restored) => Ok(new),
+            | (_, Self::Healthy, R::Flushed | R::Restored) => Ok(new),
             _ => Err(ConversationError::InvalidHealthTransition { prior: self, new }),
         }
     }

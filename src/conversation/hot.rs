@@ -153,6 +153,8 @@ impl Hold {
         let follows = mine.generation == new.generation
             && mine.first == new.first
             && mine.seq <= new.seq
+            // Each turn replaces the head once. A dialogue that was forgotten and begun anew starts at a version of chance.
+            && self.state.head_version.checked_add(new.seq - mine.seq) == Some(loaded.state.head_version)
             && loaded.from <= mine.seq + 1
             && loaded.unreadable == 0
             && self.state.head_version != 0
@@ -237,6 +239,11 @@ impl Slot {
     /// Returns head and checkpoint as they are held, fresh or not: for a write, which finds out by itself.
     pub(crate) fn state(&self) -> Option<State> {
         self.held().hold.as_ref().map(|hold| hold.state.clone())
+    }
+
+    /// Says whether anything is held, fresh or not.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held().hold.is_some()
     }
 
     /// Returns a mark to give back with what is read from now on.

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(day.sum(Timestamp(start + 24 * HOUR)), 3);
         day.add(Timestamp(start + 24 * HOUR), 7);
         assert_eq!(day.sum(Timestamp(start + 24 * HOUR)), 10);
-        assert_eq!(day.sum(Timestamp(start + 48 * HOUR)), 7);
-        assert_eq!(day.sum(Timestamp(start + 72 * HOUR)), 0);
+        assert_eq!(day.sum(Timestamp(start + 47 * HOUR)), 7);
+        assert_eq!(day.sum(Timestamp(start + 48 * HOUR)), 0);
     }
 }

@@ -108,6 +108,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             restarts::health_survives_a_restart_in_every_state,
             restarts::what_waits_is_folded_after_a_restart,
             flights::a_late_summary_is_thrown_away,
+            flights::a_late_summary_stays_out_of_a_dialogue_begun_anew,
             flights::a_late_recovery_is_thrown_away,
             flights::a_late_failure_changes_no_health,
             flights::a_deleted_turn_is_gone_from_the_summary,

@@ -86,6 +86,27 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
     }
 }
 
+/// A dialogue that is forgotten and begun anew by another process has the numbers of the former one: a late summary of that one is
+/// thrown away all the same.
+pub(super) async fn a_late_summary_stays_out_of_a_dialogue_begun_anew(s: Subject) {
+    s.scribe.always(Act::Wait);
+    let other = s.under(Strategy::Truncation).open();
+    add(&other, &alice(), 1000..1008).await;
+    let memory = s.open();
+    memory.context(&alice()).await.unwrap();
+    s.scribe.reached(1).await;
+    other.forget(&alice()).await.unwrap();
+    add(&other, &alice(), 2000..2008).await;
+    s.scribe.let_go();
+    eventually("the late one to be over", async || s.scribe.running() == 0).await;
+    s.clock.advance(memory.config().hot_for + Duration::from_millis(1));
+    fold(&memory, &alice()).await;
+    for memory in [&memory, &other] {
+        assert_eq!(seen(memory, &alice()).await, numbers(2000..2008));
+    }
+    assert_eq!(s.rows_with("[100").await, 0);
+}
+
 /// W12: the same for an attempt to recover; and the health is clean from then on.
 pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
     let snapshot = snapshot(&s).await;

@@ -48,13 +48,16 @@ pub fn marks(text: &str) -> Vec<String> {
     text.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0.to_owned())).collect()
 }
 
-/// A summarizer that does what it is told. Its summary is the marks of all turns that are in it, so that whoever reads one sees which
+/// A summarizer that does what it is told.
+///
+/// Its summary is the marks of all turns that are in it, so that whoever reads one sees which
 /// turns it holds, how often, and in which order. A turn's mark is the first one of its user message.
 #[derive(Debug)]
 pub struct Scribe {
     script: Mutex<Script>,
     begun: watch::Sender<usize>,
-    free: watch::Sender<bool>,
+    /// How often requests were let go, and whether they still are.
+    free: watch::Sender<(u64, bool)>,
 }
 
 #[derive(Debug)]
@@ -79,7 +82,7 @@ impl Default for Scribe {
             most: 0,
             cancelled: 0,
         };
-        Self { script: Mutex::new(script), begun: watch::Sender::new(0), free: watch::Sender::new(false) }
+        Self { script: Mutex::new(script), begun: watch::Sender::new(0), free: watch::Sender::new((0, false)) }
     }
 }
 
@@ -90,7 +93,7 @@ impl Scribe {
 
     /// Says what it does from now on; what was said by [`Scribe::next`] is no longer meant.
     pub fn always(&self, act: Act) {
-        self.free.send_replace(false);
+        self.free.send_modify(|(_, free)| *free = false);
         let mut script = self.script();
         script.next.clear();
         script.then = act;
@@ -103,7 +106,7 @@ impl Scribe {
 
     /// Lets requests go that wait, and those that would.
     pub fn let_go(&self) {
-        self.free.send_replace(true);
+        self.free.send_modify(|(times, free)| (*times, *free) = (*times + 1, true));
     }
 
     /// Waits until so many requests have come in since the beginning.
@@ -171,6 +174,8 @@ impl Summarizer for Scribe {
         let previous = marks(&request.previous_summary);
         let turns: Vec<String> =
             request.turns.iter().filter_map(|turn| marks(&turn.user_message).into_iter().next()).collect();
+        let mut free = self.free.subscribe();
+        let before = free.borrow().0;
         let (act, index) = {
             let mut script = self.script();
             let act = script.next.pop_front().unwrap_or_else(|| script.then.clone());
@@ -195,7 +200,7 @@ impl Summarizer for Scribe {
             Act::Answer => tokio::task::yield_now().await,
             Act::Slow(time) => tokio::time::sleep(time).await,
             Act::Wait => {
-                let _ = self.free.subscribe().wait_for(|free| *free).await;
+                let _ = free.wait_for(|(times, free)| *free || *times > before).await;
             }
             Act::Say(text) => summary = text,
             Act::Fail(reason) => {

@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::ConversationMemory;
-use crate::config::{OnOversize, Strategy};
+use crate::config::{OnOversize, Strategy, TokenCounter};
 use crate::emit;
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
@@ -121,7 +121,7 @@ impl ConversationMemory {
             return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
         }
         let counter = ground.counter;
-        let tokens = if json.len() > INLINE_BYTES && ground.config.tokens != Default::default() {
+        let tokens = if json.len() > INLINE_BYTES && ground.config.tokens != TokenCounter::Chars {
             let turn = Arc::clone(&turn);
             tokio::task::spawn_blocking(move || counter.turn(&turn)).await.map_err(StoreError::unavailable)?
         } else {
@@ -206,7 +206,7 @@ impl Attempt {
         let kept = Kept { id, tokens: self.fresh.tokens, bytes, created_at: done.at, turn };
         let now = ground.clock.monotonic();
         // If nothing is held there may be more to fold than can be seen from here: the worker finds out.
-        let mut fold = head.seq - state.checkpoint.covers_through > config.recent_turns as u64;
+        let mut fold = head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
         ground.hot.change(&self.namespace, &self.slot, state.head_version, |hold| {
             if let Some(checkpoint) = checkpoint {
                 hold.state.checkpoint = checkpoint;

@@ -138,7 +138,7 @@ mod tests {
         for last in [0, 7, 9, 10, 99, 100, 1234, u64::MAX] {
             let prefixes = prefixes_through(last);
             let hits = |seq: u64| prefixes.iter().filter(|prefix| turn_key(seq).starts_with(prefix.as_str())).count();
-            for seq in [0, 1, last / 10, last / 3, last.saturating_sub(1), last] {
+            for seq in [0, last / 10, last / 3, last.saturating_sub(1), last] {
                 assert_eq!(hits(seq), 1, "{seq} of {last}");
             }
             for seq in [last.saturating_add(1), last.saturating_add(9), last.saturating_mul(10).saturating_add(1)] {

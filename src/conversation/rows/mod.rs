@@ -163,6 +163,13 @@ impl State {
     pub(crate) fn is_live(&self, now: Timestamp, ttl: Duration) -> bool {
         self.touched_at.is_some_and(|touched| ttl.is_zero() || now.since(touched) < ttl)
     }
+
+    /// Says whether this is the dialogue of `earlier`, and not one that was begun anew after that was forgotten: versions grow by
+    /// one, and begin at one of chance.
+    pub(crate) fn continues(&self, earlier: &Self) -> bool {
+        let steps = self.checkpoint_version.checked_sub(earlier.checkpoint_version);
+        earlier.checkpoint_version != 0 && steps.is_some_and(|steps| steps < 1 << 32)
+    }
 }
 
 /// What was read of a dialogue, of one moment.

@@ -56,9 +56,13 @@ impl ChatSummarizer {
 
     /// Asks as we like, then, if the endpoint does not accept that, as every endpoint does: some models take no temperature, or
     /// know the most tokens by another name.
-    async fn ask(&self, endpoint: &Endpoint, messages: &[Message], max_tokens: u32) -> Result<Answer, Unanswered> {
-        // A time that no clock can tell is no limit.
-        let deadline = Instant::now().checked_add(self.timeout);
+    async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        messages: &[Message],
+        max_tokens: u32,
+        deadline: Option<Instant>,
+    ) -> Result<Answer, Unanswered> {
         let plain = Request { messages, ..Request::default() };
         let tuned = Request { temperature: Some(TEMPERATURE), max_tokens: Some(max_tokens), ..plain };
         match self.client.chat(endpoint, &tuned, deadline).await {
@@ -86,8 +90,15 @@ impl Summarizer for ChatSummarizer {
         })?;
         let messages = prompt::messages(&request);
         let max_tokens = answer_tokens(request.max_tokens);
-        let answer = self.ask(&endpoint, &messages, max_tokens).await;
-        let answer = answer.map_err(|unanswered| unanswered_error(&endpoint, &unanswered))?;
+        // A time that no clock can tell is no limit.
+        let deadline = Instant::now().checked_add(self.timeout);
+        let answer = self.ask(&endpoint, &messages, max_tokens, deadline).await;
+        let answer = answer.map_err(|unanswered| {
+            let error = unanswered_error(&endpoint, &unanswered);
+            // On a busy machine the connection may notice the silence before the deadline is looked at.
+            let late = error.reason == Failure::Unavailable && deadline.is_some_and(|at| at <= Instant::now());
+            if late { SummarizeError { reason: Failure::Timeout, ..error } } else { error }
+        })?;
         let asked_bytes = messages[1].bytes();
         match check::summary(&answer, max_tokens, asked_bytes) {
             Ok(summary) => Ok(SummarizeResponse { summary }),

@@ -17,7 +17,6 @@ use helmdeck_memory::conformance::HandClock;
 use helmdeck_memory::{Config as StoreConfig, open};
 use helmdeck_testkit::{keyring, sealed_memory};
 
-use crate::conformance::eventually;
 use crate::conformance::subject::{STUCK, sized};
 use crate::{ConversationError, Health};
 
@@ -51,32 +50,31 @@ async fn trial(cases: Vec<Case>) -> Trial {
     Trial::of(clock.clone(), sealed_memory(clock).await, cases).await
 }
 
-/// Every fault at every request, so often in a row.
-async fn spoil(times: usize) {
-    let patient = trial(all(|fault| !fault.hangs, times)).await;
-    let hasty = trial(all(|fault| fault.hangs, times)).await;
-    let processes = [patient.open(PATIENT, true, |_| ()).await, hasty.open(HASTY, true, |_| ()).await];
-    for (process, trial) in processes.iter().zip([&patient, &hasty]) {
-        process.begin(trial).await;
-    }
-    for (process, trial) in processes.iter().zip([&patient, &hasty]) {
-        process.settles(trial).await;
-    }
+/// Some faults at every request, so often in a row.
+async fn spoil(faults: impl Fn(&Fault) -> bool, times: usize, timeout: Duration) {
+    let trial = trial(all(faults, times)).await;
+    let process = trial.open(timeout, true, |_| ()).await;
+    process.begin(&trial).await;
+    process.settles(&trial).await;
 }
+
+/// Long enough to be retried, degraded, and to fail twice more.
+const OUTAGE: usize = MAX_ATTEMPTS as usize + 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_failure_at_any_request_loses_nothing() {
-    spoil(1).await;
+    spoil(|fault| !fault.hangs, 1, PATIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_that_begins_at_any_request_loses_nothing() {
-    spoil(MAX_ATTEMPTS as usize).await;
+    spoil(|fault| !fault.hangs, OUTAGE, PATIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recovery_that_fails_in_any_way_loses_nothing() {
-    spoil(MAX_ATTEMPTS as usize + 3).await;
+async fn an_endpoint_that_hangs_at_any_request_loses_nothing() {
+    spoil(|fault| fault.hangs, 1, HASTY).await;
+    spoil(|fault| fault.hangs, OUTAGE, HASTY).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,15 +85,10 @@ async fn nobody_waits_for_an_endpoint_that_hangs() {
     for identity in trial.identities() {
         process.until("it to hang", &trial, &identity, |case, _| case.hung).await;
         // Only this trial would ever end what hangs, so whatever returns has not waited for it.
-        for memory in [&process.folding, &process.reading] {
-            let turn = lock(&trial.cases)[&identity.session].turns;
-            memory.add_turn(&identity, sized(turn, 40, 40)).await.unwrap();
-            lock(&trial.cases).get_mut(&identity.session).unwrap().turns += 1;
-        }
         for memory in [&process.reading, &process.folding] {
-            // What another process wrote is seen a while later.
-            eventually("every turn", async || memory.trace(&identity).await.unwrap().kept_turns > TURNS as u64 + 2)
-                .await;
+            let mark = lock(&trial.cases)[&identity.session].turns;
+            memory.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
+            lock(&trial.cases).get_mut(&identity.session).unwrap().turns += 1;
             let (patch, trace) = (memory.context(&identity).await.unwrap(), memory.trace(&identity).await.unwrap());
             lock(&trial.cases)[&identity.session].agrees(&trace, &patch);
             assert_eq!(memory.estimate_tokens(&identity).await.unwrap(), patch.tokens);

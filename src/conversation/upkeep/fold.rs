@@ -211,7 +211,8 @@ impl Attempt<'_> {
         };
         let identity = self.identity.clone();
         // A task of its own: one that never yields or panics takes no worker with it.
-        let mut call = AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
+        let mut call =
+            AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
         let answer = tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(NoSummary::Stopped),
@@ -368,7 +369,7 @@ impl Attempt<'_> {
                 }
                 let same = |checkpoint: &Checkpoint| (checkpoint.generation, checkpoint.covers_through);
                 if same(&look.state.checkpoint) != same(&began.checkpoint)
-                    || look.state.checkpoint_version == 0
+                    || !look.state.continues(began)
                     || self.gone.is_cancelled()
                 {
                     return Ok(Some(Stored::Lost));

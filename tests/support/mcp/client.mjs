@@ -84,7 +84,9 @@ connection.onmessage = (message, extra) => {
 };
 const steps = [];
 for (const step of plan.steps) steps.push(await take(step));
-console.log(JSON.stringify({ protocol, server: client.getServerVersion(), steps }));
+const answer = JSON.stringify({ protocol, server: client.getServerVersion(), steps });
+// What is longer than a pipe takes at once would be cut off by the exit.
+await new Promise((written) => process.stdout.write(`${answer}\n`, written));
 await connection.terminateSession?.();
 await client.close();
 // A timer of the client that waits to take up a lost stream again outlives it for some seconds.

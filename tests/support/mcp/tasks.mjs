@@ -40,7 +40,9 @@ const session = createTaskSessionFromClient(client, {
 });
 const execution = await session.callTool(plan.name, plan.arguments);
 const { outcome } = await execution.settle();
-console.log(JSON.stringify({ kind: execution.kind, result: resultFromTaskOutcome(outcome) }));
+const answer = JSON.stringify({ kind: execution.kind, result: resultFromTaskOutcome(outcome) });
+// What is longer than a pipe takes at once would be cut off by the exit.
+await new Promise((written) => process.stdout.write(`${answer}\n`, written));
 await session.close();
 await client.close();
 process.exit(0);

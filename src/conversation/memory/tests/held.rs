@@ -49,6 +49,10 @@ async fn what_others_wrote_is_seen_when_what_is_held_is_no_longer_fresh() {
         assert_eq!(later().await, [0_usize; 0]);
         add(&two, 60..62).await;
         assert_eq!(later().await, [60, 61]);
+        // Begun anew with as many turns as before.
+        two.forget(&alice()).await.unwrap();
+        add(&two, 70..72).await;
+        assert_eq!(later().await, [70, 71]);
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use helmdeck_core::Secret;
-use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
+use helmdeck_llm::egress::{self, Egress};
 use helmdeck_memory::Store;
 use helmdeck_memory::conformance::HandClock;
 use helmdeck_testkit::{ChatReply, ChatRequest, ChatServer};
@@ -73,7 +73,7 @@ impl Trial {
         let nowhere = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let chat = |endpoint: String| {
             let settings = SummarizerConfig { endpoint, ..config.summarizer.clone() };
-            let client = Client::new(&Egress::new(helmdeck_egress::Config::default()), client_config(&settings));
+            let client = Client::new(&Egress::new(egress::Config::default()), client_config(&settings));
             let key = |identity: &Identity| Ok(Some(Secret::new(identity.session.to_string())));
             ChatSummarizer::new(client.unwrap(), &settings, key)
         };

@@ -58,7 +58,9 @@ impl Summarizer for Watched {
             case.begun.push(Instant::now());
             case.last = Some((request.turns.len(), Went::Dropped));
             let spoilt = case.spoilt.contains(&number);
-            (number, spoilt.then_some(case.spoilt.start), case.fault.act.is_none(), case.talks)
+            // What is cut off may add a turn, or not.
+            let talks = case.talks && !case.hasty;
+            (number, spoilt.then_some(case.spoilt.start), case.fault.act.is_none(), talks)
         };
         if spoilt.is_some() && talks {
             let mark = lock(&self.cases)[&identity.session].turns;
@@ -77,7 +79,8 @@ impl Summarizer for Watched {
             let word = answer.as_ref().err().map(|error| error.reason.as_str());
             let late = case.hasty && word == Some("timeout");
             let expected = spoilt.and(case.fault.word);
-            let looked = catch_unwind(|| assert!(late || word == expected, "{word:?}, not {expected:?}"));
+            let looked =
+                catch_unwind(|| assert!(late || word == expected, "{:?}, not {expected:?}", answer.as_ref().err()));
             self.note(identity, number, looked);
             *went = word.map_or(Went::Well, Went::Badly);
         }
