@@ -142,7 +142,7 @@ async fn answers_have_the_documented_shapes() {
     check("AddedTurn", &added.json());
     check("Turn", &fixture.get(added.header("location")).await.json());
     for (name, path) in [
-        ("TurnList", "turns?limit=1"),
+        ("TurnList", "turns?texts=true&limit=1"),
         ("ContextPatch", "context"),
         ("DialogueHealth", "health"),
         ("DialogueTrace", "trace"),

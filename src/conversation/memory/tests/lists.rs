@@ -30,17 +30,3 @@ async fn a_list_with_texts_gives_the_whole_dialogue_in_bounded_pages() {
     assert!(page.items.len() == 30 && page.items.iter().all(|item| item.value.is_none()), "only if they are wanted");
     assert!(!serde_json::to_string(&page).unwrap().contains("value"));
 }
-
-#[tokio::test]
-async fn a_turn_that_alone_fills_a_page_with_texts_is_shown() {
-    let place = Place::new().await;
-    let memory = place.open(Config { max_turn_bytes: 4 << 20, ..config(Strategy::Truncation) });
-    let large = memory.add_turn(&alice(), NewTurn::new("large", "x".repeat(1_040_000))).await.unwrap().id;
-    add(&memory, 0..1).await;
-    let filter = ItemFilter { with_texts: true, ..ItemFilter::default() };
-    let page = memory.list_items(&alice(), &filter).await.unwrap();
-    let rest = ItemFilter { after: page.next.or(Some(page.items[0].key)), ..filter };
-    let rest = memory.list_items(&alice(), &rest).await.unwrap();
-    let last = page.items.iter().chain(&rest.items).next_back();
-    assert_eq!(last.map(|item| (item.key, item.value.is_some())), large.map(|id| (id, true)));
-}
