@@ -1,4 +1,4 @@
-//! `conversation.list`: lists the turns of a dialogue, or the dialogues of the caller, without their texts.
+//! `conversation.list`: lists the turns of a dialogue, with their texts if they are wanted, or the dialogues of the caller.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Health, ItemFilter, ItemId, Session, SessionFilter};
@@ -20,6 +20,8 @@ struct Input {
     content_search: Option<String>,
     #[serde(default)]
     folded: Option<bool>,
+    #[serde(default)]
+    texts: bool,
     #[serde(default)]
     limit: Option<usize>,
     #[serde(default)]
@@ -76,14 +78,16 @@ impl Handler for List {
                 let filter = ItemFilter {
                     content_search: input.content_search,
                     folded: input.folded,
+                    with_texts: input.texts,
                     limit: input.limit,
                     after: input.after.as_deref().map(place).transpose()?,
                 };
                 Reply::value(&dialogue.memory.list_items(&dialogue.identity, &filter).await?)
             }
             What::Dialogues => {
-                if input.session.is_some() || input.content_search.is_some() || input.folded.is_some() {
-                    return Err(invalid("\"session\", \"content_search\" and \"folded\" go with turns"));
+                let of_turns = input.session.is_some() || input.content_search.is_some() || input.folded.is_some();
+                if of_turns || input.texts {
+                    return Err(invalid("\"session\", \"content_search\", \"folded\" and \"texts\" go with turns"));
                 }
                 let filter = SessionFilter {
                     tenant: Some(context.identity.tenant().to_owned()),

@@ -211,7 +211,14 @@ async fn a_dialogue_is_added_to_shown_exported_flushed_and_restored() {
     assert_eq!(found["items"][0]["key"], listed["items"][0]["key"]);
     let shown = desk.call(&me, "show", json!({"session": "s", "key": first["id"]})).await.unwrap();
     assert_eq!((&shown["value"]["user_message"], &shown["item"]["folded"]), (&json!("one"), &json!(false)));
-    assert_eq!(desk.call(&me, "health", json!({"session": "s"})).await.unwrap(), json!({"health": "healthy"}));
+    let whole = desk.call(&me, "list", json!({"session": "s", "texts": true})).await.unwrap();
+    assert_eq!(whole["items"][1]["value"], shown["value"], "{whole}");
+    assert_eq!(
+        (&whole["items"][0]["value"]["user_message"], &listed["items"][0]["value"]),
+        (&json!("two"), &Value::Null)
+    );
+    let health = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
+    assert_eq!(desk.call(&me, "health", json!({"session": "s"})).await.unwrap(), health);
     let trace = desk.call(&me, "trace", json!({"session": "s"})).await.unwrap();
     assert_eq!((&trace["kept_turns"], &trace["estimated_tokens"]), (&json!(2), &context["tokens"]));
 
@@ -357,6 +364,7 @@ async fn the_dialogue_of_the_call_is_meant_unless_one_is_named_and_without_any_t
     for mixed in [
         json!({"what": "dialogues", "session": "own"}),
         json!({"what": "dialogues", "folded": true}),
+        json!({"what": "dialogues", "texts": true}),
         json!({"session": "own", "after": "x"}),
     ] {
         assert_eq!(desk.call(&bare, "list", mixed).await.unwrap_err().code(), Code::InvalidInput);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use helmdeck_conversation::{Conversations, Strategy};
+use helmdeck_conversation::{ConversationError, Conversations, Strategy};
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Clock, Error, SystemClock};
@@ -17,7 +17,7 @@ use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Settings};
-use crate::conversations::{Alone, CLOSING, Opening};
+use crate::conversations::{Alone, CLOSING, Opening, lacks_summarizer};
 use crate::credentials::{Credentials, EnvironmentSecrets, ShutVault};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
@@ -206,6 +206,10 @@ impl Setup {
             )));
         };
         let config = self.settings.conversation.clone();
+        if lacks_summarizer(&config) {
+            // Said before there is a store.
+            return Err(ConversationError::SummarizerRequired.into());
+        }
         let makes = writes && config.strategy != Strategy::None;
         let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Strategy;
 use crate::health::Health;
 use crate::turn::ConversationTurn;
+use crate::wire::DoorTurn;
 
 /// The id of a turn: `mem_`, 16 hex digits of its place in the dialogue, and 8 of chance, so that the id of a turn that was
 /// forgotten is never that of another one.
@@ -69,7 +70,7 @@ pub struct Added {
     pub repeated: bool,
 }
 
-/// A turn without its text.
+/// A turn as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
     /// Its id.
@@ -87,6 +88,13 @@ pub struct Item {
     pub tokens: u64,
     /// Whether it is in the summary.
     pub folded: bool,
+    /// The turn with its texts, in the form of [`ItemDetail::turn`]; only in lists, and only if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "value")]
+    pub value: Option<Arc<ConversationTurn>>,
+}
+
+fn value<S: serde::Serializer>(turn: &Option<Arc<ConversationTurn>>, serializer: S) -> Result<S::Ok, S::Error> {
+    turn.as_deref().map(|turn| DoorTurn { id: None, turn }).serialize(serializer)
 }
 
 /// A turn with its text.
@@ -107,6 +115,8 @@ pub struct ItemFilter {
     pub content_search: Option<String>,
     /// Only turns that are (`true`) or are not (`false`) in the summary.
     pub folded: Option<bool>,
+    /// Whether the texts are wanted too. A page of them ends early, before what is listed has more than 1 MiB.
+    pub with_texts: bool,
     /// 1 to 200; 50 unless given.
     pub limit: Option<usize>,
     /// The `next` of the page before.
@@ -164,6 +174,8 @@ pub struct Trace {
     pub health: Health,
     /// How many turns are kept.
     pub kept_turns: u64,
+    /// The bytes that they take.
+    pub kept_bytes: u64,
     /// How many turns wait for the summary.
     pub backlog_turns: u64,
     /// How many turns the budget leaves out.
@@ -189,6 +201,7 @@ impl Trace {
             estimated_tokens: 0,
             health: Health::Healthy,
             kept_turns: 0,
+            kept_bytes: 0,
             backlog_turns: 0,
             omitted_turns: 0,
             covers_through: 0,
@@ -216,6 +229,26 @@ impl fmt::Debug for Trace {
             .field("failures", &self.failures)
             .field("last_failure", &self.last_failure)
             .finish()
+    }
+}
+
+/// How folding is doing, in the form of every door.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Folding {
+    /// The health.
+    pub health: Health,
+    /// How many turns wait for the summary.
+    pub backlog_turns: u64,
+    /// How often the summarizer failed in a row.
+    pub failures: u32,
+    /// Why it failed last, in one fixed word; `None` = it did not.
+    pub last_failure: Option<String>,
+}
+
+impl From<Trace> for Folding {
+    fn from(trace: Trace) -> Self {
+        let Trace { health, backlog_turns, failures, last_failure, .. } = trace;
+        Self { health, backlog_turns, failures, last_failure }
     }
 }
 

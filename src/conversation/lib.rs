@@ -31,7 +31,7 @@ pub use error::{ConversationError, Result};
 pub use health::Health;
 pub use identity::Identity;
 pub use item::{
-    Added, Deleted, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Session, SessionFilter, SessionPage, Trace,
+    Added, Deleted, Folding, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Session, SessionFilter, SessionPage, Trace,
 };
 pub use memory::{ConversationMemory, Dependencies};
 pub use metrics::Metrics;

@@ -71,7 +71,8 @@ fn a_dialogue_is_written_and_read_by_people_and_by_programs() {
     assert_eq!(json_of(&home, &["context", "trip", "--prompt"])["prompt"].as_str(), Some(prompt.trim_end()));
 
     assert_eq!(ok(&home, &["health", "trip"]), "healthy\n");
-    assert_eq!(json_of(&home, &["health", "trip"])["health"], "healthy");
+    let health = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
+    assert_eq!(json_of(&home, &["health", "trip"]), health);
     let trace = json_of(&home, &["trace", "trip"]);
     assert_eq!((&trace["kept_turns"], &trace["recent_turn_count"]), (&json!(2), &json!(2)));
     assert_eq!(trace["estimated_tokens"], context["tokens"]);
@@ -79,6 +80,11 @@ fn a_dialogue_is_written_and_read_by_people_and_by_programs() {
 
     let list = json_of(&home, &["list", "trip"]);
     assert_eq!((&list["total"], &list["items"][0]["key"]), (&json!(2), &json!(key)), "the newest first");
+    assert!(!ok(&home, &["list", "trip"]).contains("Lisbon"), "no texts");
+    let whole = json_of(&home, &["list", "trip", "--texts"]);
+    assert_eq!(whole["items"][1]["value"]["user_message"], "A week in Lisbon", "{whole}");
+    let text = ok(&home, &["list", "trip", "--texts"]);
+    assert!(text.starts_with(&key) && text.contains("    Both direct.") && text.contains("A week in Lisbon"), "{text}");
     let found = json_of(&home, &["list", "trip", "--search", "LISBON"]);
     assert_eq!(found["items"].as_array().unwrap().len(), 1, "{found}");
     let text = ok(&home, &["list", "trip", "--limit", "1"]);
@@ -140,6 +146,7 @@ fn texts_come_from_stdin_too_and_stay_out_of_every_log() {
         &["add", "a\nb", "--user", "x"],
         &["add", "s", "--user", "x", "--file", "y"],
         &["list", "--search", "x"],
+        &["list", "--texts"],
         &["list", "s", "--after", "mem_5"],
         &["list", "s", "--limit", "0"],
     ] {
@@ -254,7 +261,7 @@ fn a_snapshot_leaves_and_comes_back_byte_for_byte() {
     assert_eq!(ok(&home, &["snapshot", "copy"]), snapshot);
     fails(&home, 2, &["restore", "copy", "/no/such", "--yes"]);
 
-    assert_eq!(json_of(&home, &["forget", "copy", "--yes"])["forgotten_turns"], 2);
+    assert_eq!(json_of(&home, &["forget", "copy", "--yes"])["removed_turns"], 2);
     assert_eq!(json_of(&home, &["list"])["total"], 1);
 }
 

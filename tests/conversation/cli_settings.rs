@@ -45,6 +45,7 @@ fn rolling_summary_without_somebody_to_sum_up_refuses_to_start() {
     for arguments in [&["add", "s", "--user", "x"][..], &["context", "s"]] {
         assert!(fails(&home, 78, arguments).contains("conversation.summarizer.endpoint"));
     }
+    assert!(!home.store().exists(), "a wrong setting leaves nothing behind");
     for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["mcp"]] {
         let run = home.run(KEY, arguments);
         assert!(run.code == 78 && run.stderr.contains("conversation.summarizer.endpoint"), "{}", run.stderr);

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use helmdeck_conversation::health::Reason;
+use helmdeck_conversation::summarizer::Failure;
 use helmdeck_conversation::{Config, Health, Strategy};
 
 use crate::support::KEY;
@@ -104,6 +106,94 @@ fn the_figures_are_the_defaults() {
     for name in Strategy::ALL.map(Strategy::as_str).into_iter().chain(Health::ALL.map(Health::as_str)) {
         assert!(PAGE.contains(&format!("| `{name}`")), "the page has no row or column for {name}");
     }
+}
+
+#[test]
+fn every_fixed_word_is_explained() {
+    // Whoever adds a word adds it here, or this does not build.
+    const FAILURES: [Failure; 9] = {
+        use Failure as F;
+        const fn listed(failure: Failure) -> Failure {
+            match failure {
+                F::Unavailable
+                | F::Timeout
+                | F::RateLimited
+                | F::Credential
+                | F::Refused
+                | F::TooLong
+                | F::Truncated
+                | F::Garbage
+                | F::Looping => failure,
+            }
+        }
+        [
+            listed(F::Unavailable),
+            listed(F::Timeout),
+            listed(F::RateLimited),
+            listed(F::Credential),
+            listed(F::Refused),
+            listed(F::TooLong),
+            listed(F::Truncated),
+            listed(F::Garbage),
+            listed(F::Looping),
+        ]
+    };
+    const REASONS: [Reason; 9] = {
+        use Reason as R;
+        const fn listed(reason: Reason) -> Reason {
+            match reason {
+                R::SummarizerFailed
+                | R::SummarizerSucceeded
+                | R::RetriesExhausted
+                | R::RecoveryLoopAttempt
+                | R::RecoveryBatchFailed
+                | R::RecoveryBatchDrained
+                | R::RecoveryLoopDrained
+                | R::Flushed
+                | R::Restored => reason,
+            }
+        }
+        [
+            listed(R::SummarizerFailed),
+            listed(R::SummarizerSucceeded),
+            listed(R::RetriesExhausted),
+            listed(R::RecoveryLoopAttempt),
+            listed(R::RecoveryBatchFailed),
+            listed(R::RecoveryBatchDrained),
+            listed(R::RecoveryLoopDrained),
+            listed(R::Flushed),
+            listed(R::Restored),
+        ]
+    };
+    let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("| `")).collect();
+    let explained = |word: &str| {
+        let word = format!("`{word}`");
+        rows.iter().any(|row| row[1..].split('|').next().is_some_and(|first| first.contains(&word)))
+    };
+    let words = FAILURES.map(Failure::as_str).into_iter().chain(REASONS.map(Reason::as_str));
+    for word in words.chain(dropped()) {
+        assert!(explained(word), "no row says what {word} is");
+    }
+    // The doors that list the words list all of them.
+    let document = include_str!("../../src/server/openapi/conversations.json");
+    let manifest = include_str!("../../packs/conversation/health.toml");
+    for word in FAILURES.map(Failure::as_str) {
+        assert!(document.contains(&format!("\"{word}\"")) && manifest.contains(word), "{word}");
+    }
+}
+
+/// Returns the reasons of dropped turns, as the code has them.
+fn dropped() -> Vec<&'static str> {
+    let sources = [
+        include_str!("../../src/conversation/upkeep/fold.rs"),
+        include_str!("../../src/conversation/memory/replace.rs"),
+        include_str!("../../src/conversation/upkeep/prune.rs"),
+    ];
+    let calls = sources.iter().flat_map(|source| source.split("recovery_dropped(").skip(1));
+    let mut words: Vec<&str> = calls.filter_map(|call| call.split(';').next()?.split('"').nth(1)).collect();
+    words.extend(["max_turns", "max_bytes"].into_iter().filter(|word| sources[2].contains(&format!("\"{word}\""))));
+    assert!(words.len() >= 4, "{words:?}");
+    words
 }
 
 #[test]

@@ -160,6 +160,9 @@ pub(crate) struct ConversationListArgs {
     /// Only turns whose texts hold this, whatever the case
     #[arg(long, value_name = "TEXT", requires = "session")]
     pub(crate) search: Option<String>,
+    /// Show the texts of the turns too
+    #[arg(long, requires = "session")]
+    pub(crate) texts: bool,
     /// At most so many
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) limit: usize,

@@ -1,5 +1,7 @@
 //! Turns one by one, as an administrator sees them.
 
+use std::sync::Arc;
+
 use helmdeck_events::EventKind;
 use helmdeck_memory::Namespace;
 use tokio::time::Instant;
@@ -28,6 +30,8 @@ const STRIDE: u64 = 100;
 const LOOKED_AT: usize = 5000;
 /// As how many turns a look counts that finds fewer, since most were deleted.
 const EMPTY: usize = 25;
+/// The most bytes of a page with texts, as they are stored; one turn is always shown.
+const TEXTS: u64 = 1 << 20;
 
 /// Reads how many items a caller wants.
 ///
@@ -52,7 +56,7 @@ impl ConversationMemory {
         let needle = filter.content_search.as_deref().filter(|text| !text.is_empty()).map(str::to_lowercase);
         let mut page = ItemPage { total: state.head.turns, ..ItemPage::default() };
         let mut above = filter.after.map_or(state.head.seq + 1, |after| after.seq.min(state.head.seq + 1));
-        let mut looked_at = 0;
+        let (mut looked_at, mut texts) = (0, 0);
         while above > state.head.first {
             let from = above.saturating_sub(STRIDE).max(state.head.first);
             let (turns, unreadable) = ground.rows.turns(namespace, from, above - 1, usize::MAX).await?;
@@ -60,10 +64,18 @@ impl ConversationMemory {
             above = from;
             looked_at += turns.len().max(EMPTY);
             for kept in turns.iter().rev() {
-                let item = self.item(&state, kept);
+                let mut item = self.item(&state, kept);
                 let fits = filter.folded.is_none_or(|folded| folded == item.folded)
                     && needle.as_ref().is_none_or(|needle| holds(&kept.turn, needle));
                 if fits {
+                    if filter.with_texts {
+                        texts += kept.bytes;
+                        if let Some(last) = page.items.last().filter(|_| texts > TEXTS) {
+                            page.next = Some(last.key);
+                            return Ok(page);
+                        }
+                        item.value = Some(Arc::clone(&kept.turn));
+                    }
                     page.items.push(item);
                 }
                 if page.items.len() == limit {
@@ -91,6 +103,7 @@ impl ConversationMemory {
             size_bytes: kept.bytes,
             tokens: kept.tokens,
             folded: strategy == Strategy::RollingSummary && kept.id.seq <= state.checkpoint.covers_through,
+            value: None,
         }
     }
 
@@ -204,6 +217,7 @@ impl ConversationMemory {
                 estimated_tokens: patch.tokens,
                 health: self.health_of(&hold.state),
                 kept_turns: head.turns,
+                kept_bytes: head.bytes,
                 backlog_turns: hold.backlog(config),
                 omitted_turns: patch.omitted_turns,
                 covers_through: if rolling { checkpoint.covers_through } else { 0 },

@@ -142,7 +142,7 @@ async fn answers_have_the_documented_shapes() {
     check("AddedTurn", &added.json());
     check("Turn", &fixture.get(added.header("location")).await.json());
     for (name, path) in [
-        ("TurnList", "turns?limit=1"),
+        ("TurnList", "turns?texts=true&limit=1"),
         ("ContextPatch", "context"),
         ("DialogueHealth", "health"),
         ("DialogueTrace", "trace"),
@@ -153,7 +153,7 @@ async fn answers_have_the_documented_shapes() {
     let listed = fixture.get("/api/v1/conversations").await.json();
     assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
     check("DialogueList", &listed);
-    check("Folded", &fixture.post(&format!("{dialogue}/fold"), "").await.json());
+    check("DialogueHealth", &fixture.post(&format!("{dialogue}/fold"), "").await.json());
     check("DeletedTurn", &fixture.send(Method::DELETE, added.header("location"), &[], "").await.json());
     check("ForgottenDialogue", &fixture.send(Method::DELETE, dialogue, &[], "").await.json());
     check("Purged", &fixture.post("/api/v1/memory/purge", r#"{"all":true}"#).await.json());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helmdeck_conversation::Folding;
 use serde_json::json;
 
 use super::{On, identity, shown};
@@ -48,7 +49,7 @@ pub(super) async fn forget(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Resu
     let held = on.held(&identity).await?;
     on.setup.output.confirm(&format!("remove {held}, and everything else about it"), yes)?;
     let turns = on.memory.forget(&identity).await?;
-    on.print(&json!({"forgotten_turns": turns}), || {
+    on.print(&json!({"removed_turns": turns}), || {
         let turns = count(usize::try_from(turns).unwrap_or(usize::MAX), "turn");
         format!("forgot {}: {turns}", shown(&identity))
     })
@@ -65,14 +66,10 @@ pub(super) async fn fold(on: &On<'_>, which: &DialogueArgs, within: Duration) ->
         waiting = on.memory.fold(&identity, within) => waiting?,
         () = stop.wait() => return Err(Failure::new(Exit::Failed, "interrupted; what was summed up is kept")),
     };
-    let trace = on.memory.trace(&identity).await?;
-    let value = json!({
-        "backlog_turns": waiting, "covers_through": trace.covers_through, "health": trace.health,
-        "failures": trace.failures, "last_failure": trace.last_failure,
-    });
+    let folding = Folding { backlog_turns: waiting, ..on.memory.trace(&identity).await?.into() };
     let name = shown(&identity);
     if on.setup.output.json || waiting == 0 {
-        on.print(&value, || format!("nothing of {name} waits for a summary"))?;
+        on.print(&folding, || format!("nothing of {name} waits for a summary"))?;
     }
     if waiting == 0 {
         return Ok(());
@@ -81,9 +78,9 @@ pub(super) async fn fold(on: &On<'_>, which: &DialogueArgs, within: Duration) ->
         return Err(Failure::silent(Exit::Failed));
     }
     let turns = count(usize::try_from(waiting).unwrap_or(usize::MAX), "turn");
-    let why = trace.last_failure.map(|why| format!(" ({why})")).unwrap_or_default();
+    let why = folding.last_failure.map(|why| format!(" ({why})")).unwrap_or_default();
     Err(Failure::new(
         Exit::Failed,
-        format!("{turns} of {name} still to be summed up{why}; the dialogue is {}", trace.health),
+        format!("{turns} of {name} still to be summed up{why}; the dialogue is {}", folding.health),
     ))
 }

@@ -1,8 +1,8 @@
 //! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They change nothing and make no store.
 
 use helmdeck_conversation::{
-    ConversationTurn, Health, Item, ItemFilter, ItemId, ItemPage, LlmContextPatch, Session, SessionFilter, SessionPage,
-    Strategy, Trace, prompt,
+    ConversationTurn, Folding, Health, Item, ItemFilter, ItemId, ItemPage, LlmContextPatch, Session, SessionFilter,
+    SessionPage, Strategy, Trace, prompt,
 };
 use serde_json::json;
 
@@ -41,9 +41,14 @@ fn text(patch: &LlmContextPatch) -> String {
         }
     }
     for recent in &patch.recent_turns {
-        text.push_str(&format!("\n{}  {}\n{}", recent.id, recent.turn.timestamp.as_str(), said(&recent.turn)));
+        text.push_str(&format!("\n{}", told(recent.id, &recent.turn)));
     }
     text
+}
+
+/// Returns a turn, with its key above it.
+fn told(key: ItemId, turn: &ConversationTurn) -> String {
+    format!("{key}  {}\n{}", turn.timestamp.as_str(), said(turn))
 }
 
 /// Returns what was said in a turn. Every line is indented, so that no text looks like a line of ours.
@@ -66,16 +71,12 @@ fn indented(text: &str) -> String {
 /// # Errors
 /// As [`context`].
 pub(super) async fn health(on: &On<'_>, which: &DialogueArgs) -> Result<()> {
-    let trace = on.memory.trace(&identity(which)).await?;
-    let value = json!({
-        "health": trace.health, "backlog_turns": trace.backlog_turns, "failures": trace.failures,
-        "last_failure": trace.last_failure,
-    });
-    on.print(&value, || match (&trace.last_failure, trace.health) {
+    let folding = Folding::from(on.memory.trace(&identity(which)).await?);
+    on.print(&folding, || match (&folding.last_failure, folding.health) {
         (Some(why), Health::Retry | Health::Degraded | Health::Recovering) => {
-            format!("{}: {} failures in a row, the last one {why}", trace.health, trace.failures)
+            format!("{}: {} failures in a row, the last one {why}", folding.health, folding.failures)
         }
-        _ => trace.health.to_string(),
+        _ => folding.health.to_string(),
     })
 }
 
@@ -93,7 +94,7 @@ fn trace_text(trace: &Trace) -> String {
     let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     fact("strategy", trace.strategy.to_string());
     fact("health", trace.health.to_string());
-    fact("kept turns", trace.kept_turns.to_string());
+    fact("kept turns", format!("{}, {}", trace.kept_turns, size(trace.kept_bytes)));
     fact("in sight", trace.recent_turn_count.to_string());
     fact("left out", trace.omitted_turns.to_string());
     fact("tokens", trace.estimated_tokens.to_string());
@@ -134,8 +135,13 @@ async fn turns(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
     let mut all = ItemPage::default();
     loop {
         let limit = PAGE.min(arguments.limit - all.items.len());
-        let filter =
-            ItemFilter { content_search: arguments.search.clone(), limit: Some(limit), after, ..ItemFilter::default() };
+        let filter = ItemFilter {
+            content_search: arguments.search.clone(),
+            with_texts: arguments.texts,
+            limit: Some(limit),
+            after,
+            ..ItemFilter::default()
+        };
         let page = on.memory.list_items(&identity, &filter).await?;
         after = page.next;
         all.items.extend(page.items);
@@ -152,17 +158,22 @@ fn turns_text(page: &ItemPage, name: &str) -> String {
     if page.items.is_empty() && page.unreadable == 0 {
         return format!("no turn of {name} is listed, of {}", page.total);
     }
-    let mut rows = vec![["KEY", "WHEN", "SIZE", "TOKENS", "IN SUMMARY"].map(str::to_owned).to_vec()];
-    rows.extend(page.items.iter().map(|item: &Item| {
-        vec![
-            item.key.to_string(),
-            item.timestamp.clone(),
-            size(item.size_bytes),
-            item.tokens.to_string(),
-            if item.folded { "yes" } else { "no" }.to_owned(),
-        ]
-    }));
-    let mut text = columns(&rows);
+    let mut text = if page.items.iter().any(|item| item.value.is_some()) {
+        let turn = |item: &Item| item.value.as_deref().map(|turn| told(item.key, turn)).unwrap_or_default();
+        page.items.iter().map(turn).collect::<Vec<_>>().join("\n")
+    } else {
+        let mut rows = vec![["KEY", "WHEN", "SIZE", "TOKENS", "IN SUMMARY"].map(str::to_owned).to_vec()];
+        rows.extend(page.items.iter().map(|item: &Item| {
+            vec![
+                item.key.to_string(),
+                item.timestamp.clone(),
+                size(item.size_bytes),
+                item.tokens.to_string(),
+                if item.folded { "yes" } else { "no" }.to_owned(),
+            ]
+        }));
+        columns(&rows)
+    };
     if page.unreadable > 0 {
         text.push_str(&format!("unreadable: {}\n", page.unreadable));
     }

@@ -5,6 +5,7 @@ mod bounds;
 mod deletes;
 mod held;
 mod lineage;
+mod lists;
 mod rows;
 mod transfers;
 

@@ -62,6 +62,7 @@ fn a_detail_is_the_item_and_the_value() {
             size_bytes: 3,
             tokens: 4,
             folded: false,
+            value: None,
         },
         turn: Arc::new(turn),
     };

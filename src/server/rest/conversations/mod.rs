@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use helmdeck_conversation::{ConversationError, ConversationMemory, Identity, SessionFilter, prompt};
+use helmdeck_conversation::{ConversationError, ConversationMemory, Folding, Identity, SessionFilter, prompt};
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::{Caller, Code, Error, Permission};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -226,7 +226,7 @@ pub(crate) async fn context(
     }
 }
 
-/// Says how the summary of a dialogue is doing. No turn is lost in any state.
+/// Says how the summary of a dialogue is doing, what waits for it, and why it failed last. No turn is lost in any state.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/health", tag = "conversations", operation_id = "conversation_health",
     params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Whose),
     responses(
@@ -240,8 +240,7 @@ pub(crate) async fn health(
     whose: Wanted<Whose>,
 ) -> Result<Response, Problem> {
     let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
-    let health = in_time(&app, dialogue.memory.health(&dialogue.identity)).await??;
-    json(&serde_json::json!({ "health": health, "strategy": dialogue.memory.config().strategy }))
+    json(&Folding::from(in_time(&app, dialogue.memory.trace(&dialogue.identity)).await??))
 }
 
 /// Says what the strategy makes of a dialogue right now: its summary, and how many turns are where.

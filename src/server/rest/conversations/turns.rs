@@ -33,6 +33,10 @@ pub(crate) struct Which {
     content_search: Option<String>,
     /// Only turns that are (`true`) or are not (`false`) in the summary
     folded: Option<bool>,
+    /// Whether their texts are wanted too; a page then ends before it has more than 1 MiB of them
+    #[serde(default)]
+    #[param(value_type = Option<bool>)]
+    texts: bool,
     /// 1 to 200; 50 unless given
     limit: Option<usize>,
     /// The `next` of the page before
@@ -101,7 +105,7 @@ fn says_nothing(turn: &NewTurn) -> bool {
     silent && trajectory_digest.is_none() && artifacts_shown.is_none() && artifacts_hidden_refs.is_none()
 }
 
-/// Lists the turns of a dialogue without their texts, newest first, in pages.
+/// Lists the turns of a dialogue, newest first, in pages; with `texts=true` the texts too, so that nothing is left behind.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/turns", tag = "conversations", operation_id = "list_turns",
     params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Which),
     responses(
@@ -114,9 +118,9 @@ pub(crate) async fn list(
     PathValues(path): PathValues,
     which: Wanted<Which>,
 ) -> Result<Response, Problem> {
-    let Which { tenant, user, content_search, folded, limit, after } = wanted(which)?;
+    let Which { tenant, user, content_search, folded, texts, limit, after } = wanted(which)?;
     let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &Whose { tenant, user })?;
-    let filter = ItemFilter { content_search, folded, limit, after };
+    let filter = ItemFilter { content_search, folded, with_texts: texts, limit, after };
     json(&in_time(&app, dialogue.memory.list_items(&dialogue.identity, &filter)).await??)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use helmdeck_conversation::Snapshot;
+use helmdeck_conversation::{ConversationError, Folding, Snapshot};
 use helmdeck_core::{Code, Permission};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -48,7 +48,13 @@ pub(crate) async fn snapshot(
     whose: Wanted<Whose>,
 ) -> Result<Response, Problem> {
     let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
-    let snapshot = in_time(&app, dialogue.memory.snapshot(&dialogue.identity)).await??;
+    let taking = async {
+        let kept = dialogue.memory.trace(&dialogue.identity).await?.kept_bytes;
+        // A large one is in memory several times until it is written; few of these are made at once, as with restoring.
+        let _permit = (kept > app.config.max_body_bytes).then(|| app.large_bodies.enter()).transpose()?;
+        Ok::<_, Problem>(dialogue.memory.snapshot(&dialogue.identity).await?)
+    };
+    let snapshot = in_time(&app, taking).await??;
     let mut response = if snapshot.bytes.is_empty() {
         json(&snapshot)?
     } else {
@@ -125,13 +131,14 @@ pub(crate) async fn flush(
     Ok(nothing())
 }
 
-/// Summarises now what waits for it, for at most as long as a request may take, and says how many turns still wait.
+/// Summarises now what waits for it, for at most as long as a request may take, and says how many turns still wait, as the health
+/// does.
 ///
 /// A summarizer that fails is no error: the health tells.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/fold", tag = "conversations", operation_id = "fold_conversation",
     params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Whose),
     responses(
-        (status = 200, description = "What still waits", body = ref("#/components/schemas/Folded")),
+        (status = 200, description = "What still waits", body = ref("#/components/schemas/DialogueHealth")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
 pub(crate) async fn fold(
@@ -145,8 +152,12 @@ pub(crate) async fn fold(
     let Nothing {} = read_json(&app, request, MAX_REQUEST_BYTES).await?;
     let deadline = app.config.request_deadline;
     let within = deadline.saturating_sub(TO_ANSWER.min(deadline / 10));
-    let waiting = in_time(&app, dialogue.memory.fold(&dialogue.identity, within)).await??;
-    json(&serde_json::json!({ "waiting_turns": waiting }))
+    let folding = async {
+        let backlog_turns = dialogue.memory.fold(&dialogue.identity, within).await?;
+        let trace = dialogue.memory.trace(&dialogue.identity).await?;
+        Ok::<_, ConversationError>(Folding { backlog_turns, ..trace.into() })
+    };
+    json(&in_time(&app, folding).await??)
 }
 
 /// Removes a dialogue with everything about it, also one that does not open, and says how many turns went.

@@ -175,6 +175,8 @@ async fn a_turn_is_added_shown_listed_and_deleted() {
     let listed = door.get(ALICE, "/s/turns").await.json();
     assert_eq!((&listed["total"], &listed["items"][1]["key"]), (&json!(2), &json!(key)), "newest first: {listed}");
     assert!(!listed.to_string().contains("second"), "a list has no texts");
+    let whole = door.get(ALICE, "/s/turns?texts=true").await.json();
+    assert_eq!((&whole["items"][1]["value"], &whole["items"][0]["value"]["user_message"]), (&turn, &json!("second")));
     let page = door.get(ALICE, "/s/turns?limit=1&folded=false").await.json();
     let rest = door.get(ALICE, &format!("/s/turns?limit=1&after={}", page["next"].as_str().unwrap())).await.json();
     assert_eq!((&rest["items"][0]["key"], &rest["next"]), (&json!(key), &Value::Null));
@@ -259,9 +261,15 @@ async fn what_a_route_does_not_know_is_refused_and_not_repeated() {
         let answer = door.ask(ALICE, method.clone(), &format!("{ROOT}/s{route}?nonsense=1"), body).await;
         assert_eq!(answer.problem(), "invalid_input", "{method} {route}");
     }
-    for query in
-        ["/s/turns?limit=0", "/s/turns?limit=201", "/s/turns?after=canary", "?limit=0", "?limit=x", "?nonsense=1"]
-    {
+    for query in [
+        "/s/turns?limit=0",
+        "/s/turns?limit=201",
+        "/s/turns?texts=canary",
+        "/s/turns?after=canary",
+        "?limit=0",
+        "?limit=x",
+        "?nonsense=1",
+    ] {
         assert_eq!(door.get(ALICE, query).await.problem(), "invalid_input", "{query}");
     }
     for route in ["flush", "fold"] {

@@ -80,30 +80,35 @@ async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_dialog
     assert_eq!(door.said(ALICE, "s").await.len(), 50, "all or nothing");
 }
 
+/// Sends a large snapshot that never ends.
+fn endless(door: &Door) -> Sending {
+    let now = START.micros() / 1_000_000;
+    let claims = json!({"sub": "alice", "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
+    let request = Request::builder()
+        .method(POST)
+        .uri(format!("{ROOT}/s/restore"))
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {}", Issuer::shared(SECRET.as_bytes()).token(&claims)))
+        .body(Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>()));
+    Box::pin(door.0.router.clone().oneshot(request.unwrap()))
+}
+
+type Sending = std::pin::Pin<Box<dyn Future<Output = Result<axum::response::Response, std::convert::Infallible>>>>;
+
+/// Takes all places that there are for large snapshots, until the answer is dropped.
+fn all_places(door: &Door) -> Vec<Sending> {
+    let mut slow: Vec<_> = (0..4).map(|_| endless(door)).collect();
+    for sending in &mut slow {
+        assert!(sending.now_or_never().is_none());
+    }
+    slow
+}
+
 #[tokio::test]
 async fn few_large_snapshots_are_read_at_once() {
     let door = Door::plain().await;
-    let now = START.micros() / 1_000_000;
-    let claims = json!({"sub": "alice", "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
-    let bearer = format!("Bearer {}", Issuer::shared(SECRET.as_bytes()).token(&claims));
-    let request = |body: Body| {
-        Request::builder()
-            .method(POST)
-            .uri(format!("{ROOT}/s/restore"))
-            .header("host", "localhost")
-            .header("authorization", &bearer)
-            .body(body)
-            .unwrap()
-    };
-    let never = || Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
-    let mut slow = Vec::new();
-    for _ in 0..4 {
-        let mut sending = Box::pin(door.0.router.clone().oneshot(request(never())));
-        assert!(futures_util::poll!(&mut sending).is_pending());
-        slow.push(sending);
-    }
-    let answer = door.0.router.clone().oneshot(request(never())).await.unwrap();
-    assert_eq!(answer.status(), 503);
+    let slow = all_places(&door);
+    assert_eq!(endless(&door).await.unwrap().status(), 503);
     let small = door.post(ALICE, "/s/restore", FOREIGN);
     // A test request has no length of its own.
     assert_eq!(small.await.status, 503);
@@ -113,6 +118,23 @@ async fn few_large_snapshots_are_read_at_once() {
     assert_eq!(small.status, 204, "an ordinary body has no need of a place");
     drop(slow);
     assert_eq!(door.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
+}
+
+#[tokio::test]
+async fn few_large_snapshots_are_made_at_once() {
+    let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
+    let door = Door::over(server, Dialogues { config: Config::default(), summarizer: None }).await;
+    door.say(ALICE, "small", "a").await;
+    for _ in 0..2 {
+        door.say(ALICE, "large", &"x".repeat(1500)).await;
+    }
+    let places = all_places(&door);
+    assert_eq!(door.get(ALICE, "/large/snapshot").await.problem(), "overloaded");
+    assert_eq!(door.get(ALICE, "/small/snapshot").await.status, 200, "an ordinary one has no need of a place");
+    drop(places);
+    for _ in 0..5 {
+        assert_eq!(door.get(ALICE, "/large/snapshot").await.status, 200, "places are given back");
+    }
 }
 
 #[tokio::test]
@@ -136,12 +158,12 @@ async fn turns_are_folded_when_asked_and_health_and_trace_tell_of_it() {
     for text in ["one", "two", "three"] {
         door.say(ALICE, "s", text).await;
     }
-    assert_eq!(door.post(ALICE, "/s/fold", "").await.json(), json!({"waiting_turns": 0}));
+    let done = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
+    assert_eq!(door.post(ALICE, "/s/fold", "").await.json(), done);
     let patch = door.get(ALICE, "/s/context").await.json();
     assert_eq!((&patch["summary"], &patch["opening"]), (&json!("one; two"), &json!("one")), "{patch}");
     assert_eq!(door.said(ALICE, "s").await, ["three"]);
-    let health = door.get(ALICE, "/s/health").await.json();
-    assert_eq!(health, json!({"health": "healthy", "strategy": "rolling_summary"}));
+    assert_eq!(door.get(ALICE, "/s/health").await.json(), done);
     let trace = door.get(ALICE, "/s/trace").await.json();
     assert_eq!(
         (&trace["summary"], &trace["kept_turns"], &trace["covers_through"]),
