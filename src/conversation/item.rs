@@ -222,6 +222,7 @@ impl fmt::Debug for Trace {
             .field("estimated_tokens", &self.estimated_tokens)
             .field("health", &self.health)
             .field("kept_turns", &self.kept_turns)
+            .field("kept_bytes", &self.kept_bytes)
             .field("backlog_turns", &self.backlog_turns)
             .field("omitted_turns", &self.omitted_turns)
             .field("covers_through", &self.covers_through)

@@ -198,8 +198,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script
         }
         ChatReply::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
         ChatReply::Slow(wait, body) => {
-            let head =
-                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
             let (first, second) = body.split_at(body.len() / 2);
             stream.write_all(head.as_bytes()).await.ok()?;
             stream.write_all(first).await.ok()?;

@@ -100,7 +100,10 @@ fn check(seen: &[String]) {
 
 fn two(home: &Home, settings: &str) -> (std::sync::Arc<Postgres>, [Server; 2]) {
     let server = Postgres::shared();
-    home.configure(&format!("[memory]\nurl = \"{}\"\n[conversation]\nbudget_tokens = 0\n{settings}", server.database()));
+    home.configure(&format!(
+        "[memory]\nurl = \"{}\"\n[conversation]\nbudget_tokens = 0\n{settings}",
+        server.database()
+    ));
     let servers = [(); 2].map(|()| Server::start(home, KEY));
     (server, servers)
 }

@@ -49,7 +49,7 @@ async fn one_turn_that_many_delete_at_once_goes_once() {
     let deleting: Vec<_> = (0..12)
         .map(|number| {
             // Six of the same, and each of the others.
-            let key = page.items[if number < 6 { 0 } else { number - 6 }].key.to_string();
+            let key = page.items[number.saturating_sub(6)].key.to_string();
             let memory = if number % 2 == 0 { memory.clone() } else { place.open(config(Strategy::Truncation)) };
             tokio::spawn(async move { memory.delete_item(&alice(), &key).await })
         })
