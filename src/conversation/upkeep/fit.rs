@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn whatever_the_text_and_the_room_it_fits() {
         let counter = Counter::Chars;
-        for text in ["日本語の文章です。".repeat(50), "x".repeat(3_000), "a b\n".repeat(500), "é ".repeat(700)] {
+        for text in ["日本語の文章です。".repeat(50), "x".repeat(3_000), "a b\n".repeat(500), "é ".repeat(700)]
+        {
             for most in 0..120 {
                 let short = shortened(counter, &text, most);
                 assert!(counter.count(&short) <= most, "{most}: {short}");
