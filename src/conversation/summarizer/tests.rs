@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Secret};
-use helmdeck_llm::egress::{self, Egress};
 use helmdeck_llm::Client;
+use helmdeck_llm::egress::{self, Egress};
 use helmdeck_testkit::{ChatReply, ChatServer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
