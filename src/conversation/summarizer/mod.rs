@@ -95,10 +95,7 @@ impl Failure {
     #[must_use]
     pub const fn wants_less(self) -> bool {
         // What a model refuses, or has no sensible answer to, may be one turn among many.
-        matches!(
-            self,
-            Self::TooLong | Self::Truncated | Self::Looping | Self::Timeout | Self::Garbage | Self::Refused
-        )
+        matches!(self, Self::TooLong | Self::Truncated | Self::Looping | Self::Timeout | Self::Garbage | Self::Refused)
     }
 }
 
