@@ -4,11 +4,13 @@
 //! not fit into a line, is found again by the sweep of some process.
 
 mod batch;
+mod commit;
 mod fit;
 mod fold;
 mod line;
 mod look;
 mod moves;
+mod name;
 mod prune;
 mod sweep;
 #[cfg(test)]
@@ -24,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
@@ -173,7 +175,16 @@ impl Crew {
     async fn fold(self: Arc<Self>) {
         while let Some(job) = self.folds.next(&self.stop).await {
             let Job { namespace, forced, gone, notes } = job;
-            let (ended, notes) = fold::attempt(&self.ground, &namespace, (&self.stop, &gone), forced, notes).await;
+            let (crew, whose) = (Arc::clone(&self), namespace.clone());
+            // A task of its own: a panic ends the attempt, not who makes it.
+            let attempt =
+                tokio::spawn(
+                    async move { fold::attempt(&crew.ground, &whose, (&crew.stop, &gone), forced, notes).await },
+                );
+            let (ended, notes) = AbortOnDropHandle::new(attempt).await.unwrap_or_else(|error| {
+                tracing::error!(panicked = error.is_panic(), "an attempt to summarise a conversation broke off");
+                (Ended::Rest(wait::jittered(self.ground.config.summarizer.max_retry_wait)), fold::Notes::default())
+            });
             self.folds.end(&namespace, ended, notes);
             self.count();
         }

@@ -25,7 +25,7 @@ const RECENT: usize = 4;
 const BUDGET: u64 = 600;
 
 /// How long the model may work in all. On a busy machine it does not come to the end of the dialogue.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What people and their assistant say to each other; `{day}` and the like are different each time.
 const TALK: [(&str, &str); 25] = [
@@ -196,14 +196,15 @@ async fn a_long_dialogue_is_folded_by_a_real_small_model_and_loses_nothing() {
         assert!(!patch.summary.is_empty() && patch.opening.as_deref() == Some(&*opening), "{:?}", patch.opening);
     }
 
+    // Something was folded, unless the machine was too slow for one answer; a model that answers and is never understood is a defect.
+    let too_slow = !metrics.fold_failures.is_empty() && metrics.fold_failures.keys().all(|failure| *failure == "timeout");
+    assert!((metrics.folds > 0 && covered > 0) || too_slow, "{:?}", metrics.fold_failures);
     // It came to the end, or says why not.
     if trace.backlog_turns == 0 {
         assert!(covered >= TURNS - RECENT as u64, "{covered}");
         assert_eq!((trace.health, trace.failures), (Health::Healthy, 0));
     } else if trace.failures > 0 {
         assert!(trace.health != Health::Healthy && trace.last_failure.is_some(), "{trace:?}");
-    } else {
-        assert!(metrics.folds > 0, "time ran out before one answer");
     }
     memory.close(Duration::from_secs(10)).await;
 }

@@ -17,7 +17,7 @@ mod scribe;
 mod snapshots;
 pub(crate) mod subject;
 mod switches;
-mod tap;
+pub(crate) mod tap;
 pub(crate) mod walk;
 mod writers;
 

@@ -94,7 +94,8 @@ impl Failure {
     /// Says whether asking with fewer turns may help.
     #[must_use]
     pub const fn wants_less(self) -> bool {
-        matches!(self, Self::TooLong | Self::Truncated | Self::Looping | Self::Timeout)
+        // What a model refuses, or has no sensible answer to, may be one turn among many.
+        matches!(self, Self::TooLong | Self::Truncated | Self::Looping | Self::Timeout | Self::Garbage | Self::Refused)
     }
 }
 

@@ -48,6 +48,17 @@ impl Batch {
         Ok(Self { kept, through, unreadable })
     }
 
+    /// Returns how often the only turn is to be halved after one more failure. One that fails also when next to nothing of it is left
+    /// is tried whole again: then it is not what it says.
+    pub(super) fn clip_more(&self, config: &SummarizerConfig, clip: u32) -> u32 {
+        let longest = self.kept.iter().map(|kept| kept.tokens).max().unwrap_or_default().min(config.batch_tokens);
+        // As many halves as make a difference to this turn.
+        let next = (clip + 1..64).find(|clip| config.batch_tokens >> clip < longest).unwrap_or(64);
+        let least = LEAST.min(config.batch_tokens);
+        let makes_less = longest > least && config.batch_tokens >> (next - 1).min(63) > least;
+        if makes_less { next } else { 0 }
+    }
+
     /// Returns the turns as they are sent: one that is too long for a request is clipped, the row keeps it whole.
     pub(super) fn turns(
         &self,

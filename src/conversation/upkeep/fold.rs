@@ -6,31 +6,29 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use helmdeck_core::Timestamp;
 use helmdeck_memory::Namespace;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::batch::Batch;
+use super::commit::{Maybe, Stored};
 use super::fit;
 use super::line::Ended;
 use super::look::Look;
-use super::moves::{self, Move};
+use super::moves;
+use super::name;
 use super::wait;
 use crate::error::{ConversationError, Result};
 use crate::ground::Ground;
 use crate::health::Health;
 use crate::identity::Identity;
-use crate::rows::{Checkpoint, State};
+use crate::rows::{Base, Checkpoint, State};
 use crate::strategies;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest};
 
 /// How much longer than a request the lock of a dialogue is held: for reading and storing.
 const MARGIN: Duration = Duration::from_secs(30);
-/// How often a checkpoint is tried to be stored before what it says is given up.
-const TRIES: u32 = 6;
-/// The wait after the first of them that failed, doubled for each one after it.
-const TRY_WAIT: Duration = Duration::from_millis(50);
 /// How long to wait for a request to end that was cancelled.
 const HEED: Duration = Duration::from_millis(100);
 /// How long to wait for another process that folds the same dialogue.
@@ -45,20 +43,20 @@ pub(super) struct Notes {
     pub(super) clip: u32,
     /// The version of the checkpoint that tells of our last failure: if it is another, somebody else failed.
     tried: u64,
+    /// How often a turn failed that is alone in its request.
+    alone: u32,
     /// How often the summary was complete and too long, in a row.
     long: u32,
     /// How often the store failed in a row.
     store_failures: u32,
     /// Whether the length of the backlog was told.
     warned: bool,
-}
-
-/// What became of something that was to be stored.
-enum Stored {
-    /// It is stored, and the dialogue is at this version of the checkpoint.
-    At(u64),
-    /// The dialogue is another one by now.
-    Lost,
+    /// What was not told, because it is not known whether it was stored.
+    pub(super) maybe: Option<Maybe>,
+    /// When the endpoint wants to be asked again, whoever asks.
+    not_before: Option<Instant>,
+    /// When somebody last wanted an attempt at once.
+    forced_at: Option<Instant>,
 }
 
 /// Why there is no summary.
@@ -69,15 +67,15 @@ enum NoSummary {
     Stopped,
 }
 
-struct Attempt<'a> {
-    ground: &'a Ground,
-    namespace: &'a Namespace,
-    identity: Identity,
+pub(super) struct Attempt<'a> {
+    pub(super) ground: &'a Ground,
+    pub(super) namespace: &'a Namespace,
+    pub(super) identity: Identity,
     /// Cancelled when the memory is closed.
-    stop: &'a CancellationToken,
+    pub(super) stop: &'a CancellationToken,
     /// Cancelled when the dialogue is replaced.
-    gone: &'a CancellationToken,
-    notes: Notes,
+    pub(super) gone: &'a CancellationToken,
+    pub(super) notes: Notes,
 }
 
 /// Makes an attempt; returns how it ended, and what to remember.
@@ -130,14 +128,17 @@ pub(super) fn identity(namespace: &Namespace) -> Identity {
 impl Attempt<'_> {
     async fn run(&mut self, forced: bool) -> Result<Ended> {
         let look = self.look().await?;
-        if look.is_settled() {
+        if look.is_settled() && self.notes.maybe.is_none() {
             return Ok(Ended::Done);
+        }
+        if let Some(rest) = self.patience(forced) {
+            return Ok(Ended::Rest(rest));
         }
         if !forced && let Some(rest) = self.rest(&look.state).await? {
             return Ok(Ended::Rest(rest));
         }
         let hold = self.ground.config.summarizer.timeout.saturating_add(MARGIN);
-        let name = format!("conversation/fold/{}", digest(self.namespace));
+        let name = format!("conversation/fold/{}", name::digest(self.namespace));
         let Some(lock) = self.ground.rows.store().try_lock(&name, hold).await? else {
             return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
         };
@@ -150,14 +151,19 @@ impl Attempt<'_> {
     /// Makes the attempt; nobody else is at this dialogue.
     async fn locked(&mut self) -> Result<Ended> {
         let look = self.look_anew().await?;
+        self.tell_late(&look)?;
         if look.is_settled() {
             return Ok(Ended::Done);
         }
         self.warn(&look);
         let begun = moves::begun(look.state.checkpoint.health);
-        if let Some(begun) = begun {
-            let checkpoint = Checkpoint { health: begun.1, ..look.state.checkpoint.clone() };
-            if !self.store_once(&look.state, &checkpoint, &[begun]).await? {
+        if begun.is_some() {
+            let begin = |look: &Look| {
+                let checkpoint = look.state.checkpoint.clone();
+                let moves = moves::begun(checkpoint.health).into_iter().collect();
+                (checkpoint, moves)
+            };
+            if let Stored::Lost = self.store(&look.state, begin).await? {
                 return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
             }
         }
@@ -182,6 +188,18 @@ impl Attempt<'_> {
         }
     }
 
+    /// Returns how long to wait also if somebody wants an attempt now: as long as the endpoint says, and after an attempt that was
+    /// wanted so the first wait at least, for whoever asks again and again must not flood an endpoint that fails.
+    fn patience(&mut self, forced: bool) -> Option<Duration> {
+        let now = Instant::now();
+        let again_at = self.notes.forced_at.filter(|_| forced).map(|at| at + self.ground.config.summarizer.retry_wait);
+        let until = self.notes.not_before.max(again_at).filter(|until| *until > now);
+        if until.is_none() && forced {
+            self.notes.forced_at = Some(now);
+        }
+        until.map(|until| until - now)
+    }
+
     /// Returns how long to wait before the next attempt, if somebody else failed here: another process, or this one before it was
     /// started again.
     async fn rest(&mut self, state: &State) -> Result<Option<Duration>> {
@@ -193,7 +211,7 @@ impl Attempt<'_> {
         // Once is enough, whatever the clocks say.
         self.notes.tried = version;
         let wait = wait::after(&self.ground.config.summarizer, failures, None);
-        Ok(remaining(wait, failed_at, self.ground.now()))
+        Ok(wait::remaining(wait, failed_at, self.ground.now()))
     }
 
     /// Asks for a summary.
@@ -274,8 +292,17 @@ impl Attempt<'_> {
                 let unfolded = look.unfolded.saturating_sub(folded);
                 more = strategies::backlog(config, fixed, unfolded, look.newest(unfolded)) > 0;
                 let moves = moves::succeeded(look.state.checkpoint.health, more);
+                let head = &look.state.head;
+                let gone = batch.kept.iter().filter(|kept| kept.id.seq < head.first).count() as u64;
+                let base = look.state.checkpoint.base.clone();
+                // Turns that retention took meanwhile: the summary cannot be made anew without them.
+                let grown = |base: Option<Base>| {
+                    let gone = base.unwrap_or_default().gone + gone;
+                    Base { summary: summary.clone(), through: batch.through, gone }
+                };
                 let checkpoint = Checkpoint {
                     covers_through: batch.through,
+                    base: if gone > 0 { Some(grown(base)) } else { base },
                     summary: summary.clone(),
                     opening: opening.clone(),
                     failures: 0,
@@ -291,7 +318,7 @@ impl Attempt<'_> {
                 self.ground.recovery_dropped(&self.identity, "unreadable", batch.unreadable);
                 // Not at once as much as before: what was too much a moment ago may still be.
                 self.notes.shrink = self.notes.shrink.saturating_sub(1);
-                (self.notes.clip, self.notes.long) = (0, 0);
+                (self.notes.clip, self.notes.alone, self.notes.long) = (0, 0, 0);
                 Ok(if more { Ended::More } else { Ended::Done })
             }
             Stored::Lost => Ok(self.lost()),
@@ -300,18 +327,23 @@ impl Attempt<'_> {
 
     /// Goes past turns that do not open, or says that nothing is left to recover.
     async fn drained(&mut self, began: &Look, batch: Option<&Batch>) -> Result<Ended> {
-        let config = &self.ground.config;
+        let (ground, config) = (self.ground, &self.ground.config);
         let mut more = false;
         let stored = self
             .store(&began.state, |look| {
                 let checkpoint = &look.state.checkpoint;
                 let through = batch.map_or(0, |batch| batch.through).max(checkpoint.covers_through);
                 let unfolded = if batch.is_some() { look.unfolded.saturating_sub(look.due) } else { look.unfolded };
-                more = strategies::backlog(config, look.fixed(self.ground), unfolded, look.newest(unfolded)) > 0;
+                more = strategies::backlog(config, look.fixed(ground), unfolded, look.newest(unfolded)) > 0;
                 // Of a summarizer that failed nothing is known by this.
                 let recovers = checkpoint.health == Health::Recovering;
                 let moves = if recovers { moves::succeeded(checkpoint.health, more) } else { Vec::new() };
-                (Checkpoint { covers_through: through, ..checkpoint.clone() }, moves)
+                let mut checkpoint = Checkpoint { covers_through: through, ..checkpoint.clone() };
+                if recovers && !more {
+                    // Who is well has not failed: the next failure is the first one.
+                    (checkpoint.failures, checkpoint.last_failure) = (0, None);
+                }
+                (checkpoint, moves)
             })
             .await?;
         match stored {
@@ -335,8 +367,14 @@ impl Attempt<'_> {
                 while config.batch_turns >> self.notes.shrink.min(63) >= batch.kept.len() && self.notes.shrink < 63 {
                     self.notes.shrink += 1;
                 }
-            } else if error.reason == Failure::TooLong {
-                self.notes.clip = self.notes.clip.saturating_add(1).min(63);
+            } else {
+                self.notes.alone = self.notes.alone.saturating_add(1);
+                // The model read the turn and could do nothing with it. Other failures may have nothing to do with what it says, so
+                // it is tried more often before it is sent in part only.
+                let at_once = matches!(error.reason, Failure::TooLong | Failure::Truncated | Failure::Looping);
+                if at_once || self.notes.alone.is_multiple_of(config.max_attempts) {
+                    self.notes.clip = batch.clip_more(config, self.notes.clip);
+                }
             }
         }
         let mut failures = 0;
@@ -352,6 +390,8 @@ impl Attempt<'_> {
         match stored {
             Stored::At(version) => {
                 self.notes.tried = version;
+                let asked = error.retry_after.map(|asked| asked.min(config.max_retry_wait.max(config.retry_wait)));
+                self.notes.not_before = asked.and_then(|asked| Instant::now().checked_add(asked));
                 Ok(Ended::Rest(wait::after(config, failures, error.retry_after)))
             }
             Stored::Lost => Ok(self.lost()),
@@ -362,87 +402,6 @@ impl Attempt<'_> {
         self.ground.counters.folds_discarded.fetch_add(1, Ordering::Relaxed);
         // Never at once: whatever made it so may do it again, and each time costs a request.
         Ended::Rest(wait::jittered(BUSY_WAIT))
-    }
-
-    /// Stores what `change` makes of the dialogue, again and again while others are faster or the store fails, but only as long as
-    /// generation and summary are those with which the attempt began.
-    async fn store(&self, began: &State, mut change: impl FnMut(&Look) -> (Checkpoint, Vec<Move>)) -> Result<Stored> {
-        // What a store that failed may have stored all the same.
-        let mut maybe: Option<(Checkpoint, u64, Vec<Move>)> = None;
-        let mut tries = 0;
-        loop {
-            let done = async {
-                let slot = self.ground.hot.slot(self.namespace);
-                let _turnstile = slot.turnstile.lock().await;
-                let look = if tries == 0 { self.look().await? } else { self.look_anew().await? };
-                if let Some((checkpoint, version, moves)) = &maybe
-                    && (*version == 0 || look.state.checkpoint_version == *version)
-                    && look.state.checkpoint == *checkpoint
-                {
-                    self.tell(moves)?;
-                    return Ok(Some(Stored::At(look.state.checkpoint_version)));
-                }
-                if !is_same(&look.state, began) || self.gone.is_cancelled() {
-                    return Ok(Some(Stored::Lost));
-                }
-                let (mut checkpoint, moves) = change(&look);
-                if look.state.checkpoint_version == 0 {
-                    checkpoint.strategy = self.ground.config.strategy;
-                }
-                if let Some((_, new, _)) = moves.last() {
-                    checkpoint.health = *new;
-                }
-                match self.ground.rows.commit(self.namespace, &look.state, &checkpoint).await {
-                    Ok(Some(version)) => {
-                        self.ground.replaced(self.namespace, &checkpoint, version);
-                        self.tell(&moves)?;
-                        Ok(Some(Stored::At(version)))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(error) => {
-                        // One that is not there yet begins at a version of chance.
-                        let version = look.state.checkpoint_version;
-                        maybe = Some((checkpoint, if version == 0 { 0 } else { version + 1 }, moves));
-                        Err(error)
-                    }
-                }
-            };
-            match done.await {
-                Ok(Some(stored)) => return Ok(stored),
-                Err(error) if !error.is_temporary() => return Err(error),
-                Err(error) if tries + 1 >= TRIES => return Err(error),
-                Ok(None) if tries + 1 >= TRIES => return Err(ConversationError::Contended),
-                _ => {}
-            }
-            let pause = wait::jittered(TRY_WAIT.saturating_mul(1 << tries));
-            tries += 1;
-            tokio::select! {
-                () = self.stop.cancelled() => return Err(ConversationError::Closed),
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-    }
-
-    /// Stores a checkpoint in the place of the one that was seen; `false` if somebody else was faster.
-    async fn store_once(&self, state: &State, checkpoint: &Checkpoint, moves: &[Move]) -> Result<bool> {
-        let slot = self.ground.hot.slot(self.namespace);
-        let _turnstile = slot.turnstile.lock().await;
-        let stored = self.ground.rows.commit(self.namespace, state, checkpoint).await;
-        match &stored {
-            Ok(Some(version)) => self.ground.replaced(self.namespace, checkpoint, *version),
-            _ => self.ground.hot.forget(self.namespace),
-        }
-        if stored?.is_none() {
-            return Ok(false);
-        }
-        self.tell(moves)?;
-        Ok(true)
-    }
-
-    fn tell(&self, moves: &[Move]) -> Result<()> {
-        moves
-            .iter()
-            .try_for_each(|(prior, new, reason)| self.ground.health_changed(&self.identity, *prior, *new, *reason))
     }
 
     /// Says once that a backlog is long, until it is short again.
@@ -461,12 +420,12 @@ impl Attempt<'_> {
         self.notes.warned = long;
     }
 
-    async fn look(&self) -> Result<Look> {
+    pub(super) async fn look(&self) -> Result<Look> {
         self.ground.ask(self.namespace, |hold| Some(Look::of(self.ground, hold))).await
     }
 
     /// Looks at the rows themselves.
-    async fn look_anew(&self) -> Result<Look> {
+    pub(super) async fn look_anew(&self) -> Result<Look> {
         let held = self.look().await?;
         let state = self.ground.rows.state(self.namespace).await?;
         if state.checkpoint_version == held.state.checkpoint_version {
@@ -474,57 +433,5 @@ impl Attempt<'_> {
         }
         self.ground.hot.forget(self.namespace);
         self.look().await
-    }
-}
-
-/// Says whether a summary of the dialogue as it began belongs to what is there now. A checkpoint that was lost (only its row: the
-/// head is there) is written anew; then it is the head that tells one dialogue from another.
-fn is_same(now: &State, began: &State) -> bool {
-    let stamp = |state: &State| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
-    let lost = |state: &State| state.checkpoint_version == 0 && state.head_version != 0;
-    let steps = now.head_version.checked_sub(began.head_version);
-    stamp(now) == stamp(began)
-        && (now.continues(began) || (lost(now) && lost(began) && steps.is_some_and(|steps| steps < 1 << 32)))
-}
-
-/// Returns what is left of a wait that began some time ago, as another clock may say.
-fn remaining(wait: Duration, began: Timestamp, now: Timestamp) -> Option<Duration> {
-    Some(wait.saturating_sub(now.since(began))).filter(|rest| !rest.is_zero())
-}
-
-/// Returns what stands for a dialogue in the name of a lock: the same in every process, and nobody's name.
-fn digest(namespace: &Namespace) -> String {
-    // FNV-1a of 128 bits. Two dialogues of one digest would only wait for each other.
-    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    let mut feed = |byte: u8| hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    for part in [&*namespace.tenant, &*namespace.subject, namespace.session.as_deref().unwrap_or_default()] {
-        part.bytes().for_each(&mut feed);
-        // No text has this byte, so no two namespaces feed the same.
-        feed(0xff);
-    }
-    format!("{hash:032x}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_keeps_the_parts_apart_and_never_changes() {
-        let of = |tenant, user, session| digest(&Namespace::new(tenant, user, Some(session)));
-        assert_ne!(of("a", "bc", "d"), of("ab", "c", "d"));
-        assert_ne!(of("a", "b", "cd"), of("a", "bc", "d"));
-        assert_eq!(of("t", "u", "s").len(), 32);
-        // Two versions of the program may fold the same dialogue.
-        assert_eq!(of("t", "u", "s"), "6057e08eb13c64bf6f3e1a5382e9ba7e");
-    }
-
-    #[test]
-    fn a_wait_of_another_process_is_kept() {
-        let wait = Duration::from_secs(10);
-        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
-        assert_eq!(remaining(wait, at(100), at(104)), Some(Duration::from_secs(6)));
-        assert_eq!(remaining(wait, at(100), at(110)), None);
-        assert_eq!(remaining(wait, at(100), at(50)), Some(wait), "its clock is ahead: no longer than the wait");
     }
 }

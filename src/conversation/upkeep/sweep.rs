@@ -26,6 +26,8 @@ const HOLD: Duration = Duration::from_secs(120);
 const PART: usize = 64;
 /// How old what a restore left behind has to be: no restore takes so long.
 const AGE: Duration = Duration::from_secs(86_400);
+/// After how long a quiet dialogue is looked at again all the same.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// The most dialogues that are remembered as quiet; more of them are read at each sweep.
 const QUIET: usize = 1 << 18;
 /// How soon after the start dialogues are looked for that wait for a summary.
@@ -145,7 +147,9 @@ impl Sweeper {
             Some(touched) if !ground.config.ttl.is_zero() => touched.saturating_add(ground.config.ttl),
             _ => Timestamp::MAX,
         };
-        let until = if remains.young { ends.min(now.saturating_add(AGE)) } else { ends };
+        // Rows and bytes may be the same although other turns are there, so nobody is taken for quiet for long.
+        let again = if remains.young { AGE.min(LOOK_AGAIN) } else { LOOK_AGAIN };
+        let until = ends.min(now.saturating_add(again));
         Ok((!busy).then(|| quiet(until)))
     }
 

@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use helmdeck_core::Timestamp;
+
 use crate::config::SummarizerConfig;
 
 /// Returns how long a dialogue waits after so many failures in a row: doubling, and between half and the whole of that, so that those
@@ -15,6 +17,11 @@ pub(super) fn after(config: &SummarizerConfig, failures: u32, asked: Option<Dura
 /// Returns somewhat less than a duration: between half and the whole of it.
 pub(super) fn jittered(wait: Duration) -> Duration {
     spread(wait, RandomState::new().hash_one(0_u8))
+}
+
+/// Returns what is left of a wait that began some time ago, as another clock may say.
+pub(super) fn remaining(wait: Duration, began: Timestamp, now: Timestamp) -> Option<Duration> {
+    Some(wait.saturating_sub(now.since(began))).filter(|rest| !rest.is_zero())
 }
 
 fn step(config: &SummarizerConfig, failures: u32) -> Duration {
@@ -58,5 +65,14 @@ mod tests {
         assert_eq!(after(&config, 1, Some(7 * SECOND)), 7 * SECOND);
         assert!(after(&config, 9, Some(SECOND)) >= 128 * SECOND);
         assert_eq!(after(&config, 1, Some(Duration::MAX)), config.max_retry_wait);
+    }
+
+    #[test]
+    fn a_wait_of_another_process_is_kept() {
+        let wait = Duration::from_secs(10);
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        assert_eq!(remaining(wait, at(100), at(104)), Some(Duration::from_secs(6)));
+        assert_eq!(remaining(wait, at(100), at(110)), None);
+        assert_eq!(remaining(wait, at(100), at(50)), Some(wait), "its clock is ahead: no longer than the wait");
     }
 }

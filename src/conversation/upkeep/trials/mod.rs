@@ -1,5 +1,6 @@
 //! Trials of folding, recovery, retention and the sweep, on a store in memory and, where time counts, on a clock that is paused.
 
+mod broken;
 mod flights;
 mod outages;
 mod retention;

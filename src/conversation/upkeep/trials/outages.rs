@@ -257,3 +257,37 @@ async fn a_store_that_fails_for_long_changes_nothing() {
     assert!(stage.moves("s").await.is_empty());
     assert_eq!(shown(&memory, &me).await, names(0..3));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_a_model_can_do_nothing_with_stops_nobody() {
+    for failure in [Failure::Truncated, Failure::Looping, Failure::Garbage, Failure::Refused] {
+        let config =
+            Config { summarizer: SummarizerConfig { batch_tokens: 6000, ..rolling().summarizer }, ..rolling() };
+        let stage = Stage::new(config).await;
+        stage.script.always(Act::Choke(failure));
+        let (writer, me) = (stage.open_with(super::truncating()), id("s"));
+        add(&writer, &me, 0..2).await;
+        let poison = crate::turn::NewTurn::new("u2", format!("{} poison", "word ".repeat(300)));
+        writer.add_turn(&me, poison).await.unwrap();
+        add(&writer, &me, 3..9).await;
+        let memory = stage.open();
+        stage.until_settled(&memory, &me).await;
+        assert_eq!(shown(&memory, &me).await, names(0..9), "{failure:?}");
+        let rows = stage.scan(&me, "turn/").await;
+        assert!(String::from_utf8_lossy(&rows[2].1).contains("poison"), "the row is whole");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_well_because_nothing_waits_has_not_failed() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.always(Act::Fail(Failure::Unavailable));
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    until("degraded", async || memory.health(&me).await.unwrap() == Health::Degraded).await;
+    let first = memory.list_items(&me, &crate::item::ItemFilter::default()).await.unwrap().items[0].key;
+    memory.delete_item(&me, &first.to_string()).await.unwrap();
+    until("well", async || stage.rows(&me).await.1.health == Health::Healthy).await;
+    let checkpoint = stage.rows(&me).await.1;
+    assert_eq!((checkpoint.failures, checkpoint.last_failure), (0, None));
+}

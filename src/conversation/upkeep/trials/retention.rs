@@ -85,3 +85,19 @@ async fn a_turn_that_does_not_open_goes_like_any_other() {
     let (head, _) = stage.rows(&me).await;
     assert_eq!((head.first, stage.scan(&me, "turn/").await.len()), (31, 10));
 }
+
+#[tokio::test(start_paused = true)]
+async fn turns_that_go_while_they_are_being_folded_stay_in_the_base() {
+    let stage = Stage::new(Config { max_turns: 8, ..rolling() }).await;
+    stage.script.next([Act::Held]);
+    stage.script.always(Act::Hang);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    until("asked", async || stage.script.is_asked()).await;
+    add(&memory, &me, 3..12).await;
+    until("pruned", async || stage.rows(&me).await.0.first > 1).await;
+    stage.script.release(1);
+    until("folded", async || stage.rows(&me).await.1.covers_through == 1).await;
+    let base = stage.rows(&me).await.1.base.unwrap();
+    assert_eq!((base.summary.trim(), base.through, base.gone), ("u0", 1, 1));
+}

@@ -28,6 +28,8 @@ pub(super) enum Act {
     /// Never answers.
     Hang,
     Panic,
+    /// Fails as long as some turn says "poison".
+    Choke(Failure),
     /// Keeps its thread for as long as this, whatever is cancelled.
     Block(Duration),
 }
@@ -141,6 +143,11 @@ impl Summarizer for Script {
             Act::Say(summary) => return Ok(SummarizeResponse { summary }),
             Act::Hang => std::future::pending().await,
             Act::Panic => panic!("told to"),
+            Act::Choke(reason) => {
+                if call.request.turns.iter().any(|turn| turn.assistant_response.contains("poison")) {
+                    return failed(reason, None);
+                }
+            }
             Act::Block(wait) => std::thread::sleep(wait),
         }
         let summary = format!("{} {}", call.request.previous_summary, call.turns.join(" "));

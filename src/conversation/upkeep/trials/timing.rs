@@ -160,3 +160,30 @@ async fn an_event_is_told_only_after_what_it_tells_of_is_stored() {
     };
     tokio::time::timeout(LONG, watch).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_again_and_again_floods_no_endpoint_that_fails() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.always(Act::Fail(Failure::Unavailable));
+    let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
+    let memory = stage.open_with(Config { summarizer: config, ..rolling() });
+    let me = id("s");
+    add(&memory, &me, 0..3).await;
+    until("failed", async || memory.health(&me).await.unwrap() == Health::Retry).await;
+    for _ in 0..10 {
+        assert_eq!(memory.fold(&me, SECOND).await.unwrap(), 1);
+    }
+    assert_eq!(stage.script.calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_says_when_is_asked_no_sooner_by_whoever_wants_it_now() {
+    let stage = Stage::new(rolling()).await;
+    stage.script.next([Act::Later(100 * SECOND)]);
+    let (memory, me) = (stage.open(), id("s"));
+    add(&memory, &me, 0..3).await;
+    until("failed", async || memory.health(&me).await.unwrap() == Health::Retry).await;
+    assert_eq!(memory.fold(&me, 5 * SECOND).await.unwrap(), 1);
+    assert_eq!(memory.fold(&me, LONG).await.unwrap(), 0);
+    assert!(waits(&stage)[0] >= 100 * SECOND);
+}
