@@ -163,7 +163,7 @@ async fn none_keeps_nothing() {
     assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
     assert!(memory.list_items(&alice(), &Default::default()).await.unwrap().items.is_empty());
     assert!(memory.snapshot(&alice()).await.unwrap().bytes.is_empty());
-    assert_eq!((store.reads(), store.writes()), (0, 0));
+    assert_eq!((store.reads(), store.scans(), store.writes()), (0, 0, 0));
 }
 
 #[tokio::test]
