@@ -60,6 +60,9 @@ pub enum ConversationError {
         /// Of what: `bytes`, `turns`.
         unit: &'static str,
     },
+    /// Another turn was added under the same `once` less than a day ago. Nothing was written.
+    #[error("memory: another turn was added under this once")]
+    OnceReused,
     /// An argument that cannot be.
     #[error("memory: {0}")]
     Invalid(String),
@@ -94,6 +97,7 @@ impl From<ConversationError> for Error {
             | ConversationError::InvalidSnapshot(_)
             | ConversationError::Invalid(_) => Code::InvalidInput,
             ConversationError::Oversize { .. } | ConversationError::TooLarge { .. } => Code::TooLarge,
+            ConversationError::OnceReused => Code::Conflict,
             ConversationError::Contended | ConversationError::Closed => Code::Overloaded,
             ConversationError::InvalidHealthTransition { .. }
             | ConversationError::Corrupt(_)

@@ -111,6 +111,23 @@ impl Ground {
         Ok((loaded.state, answer))
     }
 
+    /// Reads head and checkpoint of a dialogue that is not held, for a write. Turns are read when somebody wants to see them; where none
+    /// are, there is nothing else to hold.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub(crate) async fn state(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<State> {
+        let (now, epoch) = (self.clock.monotonic(), slot.epoch());
+        let state = self.rows.state(namespace).await?;
+        if self.is_live(&state) {
+            return Ok(state);
+        }
+        let state = self.visible(state);
+        let nothing = Loaded { from: state.head.first, state: state.clone(), ..Loaded::default() };
+        self.hot.keep(namespace, slot, epoch, Hold::new(&self.config, self.counter, nothing, 0, now));
+        Ok(state)
+    }
+
     /// Reads a dialogue and holds it in memory.
     ///
     /// # Errors

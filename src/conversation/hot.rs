@@ -21,6 +21,8 @@ use crate::tokens::Counter;
 const SLOT_BYTES: u64 = 1024;
 /// What a turn takes besides its texts.
 const TURN_BYTES: u64 = 320;
+/// What a member that came with a snapshot takes besides its texts.
+const MEMBER_BYTES: usize = 96;
 
 /// A dialogue as it was read: head, checkpoint, and as many of the newest turns as anybody wants to see.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub(crate) struct Hold {
     pub(crate) summary_tokens: u64,
     /// What the opening takes, if it is shown.
     opening_tokens: u64,
+    /// The bytes of whatever texts the checkpoint has.
+    checkpoint_bytes: u64,
     /// What `turns` take.
     tokens: u64,
     /// The bytes of `turns`.
@@ -55,6 +59,7 @@ impl Hold {
             unreadable: loaded.unreadable,
             summary_tokens: 0,
             opening_tokens: 0,
+            checkpoint_bytes: 0,
             tokens: 0,
             bytes: 0,
             checked_at: now,
@@ -72,6 +77,10 @@ impl Hold {
         self.summary_tokens = counter.count(&checkpoint.summary);
         let shown = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
         self.opening_tokens = shown.map_or(0, |opening| counter.count(opening));
+        let other = checkpoint.other.iter().map(|(name, value)| name.len() + value.as_str().len() + MEMBER_BYTES);
+        let base = checkpoint.base.as_ref().map_or(0, |base| base.summary.len());
+        let opening = checkpoint.opening.as_ref().map_or(0, String::len);
+        self.checkpoint_bytes = (checkpoint.summary.len() + base + opening + other.sum::<usize>()) as u64;
     }
 
     /// Returns what summary and opening take.
@@ -126,6 +135,13 @@ impl Hold {
                 self.bytes -= kept.bytes;
             }
         }
+    }
+
+    /// Takes in the checkpoint of a dialogue that was begun, or had none.
+    pub(crate) fn begun(&mut self, counter: Counter, checkpoint: Checkpoint, version: u64) {
+        self.state.checkpoint = checkpoint;
+        self.state.checkpoint_version = version;
+        self.weigh_checkpoint(counter);
     }
 
     /// Takes in a turn that was stored.
@@ -197,7 +213,7 @@ impl Hold {
     }
 
     fn weight(&self) -> u64 {
-        let texts = self.bytes + self.state.checkpoint.summary.len() as u64;
+        let texts = self.bytes + self.checkpoint_bytes;
         SLOT_BYTES + texts + TURN_BYTES * self.turns.len() as u64
     }
 }

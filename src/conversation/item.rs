@@ -100,7 +100,7 @@ pub struct ItemDetail {
 }
 
 /// Which items are wanted.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ItemFilter {
     /// Only turns whose texts hold this, whatever the case.
@@ -111,6 +111,18 @@ pub struct ItemFilter {
     pub limit: Option<usize>,
     /// The `next` of the page before.
     pub after: Option<ItemId>,
+}
+
+// What is looked for is what somebody said.
+impl fmt::Debug for ItemFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ItemFilter")
+            .field("content_search_bytes", &self.content_search.as_ref().map(String::len))
+            .field("folded", &self.folded)
+            .field("limit", &self.limit)
+            .field("after", &self.after)
+            .finish()
+    }
 }
 
 /// A page of items.
@@ -138,7 +150,7 @@ pub struct Deleted {
 }
 
 /// What a strategy makes of a dialogue right now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// The strategy.
     pub strategy: Strategy,
@@ -158,7 +170,8 @@ pub struct Trace {
     pub omitted_turns: u64,
     /// Up to which turn the summary reaches; 0 = there is none.
     pub covers_through: u64,
-    /// How often the dialogue was flushed, restored, or had a turn deleted.
+    /// Grows by one with each flush, restore and delete of a turn. It begins at a number of chance below 2^52, another one each time that
+    /// the dialogue is begun anew after it was forgotten; 0 = the dialogue is not there.
     pub generation: u64,
     /// How often the summarizer failed in a row.
     pub failures: u32,
@@ -183,6 +196,26 @@ impl Trace {
             failures: 0,
             last_failure: None,
         }
+    }
+}
+
+// What people said: no log shows it by accident.
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("strategy", &self.strategy)
+            .field("summary_bytes", &self.summary.len())
+            .field("recent_turn_count", &self.recent_turn_count)
+            .field("estimated_tokens", &self.estimated_tokens)
+            .field("health", &self.health)
+            .field("kept_turns", &self.kept_turns)
+            .field("backlog_turns", &self.backlog_turns)
+            .field("omitted_turns", &self.omitted_turns)
+            .field("covers_through", &self.covers_through)
+            .field("generation", &self.generation)
+            .field("failures", &self.failures)
+            .field("last_failure", &self.last_failure)
+            .finish()
     }
 }
 
@@ -231,9 +264,9 @@ fn end<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<
 pub struct SessionPage {
     /// The dialogues, by tenant, user and name.
     pub sessions: Vec<Session>,
-    /// All dialogues that fit the filter.
+    /// All dialogues that fit the filter. If there are more than 500, those that have ended and were not swept yet count too.
     pub total: u64,
-    /// Of all that fit: those that end within an hour if nothing is added.
+    /// Of all that fit, or of this page if there are more than 500: those that end within an hour if nothing is added.
     pub expiring_in_1h: u64,
     /// How often an identity was refused in the last 24 hours, by this process.
     pub identity_rejected_24h: u64,

@@ -1,5 +1,6 @@
 //! What a model is shown of a dialogue.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::config::Strategy;
@@ -11,7 +12,7 @@ use crate::turn::ConversationTurn;
 /// Every turn of the dialogue is in exactly one of: the summary, the recent turns, the omitted ones. `Serialize` gives the form of
 /// the doors: `{strategy, summary?, opening?, recent_turns: [{id, user_message, assistant_response, timestamp, ...}], tokens,
 /// omitted_turns, over_budget, unreadable}`; see [`crate::wire`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct LlmContextPatch {
     /// The strategy.
     pub strategy: Strategy,
@@ -45,5 +46,21 @@ impl LlmContextPatch {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.summary.is_empty() && self.opening.is_none() && self.recent_turns.is_empty()
+    }
+}
+
+// What people said: no log shows it by accident.
+impl fmt::Debug for LlmContextPatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LlmContextPatch")
+            .field("strategy", &self.strategy)
+            .field("summary_bytes", &self.summary.len())
+            .field("opening_bytes", &self.opening.as_ref().map(String::len))
+            .field("recent_turns", &self.recent_turns)
+            .field("tokens", &self.tokens)
+            .field("omitted_turns", &self.omitted_turns)
+            .field("over_budget", &self.over_budget)
+            .field("unreadable", &self.unreadable)
+            .finish()
     }
 }

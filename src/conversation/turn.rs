@@ -142,7 +142,8 @@ pub struct NewTurn {
     /// What the user was not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_hidden_refs: Option<Vec<String>>,
-    /// A name of the caller's for this turn, 1 to 256 bytes: adding it again within a day adds nothing and answers the first.
+    /// A name of the caller's for this turn, 1 to 256 bytes: adding it again within a day adds nothing and answers the first;
+    /// adding another turn under it is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
 }

@@ -32,6 +32,7 @@ pub struct FaultyStore {
     reads: AtomicUsize,
     scans: AtomicUsize,
     writes: AtomicUsize,
+    lost: AtomicUsize,
 }
 
 impl std::fmt::Debug for FaultyStore {
@@ -45,12 +46,24 @@ impl FaultyStore {
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let count = || AtomicUsize::new(0);
-        Arc::new(Self { inner, fault: AtomicU8::new(0), reads: count(), scans: count(), writes: count() })
+        Arc::new(Self {
+            inner,
+            fault: AtomicU8::new(0),
+            reads: count(),
+            scans: count(),
+            writes: count(),
+            lost: count(),
+        })
     }
 
     /// Says what goes wrong from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// Loses the answer of a write that is to come (1 = the next one): it is made, and whoever asked is told that it failed.
+    pub fn lose_answer(&self, of: usize) {
+        self.lost.store(of, Ordering::SeqCst);
     }
 
     /// Returns how often the store was read.
@@ -131,7 +144,12 @@ impl Store for FaultyStore {
     async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
         self.writes.fetch_add(1, Ordering::SeqCst);
         self.act(Fault::Writes).await?;
-        self.inner.write(batch).await
+        let written = self.inner.write(batch).await;
+        let left = self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if left == Ok(1) {
+            return Err(StoreError::Unavailable { message: "told to lose the answer".to_owned(), source: None });
+        }
+        written
     }
 
     async fn sweep_expired(&self, limit: usize) -> Result<u64> {

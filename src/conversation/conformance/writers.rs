@@ -170,10 +170,11 @@ pub(super) async fn a_turn_that_was_named_is_added_once(s: Subject) {
     let first = here.add_turn(&alice(), named(0)).await.unwrap();
     assert!(!first.repeated);
     for memory in [&here, &there, &here] {
-        // Whatever is in it the second time, the first one is answered.
-        let again = memory.add_turn(&alice(), named(9)).await.unwrap();
+        let again = memory.add_turn(&alice(), named(0)).await.unwrap();
         assert_eq!((again.id, again.repeated, again.tokens), (first.id, true, first.tokens));
     }
+    let other = there.add_turn(&alice(), named(9)).await;
+    assert!(matches!(other, Err(crate::ConversationError::OnceReused)), "another turn is not taken for it: {other:?}");
     // Somebody else's name is another name.
     assert!(!here.add_turn(&bob(), named(5)).await.unwrap().repeated);
     let other = Identity { session: "session-2".into(), ..alice() };

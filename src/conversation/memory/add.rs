@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use helmdeck_events::EventKind;
 use helmdeck_memory::{Namespace, StoreError};
+use sha2::{Digest, Sha256};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -17,7 +18,7 @@ use crate::health::{Health, Reason};
 use crate::hot::Slot;
 use crate::identity::Identity;
 use crate::item::{Added, ItemId};
-use crate::rows::{Fresh, Head, Kept, Ops, State, random};
+use crate::rows::{Fresh, Head, Kept, Once, Ops, State, lineage, random};
 use crate::strategies;
 use crate::turn::NewTurn;
 use crate::upkeep::Due;
@@ -39,7 +40,8 @@ struct Attempt {
     namespace: Namespace,
     slot: Arc<Slot>,
     fresh: Fresh,
-    once: Option<String>,
+    /// The caller's name for it, and what stands for all that is to be added.
+    once: Option<(String, String)>,
     as_admin: bool,
     /// Our turn among the writers of this process.
     _turnstile: OwnedMutexGuard<()>,
@@ -58,6 +60,7 @@ impl ConversationMemory {
         if once.as_ref().is_some_and(|name| name.is_empty() || name.len() > ONCE_BYTES) {
             return Err(ConversationError::Invalid(format!("once must have 1 to {ONCE_BYTES} bytes")));
         }
+        let once = once.map(|name| (name, digest(&turn)));
         let fresh = self.fresh(turn).await?;
         let tokens = fresh.tokens;
         if self.keeps_nothing() {
@@ -68,7 +71,7 @@ impl ConversationMemory {
         let turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
         let mut state = match slot.state() {
             Some(state) => ground.visible(state),
-            None => ground.read(&namespace, &slot).await?.state,
+            None => ground.state(&namespace, &slot).await?,
         };
         let mut attempt = Attempt {
             memory: self.clone(),
@@ -95,11 +98,14 @@ impl ConversationMemory {
             if let Some(id) = done? {
                 return Ok(Added { id: Some(id), tokens, repeated: false });
             }
-            if let Some(name) = &attempt.once
-                && let Some((id, tokens)) = ground.rows.once(&attempt.namespace, name).await?
+            if let Some((name, digest)) = &attempt.once
+                && let Some(once) = ground.rows.once(&attempt.namespace, name).await?
             {
                 ground.hot.forget_slot(&attempt.namespace, &attempt.slot);
-                return Ok(Added { id: Some(id), tokens, repeated: true });
+                if !once.digest.is_empty() && once.digest != *digest {
+                    return Err(ConversationError::OnceReused);
+                }
+                return Ok(Added { id: Some(once.id), tokens: once.tokens, repeated: true });
             }
             wait(give_up, &mut tries).await?;
             state = ground.catch_up(&attempt.namespace, &attempt.slot, |_| Some(())).await?.0;
@@ -148,6 +154,7 @@ impl Attempt {
             seq: id.seq,
             turns: state.head.turns + 1,
             bytes: state.head.bytes.saturating_add(bytes),
+            generation: if state.head_version == 0 { lineage() } else { state.head.generation },
             ..state.head.clone()
         };
         let ended = state.head_version != 0 && state.touched_at.is_none();
@@ -160,8 +167,8 @@ impl Attempt {
             ops.delete_turn(id.seq);
         }
         ops.put_turn(id.seq, value);
-        if let Some(name) = &self.once {
-            ops.put_once(name, id, self.fresh.tokens);
+        if let Some((name, digest)) = &self.once {
+            ops.put_once(name, &Once { id, tokens: self.fresh.tokens, digest: digest.clone() });
         }
         let begins = ended || state.checkpoint_version == 0;
         let checkpoint = begins.then(|| ground.blank(head.generation));
@@ -209,8 +216,11 @@ impl Attempt {
         let mut fold = head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
         ground.hot.change(&self.namespace, &self.slot, state.head_version, |hold| {
             if let Some(checkpoint) = checkpoint {
-                hold.state.checkpoint = checkpoint;
-                hold.state.checkpoint_version = done.checkpoint_version;
+                if hold.state.touched_at.is_some() && state.touched_at.is_none() {
+                    // What is held is of the dialogue that has ended.
+                    return false;
+                }
+                hold.begun(ground.counter, checkpoint, done.checkpoint_version);
             }
             hold.added(config, head, done, kept, now);
             fold = hold.backlog(config) > 0;
@@ -218,6 +228,13 @@ impl Attempt {
         });
         [(fold && config.strategy == Strategy::RollingSummary).then_some(Due::Fold), prune]
     }
+}
+
+/// Returns what stands for all that is to be added, as it was given: the time too only if it was.
+fn digest(turn: &NewTurn) -> String {
+    // Fails for no turn that can be written.
+    let json = serde_json::to_vec(turn).unwrap_or_default();
+    Sha256::digest(json).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Waits a little, longer each time and never the same, before a write is tried again.

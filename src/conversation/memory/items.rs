@@ -2,8 +2,10 @@
 
 use helmdeck_events::EventKind;
 use helmdeck_memory::Namespace;
+use tokio::time::Instant;
 
 use super::ConversationMemory;
+use super::add::PATIENCE;
 use super::replace::{Instead, Wreck};
 use crate::config::Strategy;
 use crate::emit;
@@ -24,6 +26,8 @@ const PAGE: usize = 50;
 const STRIDE: u64 = 100;
 /// How many turns are looked at for one page; a search that found too little by then goes on with the next.
 const LOOKED_AT: usize = 5000;
+/// As how many turns a look counts that finds fewer, since most were deleted.
+const EMPTY: usize = 25;
 
 /// Reads how many items a caller wants.
 ///
@@ -54,7 +58,7 @@ impl ConversationMemory {
             let (turns, unreadable) = ground.rows.turns(namespace, from, above - 1, usize::MAX).await?;
             page.unreadable += unreadable;
             above = from;
-            looked_at += turns.len();
+            looked_at += turns.len().max(EMPTY);
             for kept in turns.iter().rev() {
                 let item = self.item(&state, kept);
                 let fits = filter.folded.is_none_or(|folded| folded == item.folded)
@@ -68,7 +72,9 @@ impl ConversationMemory {
                 }
             }
             if looked_at >= LOOKED_AT {
-                page.next = turns.first().map(|kept| kept.id).filter(|id| id.seq > state.head.first);
+                // Where no turn is left its number goes on as well.
+                let oldest = turns.first().map_or(ItemId { seq: from, nonce: 0 }, |kept| kept.id);
+                page.next = Some(oldest).filter(|id| id.seq > state.head.first);
                 return Ok(page);
             }
         }
@@ -107,14 +113,24 @@ impl ConversationMemory {
     }
 
     pub(super) async fn remove(&self, identity: &Identity, namespace: &Namespace, key: &str) -> Result<Deleted> {
-        let (_, kept) = self.kept(namespace, key).await?;
+        let give_up = Instant::now() + PATIENCE;
         let rebuilt = std::sync::atomic::AtomicBool::new(false);
-        let done = self.instead(identity, namespace, Wreck::Refuse, |state| {
-            let (instead, rebuilds) = self.without(identity, namespace, state, &kept)?;
-            rebuilt.store(rebuilds, std::sync::atomic::Ordering::Relaxed);
-            Ok(Some(instead))
-        });
-        let head = done.await?.ok_or(ConversationError::NotFound)?;
+        let head = loop {
+            let (seen, kept) = self.kept(namespace, key).await?;
+            let done = self.instead(identity, namespace, Wreck::Refuse, |state| {
+                if state.head.generation != seen.head.generation {
+                    // The turn may be gone, and its number another one's.
+                    return Err(ConversationError::Contended);
+                }
+                let (instead, rebuilds) = self.without(identity, namespace, state, &kept)?;
+                rebuilt.store(rebuilds, std::sync::atomic::Ordering::Relaxed);
+                Ok(Some(instead))
+            });
+            match done.await {
+                Err(ConversationError::Contended) if Instant::now() < give_up => {}
+                done => break done?.ok_or(ConversationError::NotFound)?,
+            }
+        };
         let summary_rebuilt = rebuilt.into_inner();
         if summary_rebuilt {
             self.0.upkeep.wake(identity, Due::Fold);
@@ -150,8 +166,15 @@ impl ConversationMemory {
         };
         let mut checkpoint = state.checkpoint.clone();
         checkpoint.generation = head.generation;
-        let rebuilds = seq <= checkpoint.covers_through;
+        let covers = checkpoint.covers_through;
+        let rebuilds = seq <= covers;
         let mut lost = 0;
+        // With no summary it may be of one whose turns are to be folded again, or have come with a restore.
+        if (rebuilds || covers == 0)
+            && checkpoint.opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, kept))
+        {
+            checkpoint.opening = None;
+        }
         if rebuilds {
             // Back to what it was built upon; from there it is made anew of the turns that are kept.
             let base = checkpoint.base.take();
@@ -160,15 +183,11 @@ impl ConversationMemory {
             let (summary, through) =
                 checkpoint.base.as_ref().map_or_else(Default::default, |base| (base.summary.clone(), base.through));
             (checkpoint.summary, checkpoint.covers_through) = (summary, through);
-            let opening = strategies::opening(&ground.config, ground.counter, kept);
-            if seq == former.first || checkpoint.opening == opening {
-                checkpoint.opening = None;
-            }
         }
         let mut ops = Ops::new(namespace.clone());
         ops.delete_turn(seq);
         let told = EventKind::MemoryItemDeleted { who: emit::who(identity), key: kept.id.to_string() };
-        Ok((Instead { head, checkpoint, ops, reason: None, told: Some(told), lost }, rebuilds))
+        Ok((Instead { head, checkpoint, ops, reason: None, told: Some(told), lost, needs: None }, rebuilds))
     }
 
     pub(super) async fn traced(&self, identity: &Identity, namespace: &Namespace) -> Result<Trace> {
@@ -177,20 +196,20 @@ impl ConversationMemory {
         self.ask(identity, namespace, |hold| {
             let patch = hot::view(config, ground.counter, hold)?;
             let (head, checkpoint) = (&hold.state.head, &hold.state.checkpoint);
-            let rolling = config.strategy == Strategy::RollingSummary;
+            let rolling = self.folds();
             Some(Trace {
                 strategy: config.strategy,
                 summary: patch.summary,
                 recent_turn_count: patch.recent_turns.len() as u64,
                 estimated_tokens: patch.tokens,
-                health: checkpoint.health,
+                health: self.health_of(&hold.state),
                 kept_turns: head.turns,
                 backlog_turns: hold.backlog(config),
                 omitted_turns: patch.omitted_turns,
                 covers_through: if rolling { checkpoint.covers_through } else { 0 },
                 generation: head.generation,
-                failures: checkpoint.failures,
-                last_failure: checkpoint.last_failure.clone(),
+                failures: if rolling { checkpoint.failures } else { 0 },
+                last_failure: checkpoint.last_failure.clone().filter(|_| rolling),
             })
         })
         .await

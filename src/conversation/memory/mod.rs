@@ -25,7 +25,7 @@ use crate::identity::Identity;
 use crate::item::{Added, Deleted, ItemDetail, ItemFilter, ItemPage, SessionFilter, SessionPage, Trace};
 use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
-use crate::rows::Rows;
+use crate::rows::{Rows, State};
 use crate::snapshot::Snapshot;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
@@ -89,6 +89,15 @@ impl ConversationMemory {
 
     fn keeps_nothing(&self) -> bool {
         self.ground().config.strategy == Strategy::None
+    }
+
+    /// Says whether there are summaries, and so a health other than healthy: what an earlier strategy left is nobody's to mend.
+    fn folds(&self) -> bool {
+        self.ground().config.strategy == Strategy::RollingSummary
+    }
+
+    fn health_of(&self, state: &State) -> Health {
+        if self.folds() { state.checkpoint.health } else { Health::Healthy }
     }
 
     /// Asks a dialogue in memory, and has folded what is due.
@@ -163,7 +172,7 @@ impl ConversationMemory {
     /// long the dialogue is, and no model is asked on the way.
     ///
     /// # Errors
-    /// `Oversize`, `TooLarge`, `Invalid`: nothing was written. `Contended`, `Store`: nothing was written either, unless the
+    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written either, unless the
     /// connection to the store broke while it was: whoever must know gives the turn a `once` and adds it again.
     pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
         self.add(identity, turn, "add_turn", false).await
@@ -205,7 +214,7 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(Health::Healthy);
         }
-        self.ask(identity, &namespace, |hold| Some(hold.state.checkpoint.health)).await
+        self.ask(identity, &namespace, |hold| Some(self.health_of(&hold.state))).await
     }
 
     /// Exports the dialogue: the summary and every turn that is not in it.

@@ -12,7 +12,7 @@ use crate::error::{ConversationError, Result};
 use crate::ground::Ground;
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
-use crate::rows::{Checkpoint, Head, Ops, State};
+use crate::rows::{Checkpoint, Head, Ops, State, form, lineage};
 
 /// What is done with a dialogue that does not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,16 +37,19 @@ pub(super) struct Instead {
     pub(super) told: Option<EventKind>,
     /// How many turns of the former summary cannot be summarised again.
     pub(super) lost: u64,
+    /// Turns of which every one must be stored already: the first and the last.
+    pub(super) needs: Option<(u64, u64)>,
 }
 
 impl Instead {
     /// Puts an empty dialogue in the place of what is there.
     pub(super) fn nothing(ground: &Ground, namespace: &Namespace, state: &State, reason: Reason) -> Self {
-        let generation = state.head.generation + 1;
+        let generation = if state.head_version == 0 { lineage() } else { state.head.generation + 1 };
         let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
         let mut ops = Ops::new(namespace.clone());
         ops.clear();
-        Self { head, checkpoint: ground.blank(generation), ops, reason: Some(reason), told: None, lost: 0 }
+        let checkpoint = ground.blank(generation);
+        Self { head, checkpoint, ops, reason: Some(reason), told: None, lost: 0, needs: None }
     }
 }
 
@@ -54,8 +57,10 @@ impl ConversationMemory {
     /// Deletes every turn and the summary, and makes the dialogue healthy.
     pub(super) async fn clear(&self, identity: &Identity, namespace: &Namespace, reason: Reason) -> Result<()> {
         let ground = self.ground();
+        // A restore that was cut off may have left turns where there is no dialogue.
+        let any = ground.rows.is_any(namespace).await?;
         let done = self.instead(identity, namespace, Wreck::Replace, |state| {
-            let absent = state.head_version == 0 && state.checkpoint_version == 0;
+            let absent = !any && state.head_version == 0 && state.checkpoint_version == 0;
             Ok((!absent).then(|| Instead::nothing(ground, namespace, state, reason)))
         });
         match done.await? {
@@ -104,15 +109,29 @@ impl ConversationMemory {
                 state => state?,
             };
             let Some(instead) = make(&state)? else { return Ok(None) };
-            let Instead { head, checkpoint, ops, reason, told, lost } = instead;
+            let Instead { head, checkpoint, ops, reason, told, lost, needs } = instead;
+            if let Some((first, last)) = needs
+                // Whoever deletes them after this look replaces or removes the head, if there is one.
+                && (state.head_version == 0
+                    || ground.rows.keys(namespace, form::TURNS, first, last).await?.len() as u64 != last - first + 1)
+            {
+                return Err(ConversationError::Contended);
+            }
             let (memory, identity, slot) = (self.clone(), identity.clone(), Arc::clone(&slot));
             let namespace = namespace.clone();
             let new = head.clone();
             let task = tokio::spawn(async move {
                 let ground = memory.ground();
-                let done = ground.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await;
+                let done = match ground.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await {
+                    // Whether it was written is not known.
+                    Err(error) => match memory.is_there(&namespace, &head, &checkpoint).await {
+                        true => Ok(true),
+                        false => Err(error),
+                    },
+                    done => done.map(|done| done.is_some()),
+                };
                 ground.hot.forget_slot(&namespace, &slot);
-                if let Ok(Some(_)) = done {
+                if matches!(done, Ok(true)) {
                     memory.0.upkeep.forgotten(&namespace);
                     if let Some(reason) = reason {
                         let prior = state.checkpoint.health;
@@ -123,7 +142,7 @@ impl ConversationMemory {
                         ground.bus.publish(told);
                     }
                 }
-                done.map(|done| (turnstile, done.is_some()))
+                done.map(|done| (turnstile, done))
             });
             let done;
             (turnstile, done) = task.await.map_err(StoreError::unavailable)??;
@@ -131,6 +150,22 @@ impl ConversationMemory {
                 return Ok(Some(new));
             }
             wait(give_up, &mut tries).await?;
+        }
+    }
+
+    /// Says whether head and checkpoint are stored; turns may have been added since. `false` also if that cannot be found out.
+    async fn is_there(&self, namespace: &Namespace, head: &Head, checkpoint: &Checkpoint) -> bool {
+        let give_up = Instant::now() + PATIENCE;
+        let mut tries = 0;
+        loop {
+            match self.ground().rows.state(namespace).await {
+                Ok(State { head: there, checkpoint: with, .. }) => {
+                    let same = (there.generation, there.first) == (head.generation, head.first);
+                    return same && there.seq >= head.seq && with == *checkpoint;
+                }
+                Err(error) if !error.is_temporary() || wait(give_up, &mut tries).await.is_err() => return false,
+                Err(_) => {}
+            }
         }
     }
 }

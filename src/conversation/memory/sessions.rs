@@ -14,6 +14,8 @@ use crate::rows::form;
 
 /// How many dialogues are read at once.
 const AT_ONCE: usize = 16;
+/// How many dialogues are read to count those that did not end yet, and those that end soon.
+const READ_ALL: usize = 500;
 const SOON: Duration = Duration::from_secs(3600);
 
 impl ConversationMemory {
@@ -35,7 +37,18 @@ impl ConversationMemory {
         let (identity_rejected_24h, recovery_dropped_24h) = ground.counters.last_day(now);
         let mut page = SessionPage { identity_rejected_24h, recovery_dropped_24h, ..SessionPage::default() };
         let mut more = false;
+        let many = held.len() > READ_ALL;
+        if many {
+            // Nobody has all of them read for one page.
+            page.total = held.len() as u64;
+            if let Some(after) = &after {
+                held.drain(..held.partition_point(|held| held.namespace <= *after));
+            }
+        }
         for held in held.chunks(AT_ONCE) {
+            if many && more {
+                break;
+            }
             let mut reads = JoinSet::new();
             for (place, held) in held.iter().cloned().enumerate() {
                 let memory = self.clone();
@@ -49,7 +62,7 @@ impl ConversationMemory {
             found.sort_by_key(|(place, _)| *place);
             for (place, session) in found {
                 let Some(session) = session else { continue };
-                page.total += 1;
+                page.total += u64::from(!many);
                 let soon = session.expires_at.is_some_and(|end| end <= now.saturating_add(SOON));
                 page.expiring_in_1h += u64::from(soon);
                 if after.as_ref().is_some_and(|after| held[place].namespace <= *after) {
@@ -72,7 +85,7 @@ impl ConversationMemory {
         let Namespace { tenant, subject, session } = &held.namespace;
         let name = session.as_deref().unwrap_or_default();
         let (turns, bytes, touched, health) = match ground.rows.state(&held.namespace).await {
-            Ok(state) => (state.head.turns, state.head.bytes, state.touched_at, state.checkpoint.health),
+            Ok(state) => (state.head.turns, state.head.bytes, state.touched_at, self.health_of(&state)),
             // It can be flushed and forgotten, so it is there.
             Err(ConversationError::Corrupt(_)) => {
                 let store = ground.rows.store();

@@ -9,7 +9,7 @@ use super::ConversationMemory;
 use super::replace::{Instead, Wreck};
 use crate::config::{Config, OnOversize, Strategy};
 use crate::error::{ConversationError, Result};
-use crate::health::Reason;
+use crate::health::{Health, Reason};
 use crate::identity::Identity;
 use crate::item::ItemId;
 use crate::rows::{Base, Checkpoint, Fresh, Head, Ops, State, staging};
@@ -101,7 +101,7 @@ impl ConversationMemory {
     async fn settle(&self, identity: &Identity, namespace: &Namespace, incoming: Incoming) -> Result<()> {
         let bytes: usize = incoming.turns.iter().map(|fresh| fresh.json.len()).sum();
         let staged = if incoming.turns.len() > BATCH_TURNS || bytes > BATCH_BYTES {
-            Some(self.stage(namespace, &incoming).await?)
+            Some(self.stage(identity, namespace, &incoming).await?)
         } else {
             None
         };
@@ -110,8 +110,8 @@ impl ConversationMemory {
                 self.arrival(namespace, state, &incoming, staged.as_deref()).map(Some)
             })
             .await;
-        if done.is_err()
-            && let Some(staged) = &staged
+        if let (Err(error), Some(staged)) = (&done, &staged)
+            && (!matches!(error, ConversationError::Store(_)) || self.fence(namespace, staged).await)
         {
             self.unstage(namespace, staged).await;
         }
@@ -138,6 +138,7 @@ impl ConversationMemory {
                     // Another restore came to lie above this one.
                     return Err(ConversationError::Contended);
                 }
+                instead.needs = Some((through + 1, through + staged.len() as u64));
                 instead.ops = Ops::new(namespace.clone());
                 instead.ops.clear_through(state.head.seq);
                 (through, staged.len() as u64)
@@ -165,13 +166,10 @@ impl ConversationMemory {
     }
 
     /// Writes turns where nobody sees them yet, and returns their ids.
-    async fn stage(&self, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<ItemId>> {
+    async fn stage(&self, identity: &Identity, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<ItemId>> {
         let ground = self.ground();
         let start = ground.clock.monotonic();
-        let state = match ground.rows.state(namespace).await {
-            Err(ConversationError::Corrupt(_)) => ground.rows.wreck(namespace).await?,
-            state => state?,
-        };
+        let state = self.footing(identity, namespace).await?;
         let first = staging(state.head.seq) + 1;
         let ids: Vec<ItemId> = (first..).take(incoming.turns.len()).map(ItemId::new).collect();
         let mut ops = Ops::new(namespace.clone());
@@ -192,6 +190,45 @@ impl ConversationMemory {
             }
         }
         Ok(ids)
+    }
+
+    /// Returns the state of a dialogue that is there and opens. One that is not, has ended or does not open is begun anew: then
+    /// whoever removes what is staged replaces or removes a head too, and is noticed.
+    async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<State> {
+        let ground = self.ground();
+        let damaged = match ground.rows.state(namespace).await {
+            Ok(state) if state.head_version != 0 && ground.is_live(&state) => return Ok(state),
+            Ok(_) => false,
+            Err(ConversationError::Corrupt(_)) => true,
+            Err(error) => return Err(error),
+        };
+        self.instead(identity, namespace, Wreck::Replace, |state| {
+            let live = state.head_version != 0 && ground.is_live(state);
+            if live && !(damaged && state.head.turns == 0) {
+                // Somebody else was faster.
+                return Ok(None);
+            }
+            let mut instead = Instead::nothing(ground, namespace, state, Reason::Flushed);
+            instead.reason = instead.reason.filter(|_| state.checkpoint.health != Health::Healthy);
+            Ok(Some(instead))
+        })
+        .await?;
+        ground.rows.state(namespace).await
+    }
+
+    /// Sees to it that a restore of which nobody knows whether it was written never will be; `false` if it was, or nobody knows still.
+    async fn fence(&self, namespace: &Namespace, staged: &[ItemId]) -> bool {
+        let ground = self.ground();
+        let slot = ground.hot.slot(namespace);
+        let _turnstile = slot.turnstile.lock().await;
+        let Ok(state) = ground.rows.state(namespace).await else { return false };
+        if state.head_version == 0 || staged.first().is_none_or(|first| state.head.seq >= first.seq) {
+            return false;
+        }
+        // It expects the version that this takes away.
+        let fenced = ground.rows.replace(&state, Some(&state.head), None, Ops::new(namespace.clone())).await;
+        ground.hot.forget_slot(namespace, &slot);
+        matches!(fenced, Ok(Some(_)))
     }
 
     /// Removes turns that were written where nobody sees them. What stays because that fails is swept some time.

@@ -34,6 +34,13 @@ pub(crate) fn block_prefix(seq: u64, zeros: usize) -> String {
     key
 }
 
+/// Returns what the keys of all turns of a range start with.
+pub(crate) fn common_prefix(from: u64, through: u64) -> String {
+    let (mut key, last) = (turn_key(from), turn_key(through));
+    key.truncate(key.bytes().zip(last.bytes()).take_while(|(a, b)| a == b).count());
+    key
+}
+
 /// Returns prefixes that the keys of all turns through `last` have, and no others: as many as its digits add up to, and one.
 pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
     let key = turn_key(last);
@@ -56,7 +63,7 @@ pub(crate) fn once_key(name: &str) -> String {
 }
 
 /// A turn on its way into a row.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Fresh {
     /// The turn.
     pub(crate) turn: Arc<ConversationTurn>,
@@ -64,6 +71,12 @@ pub(crate) struct Fresh {
     pub(crate) tokens: u64,
     /// Its JSON.
     pub(crate) json: Vec<u8>,
+}
+
+impl std::fmt::Debug for Fresh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fresh").field("tokens", &self.tokens).field("bytes", &self.json.len()).finish_non_exhaustive()
+    }
 }
 
 impl Fresh {
@@ -107,15 +120,29 @@ const fn letter(counter: TokenCounter) -> &'static str {
     }
 }
 
-/// Writes what a row remembers of an added turn: its id and its tokens.
-pub(crate) fn write_once(id: ItemId, tokens: u64) -> Bytes {
-    format!("{id} {tokens}").into_bytes().into()
+/// What is remembered of a turn that was added under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Once {
+    /// Its id.
+    pub(crate) id: ItemId,
+    /// Its tokens.
+    pub(crate) tokens: u64,
+    /// What stands for all that was to be added; empty = not known.
+    pub(crate) digest: String,
 }
 
-/// Reads it back.
-pub(crate) fn read_once(value: &[u8]) -> Option<(ItemId, u64)> {
-    let (id, tokens) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-    Some((ItemId::parse(id)?, tokens.parse().ok()?))
+impl Once {
+    /// Writes it.
+    pub(crate) fn value(&self) -> Bytes {
+        format!("{} {} {}", self.id, self.tokens, self.digest).into_bytes().into()
+    }
+
+    /// Reads it back.
+    pub(crate) fn read(value: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(value).ok()?.split(' ');
+        let (id, tokens) = (ItemId::parse(words.next()?)?, words.next()?.parse().ok()?);
+        Some(Self { id, tokens, digest: words.next().unwrap_or_default().to_owned() })
+    }
 }
 
 /// Writes a head or a checkpoint.
@@ -152,6 +179,8 @@ mod tests {
         assert_eq!(block_prefix(1234, 2), "turn/000000000000000012");
         assert_eq!(block_prefix(1234, 0), turn_key(1234));
         assert_eq!(seq_of(&turn_key(1234)), Some(1234));
+        assert_eq!(common_prefix(1234, 1267), block_prefix(1234, 2));
+        assert_eq!((common_prefix(0, u64::MAX), common_prefix(7, 7)), (TURNS.to_owned(), turn_key(7)));
         for odd in ["turn/12", "~head", "turn/0000000000000000001x", "turn/99999999999999999999"] {
             assert_eq!(seq_of(odd), None, "{odd}");
         }
@@ -159,8 +188,10 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_name_reads_back() {
-        let id = ItemId::new(7);
-        assert_eq!(read_once(&write_once(id, 42)), Some((id, 42)));
-        assert_eq!(read_once(b"nonsense"), None);
+        let once = Once { id: ItemId::new(7), tokens: 42, digest: "ab".to_owned() };
+        assert_eq!(Once::read(&once.value()), Some(once.clone()));
+        let before = Once { digest: String::new(), ..once };
+        assert_eq!(Once::read(format!("{} 42", before.id).as_bytes()), Some(before));
+        assert_eq!(Once::read(b"nonsense"), None);
     }
 }

@@ -14,7 +14,7 @@
 //! gap that could be filled later, and none is given twice. Only turns with `first <= seq <= seq of the head` are there;
 //! others are remains of something that was cut off, and are swept.
 //!
-//! Head and checkpoint start at a random version, so that those of a dialogue that was forgotten and begun anew are never taken for
+//! Generations, and the versions of head and checkpoint, start at random, so that those of a dialogue that was forgotten and begun anew are never taken for
 //! the former ones by somebody who still holds on to those.
 
 pub(crate) mod form;
@@ -36,8 +36,8 @@ use crate::item::ItemId;
 use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
 
-pub(crate) use form::Fresh;
-pub(crate) use write::{Ops, Replaced, random, staging};
+pub(crate) use form::{Fresh, Once};
+pub(crate) use write::{Ops, Replaced, lineage, random, staging};
 
 /// Which turns there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub(crate) struct Head {
     pub(crate) turns: u64,
     /// What their values take, before they are sealed.
     pub(crate) bytes: u64,
-    /// How often the dialogue was flushed, restored, or had a turn deleted.
+    /// Begins at one of chance, and grows by one with each flush, restore and delete of a turn; 0 = the dialogue is not there.
     pub(crate) generation: u64,
 }
 
@@ -224,14 +224,22 @@ impl Rows {
     /// `Corrupt` if head or checkpoint does not open; `Store`.
     pub(crate) async fn load(&self, namespace: &Namespace, limit: usize) -> Result<Loaded> {
         let limit = limit.saturating_add(2);
-        let scan = self.store.scan(namespace, Kind::Conversation, "", Order::KeyDescending, limit).await?;
-        let state = read_state(&scan.entries)?;
-        if state.head_version == 0 || (state.checkpoint_version == 0 && scan.unreadable > 0) {
+        let (scan, state) = loop {
+            let scan = self.store.scan(namespace, Kind::Conversation, "", Order::KeyDescending, limit).await?;
+            let state = read_state(&scan.entries)?;
+            if state.head_version != 0 && (state.checkpoint_version != 0 || scan.unreadable == 0) {
+                break (scan, state);
+            }
             // Absent or damaged: the short scan tells.
-            let state = self.state(namespace).await?;
-            let from = state.head.first;
-            return Ok(Loaded { state, from, ..Loaded::default() });
-        }
+            let short = self.state(namespace).await?;
+            if short.head_version == 0 {
+                return Ok(Loaded { from: short.head.first, state: short, ..Loaded::default() });
+            }
+            if (short.head_version, short.checkpoint_version) == (state.head_version, state.checkpoint_version) {
+                // There is no checkpoint, and it is turns that do not open.
+                break (scan, state);
+            }
+        };
         let (first, last) = (state.head.first, state.head.seq);
         let mut complete = (scan.entries.len() as u64).saturating_add(scan.unreadable) < limit as u64;
         let (mut turns, mut odd, mut remains) = (Vec::new(), scan.unreadable, false);
@@ -322,6 +330,9 @@ impl Rows {
     pub(crate) async fn keys(&self, namespace: &Namespace, prefix: &str, from: u64, through: u64) -> Result<Vec<u64>> {
         let mut found = Vec::new();
         let mut after = None;
+        // No more rows than there are in the blocks of the range.
+        let common = form::common_prefix(from, through);
+        let prefix = if common.starts_with(prefix) { &common } else { prefix };
         loop {
             let page = Page { limit: 1000, after };
             let page = self.store.list(namespace, Kind::Conversation, prefix, page).await?;
@@ -339,9 +350,9 @@ impl Rows {
     ///
     /// # Errors
     /// `Store`.
-    pub(crate) async fn once(&self, namespace: &Namespace, name: &str) -> Result<Option<(ItemId, u64)>> {
+    pub(crate) async fn once(&self, namespace: &Namespace, name: &str) -> Result<Option<Once>> {
         let entry = self.store.get(namespace, Kind::Conversation, &form::once_key(name)).await?;
-        Ok(entry.and_then(|entry| form::read_once(&entry.value)))
+        Ok(entry.and_then(|entry| Once::read(&entry.value)))
     }
 }
 

@@ -32,6 +32,16 @@ impl Rows {
         Ok(found.map(|meta| meta.updated_at))
     }
 
+    /// Says whether there is any row at all.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(crate) async fn is_any(&self, namespace: &Namespace) -> Result<bool> {
+        let page = Page { limit: 1, after: None };
+        let page = self.store.list(namespace, Kind::Conversation, "", page).await?;
+        Ok(!page.entries.is_empty() || page.next.is_some())
+    }
+
     /// Finds turns outside of what the head says there is: below it, and, if they were written before `before`, above it. Cheap if there
     /// is none.
     ///

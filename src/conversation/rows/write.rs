@@ -6,9 +6,8 @@ use bytes::Bytes;
 use helmdeck_core::Timestamp;
 use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore, StoreError, Written};
 
-use super::{Checkpoint, Head, Rows, State, form};
+use super::{Checkpoint, Head, Once, Rows, State, form};
 use crate::error::{ConversationError, Result};
-use crate::item::ItemId;
 
 /// How long a name that a caller gave to a turn is remembered.
 const ONCE_FOR: Duration = Duration::from_secs(86_400);
@@ -27,10 +26,16 @@ pub(crate) struct Replaced {
 }
 
 /// Operations on the rows of one dialogue, to be done with the replacement of its head.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Ops {
     namespace: Namespace,
     ops: Vec<Op>,
+}
+
+impl std::fmt::Debug for Ops {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ops").field("ops", &self.ops.len()).finish_non_exhaustive()
+    }
 }
 
 impl Ops {
@@ -77,8 +82,8 @@ impl Ops {
     }
 
     /// Remembers for a day under which name a turn was added.
-    pub(crate) fn put_once(&mut self, name: &str, id: ItemId, tokens: u64) {
-        self.put(form::once_key(name), form::write_once(id, tokens), Some(0), Some(ONCE_FOR));
+    pub(crate) fn put_once(&mut self, name: &str, once: &Once) {
+        self.put(form::once_key(name), once.value(), Some(0), Some(ONCE_FOR));
     }
 
     /// Returns how many operations there are.
@@ -186,8 +191,8 @@ impl Rows {
         let newest = self.keys(namespace, form::TURNS, 0, u64::MAX).await?.pop().unwrap_or_default();
         state.head.seq = staging(newest);
         state.head.first = state.head.seq + 1;
-        // More than any count: whoever holds on to an older generation has a lower one.
-        state.head.generation = self.clock.now().micros().unsigned_abs();
+        // Which one it had is not known.
+        state.head.generation = lineage();
         state.checkpoint.generation = state.head.generation;
         Ok(state)
     }
@@ -219,6 +224,12 @@ fn note(done: &mut Replaced, meta: &EntryMeta) {
 pub(crate) fn staging(seq: u64) -> u64 {
     // Room for many restores of many turns below the largest number with 20 digits.
     seq.saturating_add(1 << 32).saturating_add(random() >> 20)
+}
+
+/// Returns the generation with which a dialogue begins where none is: one of chance, so that what is on its way for a dialogue that was
+/// forgotten is never taken for a part of the one that was begun anew. No more than a number of JSON can hold.
+pub(crate) fn lineage() -> u64 {
+    (random() >> 12).max(1)
 }
 
 /// Returns chance.

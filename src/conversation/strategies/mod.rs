@@ -9,7 +9,7 @@ use crate::config::{Config, Strategy};
 use crate::hot::Hold;
 use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::rows::{Head, Kept};
-use crate::tokens::Counter;
+use crate::tokens::{Counter, MARK};
 
 /// The most tokens of the first message that is kept as the opening.
 const OPENING_TOKENS: u64 = 256;
@@ -55,6 +55,14 @@ pub(crate) fn opening(config: &Config, counter: Counter, first: &Kept) -> Option
     let text = first.turn.user_message.trim();
     let clamped = counter.clamp(text, most);
     (most > 0 && !clamped.is_empty()).then(|| clamped.into_owned())
+}
+
+/// Says whether an opening was taken from this turn, however much of it was kept.
+pub(crate) fn is_opening_of(opening: &str, turn: &Kept) -> bool {
+    let message = turn.turn.user_message.trim();
+    let start = opening.strip_suffix(MARK).unwrap_or(opening);
+    // Where there was no room for the mark nothing tells that it was cut, so a start is enough.
+    !start.is_empty() && message.starts_with(start)
 }
 
 /// Says whether the dialogue has more turns or bytes than are to be kept, by so much that removing some is worth a write.

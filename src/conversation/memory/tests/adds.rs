@@ -67,7 +67,7 @@ async fn a_turn_that_is_added_under_one_name_is_there_once() {
     let adding: Vec<_> = (0..10)
         .map(|number| {
             let memory = memories[number % 2].clone();
-            let turn = named(number);
+            let turn = named(7);
             tokio::spawn(async move { memory.add_turn(&alice(), turn).await.unwrap() })
         })
         .collect();
@@ -79,6 +79,14 @@ async fn a_turn_that_is_added_under_one_name_is_there_once() {
     assert!(added.iter().all(|one| one.id == added[0].id));
     place.clock.advance(Duration::from_secs(1));
     assert_eq!(seen(&memories[0]).await.len(), 1);
+    let other = memories[1].add_turn(&alice(), named(8)).await;
+    assert!(matches!(other, Err(ConversationError::OnceReused)), "{other:?}");
+    // A time that was given is a part of the turn; one that was not is none, however late it is added again.
+    let timed = |time: &str| NewTurn { timestamp: Some(time.into()), once: Some("timed".into()), ..turn(9) };
+    memories[0].add_turn(&alice(), timed("2026-11-22T16:00:00Z")).await.unwrap();
+    assert!(memories[1].add_turn(&alice(), timed("2026-11-22T16:00:00Z")).await.unwrap().repeated);
+    assert!(memories[1].add_turn(&alice(), timed("2026-11-22T16:00:01Z")).await.is_err());
+    assert_eq!(seen(&place.open(config(Strategy::Truncation))).await.len(), 2);
     place.clock.advance(Duration::from_secs(86_400));
     assert!(!memories[0].add_turn(&alice(), named(1)).await.unwrap().repeated, "it is remembered for a day");
     for name in ["", &"n".repeat(257)] {

@@ -144,6 +144,55 @@ async fn an_idle_dialogue_is_as_if_absent_and_begins_anew() {
 }
 
 #[tokio::test]
+async fn an_add_to_a_dialogue_that_has_ended_shows_nothing_of_it() {
+    let place = Place::new().await;
+    let settings = Config { ttl: Duration::from_secs(3600), ..config(Strategy::RollingSummary) };
+    let memory = place.open(settings.clone());
+    add(&memory, 0..6).await;
+    fold(&memory, 2, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
+    assert_eq!(seen(&memory).await, [2, 3, 4, 5]);
+    place.clock.advance(Duration::from_secs(7200));
+    // It is still held, and nobody reads it before.
+    add(&memory, 7..8).await;
+    for _ in 0..2 {
+        let patch = memory.context(&alice()).await.unwrap();
+        assert_eq!(shown(&patch), [7]);
+        assert_eq!(patch, place.open(settings.clone()).context(&alice()).await.unwrap());
+        add(&memory, 8..9).await;
+        memory.delete_item(&alice(), &keys(&memory).await[1]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
+    let place = Place::new().await;
+    let memory = place.open(config(Strategy::RollingSummary));
+    add(&memory, 0..8).await;
+    fold(&memory, 4, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
+    let keys = keys(&memory).await;
+    memory.delete_item(&alice(), &keys[2]).await.unwrap();
+    assert_eq!(state(&memory).await.checkpoint.opening.as_deref(), Some("q0"), "its turn is kept");
+    memory.delete_item(&alice(), &keys[0]).await.unwrap();
+    assert_eq!(state(&memory).await.checkpoint.opening, None);
+
+    // One that came with a snapshot goes with its turn only, also if it was cut.
+    let memory = place.open(config(Strategy::Truncation));
+    memory.forget(&alice()).await.unwrap();
+    let long = "please ".repeat(300);
+    memory.add_turn(&alice(), NewTurn::new("before that", "a")).await.unwrap();
+    memory.add_turn(&alice(), NewTurn::new(long.clone(), "a")).await.unwrap();
+    let mut record = crate::wire::read_record(&memory.snapshot(&alice()).await.unwrap().bytes, 1 << 20, 10).unwrap();
+    record.opening = Some(memory.ground().counter.clamp(long.trim(), 100).into_owned());
+    let bytes = crate::wire::write_record(&record).into();
+    memory.restore(&alice(), &crate::Snapshot { strategy: None, bytes }).await.unwrap();
+    let keys = self::keys(&memory).await;
+    memory.delete_item(&alice(), &keys[0]).await.unwrap();
+    assert!(state(&memory).await.checkpoint.opening.is_some());
+    memory.delete_item(&alice(), &keys[1]).await.unwrap();
+    assert_eq!(state(&memory).await.checkpoint.opening, None);
+}
+
+#[tokio::test]
 async fn forgetting_leaves_no_row() {
     let place = Place::new().await;
     let memory = place.open(config(Strategy::RollingSummary));

@@ -1,8 +1,10 @@
 //! What callers see, on stores in memory; the conformance suite asks the same of real ones.
 
 mod adds;
+mod bounds;
 mod deletes;
 mod held;
+mod lineage;
 mod rows;
 mod transfers;
 

@@ -1,3 +1,5 @@
+use helmdeck_testkit::{FaultyStore, ReplicaStore};
+
 use super::*;
 use crate::error::ConversationError;
 use crate::snapshot::{Record, Snapshot};
@@ -93,4 +95,94 @@ async fn unknown_members_survive() {
     let after = String::from_utf8(after.bytes.to_vec()).unwrap();
     assert!(after.ends_with(r#""summary":"so far","later":{"a":[1,2.50]}}"#), "{after}");
     assert_eq!(seen(&memory).await, [0]);
+}
+
+/// A snapshot that is too large for one batch.
+async fn large(memory: &ConversationMemory) -> Snapshot {
+    add(memory, 0..1).await;
+    let snapshot = memory.snapshot(&alice()).await.unwrap();
+    memory.forget(&alice()).await.unwrap();
+    let mut record = wire::read_record(&snapshot.bytes, 1 << 20, 10).unwrap();
+    record.turns = (0..1050)
+        .map(|number| ConversationTurn { user_message: format!("q{number}"), ..record.turns[0].clone() })
+        .collect();
+    Snapshot { bytes: wire::write_record(&record).into(), ..snapshot }
+}
+
+#[tokio::test]
+async fn a_large_restore_whose_turns_were_removed_meanwhile_says_so() {
+    for way in 0..4 {
+        let place = Place::new().await;
+        let other = place.open(config(Strategy::Truncation));
+        let snapshot = large(&other).await;
+        if way > 0 {
+            add(&other, 0..3).await;
+        }
+        let store = ReplicaStore::silent(&place.store);
+        let memory = place.open_on(store.clone(), config(Strategy::Truncation));
+        store.after_write.shut();
+        let restoring = tokio::spawn({
+            let (memory, snapshot) = (memory.clone(), snapshot.clone());
+            async move { memory.restore(&alice(), &snapshot).await }
+        });
+        store.after_write.reached().await;
+        // Of the turns that come some are there now, or, where nothing was, a head.
+        match way {
+            0 | 1 => drop(other.forget(&alice()).await.unwrap()),
+            2 => other.flush(&alice()).await.unwrap(),
+            _ => other.restore(&alice(), &Snapshot::default()).await.unwrap(),
+        }
+        store.after_write.open();
+        let answer = restoring.await.unwrap();
+        assert!(matches!(answer, Err(ConversationError::Contended)), "way {way}: {answer:?}");
+        place.clock.advance(Duration::from_secs(1));
+        assert_eq!(seen(&memory).await, [0_usize; 0]);
+        assert_eq!(place.store.stats().await.unwrap().rows, if way < 2 { 0 } else { 2 }, "way {way}");
+        memory.restore(&alice(), &snapshot).await.unwrap();
+        assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_looked_for() {
+    let place = Place::new().await;
+    let store = FaultyStore::new(Arc::clone(&place.store));
+    let memory = place.open_on(store.clone(), config(Strategy::Truncation));
+    let snapshot = large(&memory).await;
+    add(&memory, 0..3).await;
+    // Two batches of turns, then the head.
+    store.lose_answer(3);
+    memory.restore(&alice(), &snapshot).await.unwrap();
+    assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
+    assert_eq!(seen(&place.open(config(Strategy::Truncation))).await.len(), 1050);
+    let page = memory.list_items(&alice(), &Default::default()).await.unwrap();
+    store.lose_answer(1);
+    memory.delete_item(&alice(), &page.items[0].key.to_string()).await.unwrap();
+    assert_eq!(seen(&memory).await.len(), 1049);
+    store.lose_answer(1);
+    memory.flush(&alice()).await.unwrap();
+    assert_eq!(seen(&memory).await, [0_usize; 0]);
+    let told = place.told().await;
+    let of = |event: &EventKind| match event {
+        EventKind::MemoryHealthChanged { reason, .. } => Some(*reason),
+        EventKind::MemoryItemDeleted { .. } => Some("deleted"),
+        _ => None,
+    };
+    assert_eq!(told.iter().filter_map(of).collect::<Vec<_>>(), ["restored", "deleted", "flushed"]);
+}
+
+#[tokio::test]
+async fn a_large_snapshot_takes_the_place_of_a_damaged_dialogue() {
+    let place = Place::new().await;
+    for row in ["~head", "~checkpoint"] {
+        let memory = place.open(config(Strategy::Truncation));
+        let snapshot = large(&memory).await;
+        add(&memory, 0..3).await;
+        place.write(row, b"nonsense").await;
+        let memory = place.open(config(Strategy::Truncation));
+        memory.restore(&alice(), &snapshot).await.unwrap();
+        assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>(), "{row}");
+        assert_eq!(place.store.stats().await.unwrap().rows, 1052);
+        memory.forget(&alice()).await.unwrap();
+    }
 }
