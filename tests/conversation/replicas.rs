@@ -18,7 +18,9 @@ const CALLERS: usize = 4;
 const REFUSALS: usize = 2 * TURNS / 20;
 
 /// Adds all turns through both servers at once: `mk_<caller>_<number>`; the callers of a server are those with its letter.
-fn add_all(servers: &[Server; 2], session: &str) -> HashSet<String> {
+///
+/// Returns the ids, and how many adds were told to come again.
+fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
     let mut ids = HashSet::new();
     let refused = &AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -51,8 +53,7 @@ fn add_all(servers: &[Server; 2], session: &str) -> HashSet<String> {
             ids.extend(caller.join().unwrap());
         }
     });
-    println!("{} of {} adds were told to come again", refused.load(Ordering::SeqCst), 2 * TURNS);
-    ids
+    (ids, refused.load(Ordering::SeqCst))
 }
 
 fn context(server: &Server, session: &str) -> Value {
@@ -112,7 +113,8 @@ fn two(home: &Home, settings: &str) -> (std::sync::Arc<Postgres>, [Server; 2]) {
 fn two_servers_add_a_thousand_turns_each_and_all_are_there_once_in_one_order() {
     let home = Home::new();
     let (_postgres, servers) = two(&home, "");
-    let ids = add_all(&servers, "s");
+    let (ids, refused) = add_all(&servers, "s");
+    println!("{refused} of {} adds were told to come again", 2 * TURNS);
     assert_eq!(ids.len(), 2 * TURNS, "no id was given twice");
     // What another server added is seen a moment later.
     wait_for("both to see all", || servers.iter().all(|server| sight(&context(server, "s")).len() == 2 * TURNS));
@@ -136,7 +138,8 @@ async fn two_servers_that_fold_while_they_add_lose_nothing_of_each_other() {
         model.url()
     );
     let (_postgres, servers) = two(&home, &settings);
-    add_all(&servers, "s");
+    let (_, refused) = add_all(&servers, "s");
+    println!("{refused} of {} adds were told to come again", 2 * TURNS);
     let trace = |server: &Server| server.ask("GET /api/v1/conversations/s/trace", "").json();
     wait_for("all to be folded", || trace(&servers[0])["covers_through"] == 2 * TURNS - 4);
     wait_for("both to see it", || context(&servers[0], "s") == context(&servers[1], "s"));
