@@ -15,6 +15,9 @@ const SECRET: &str = "a shared secret of 32 bytes or so";
 /// What another program may have written: digits, escapes and members that a reader of values would change.
 const RECORD: &str = r#"{"strategy":"truncation","turns":[{"UserMessage":"a \u003c b \u0026 c","AssistantResponse":"\u2028","TrajectoryDigest":null,"ArtifactsShown":{"z":123456789012345678901234567890,"a":1.10,"e":1E2},"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:11:12.123456789+02:00","Later":{"y":9007199254740993}}],"unknown":{"big":1.0000000000000000001}}"#;
 
+/// Carries out a plan, and returns what came of it.
+type Client<'a> = dyn Fn(&Value) -> Value + 'a;
+
 /// Makes a token of a user of the tenant `acme`.
 fn token(user: &str) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
@@ -54,7 +57,7 @@ fn two_agents_keep_their_own_dialogues_and_take_them_out_and_in_again() {
     let programs = Programs::installed();
     let target =
         |user| json!({"url": server.url("/mcp"), "headers": {"Authorization": format!("Bearer {}", token(user))}});
-    let agents: [(&str, &dyn Fn(&Value) -> Value); 2] =
+    let agents: [(&str, &Client<'_>); 2] =
         [("alice", &|plan| programs.python(plan)), ("bob", &|plan| programs.typescript(plan))];
     for (user, client) in &agents {
         let mut steps = vec![json!({"do": "tools"})];
