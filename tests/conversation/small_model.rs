@@ -197,7 +197,8 @@ async fn a_long_dialogue_is_folded_by_a_real_small_model_and_loses_nothing() {
     }
 
     // Something was folded, unless the machine was too slow for one answer; a model that answers and is never understood is a defect.
-    let too_slow = !metrics.fold_failures.is_empty() && metrics.fold_failures.keys().all(|failure| *failure == "timeout");
+    let too_slow =
+        !metrics.fold_failures.is_empty() && metrics.fold_failures.keys().all(|failure| *failure == "timeout");
     assert!((metrics.folds > 0 && covered > 0) || too_slow, "{:?}", metrics.fold_failures);
     // It came to the end, or says why not.
     if trace.backlog_turns == 0 {

@@ -47,10 +47,10 @@ async fn one_turn_that_many_delete_at_once_goes_once() {
     add(&memory, 0..6).await;
     let page = memory.list_items(&alice(), &ItemFilter::default()).await.unwrap();
     let deleting: Vec<_> = (0..12)
-        .map(|number| {
+        .map(|number: usize| {
             // Six of the same, and each of the others.
             let key = page.items[number.saturating_sub(6)].key.to_string();
-            let memory = if number % 2 == 0 { memory.clone() } else { place.open(config(Strategy::Truncation)) };
+            let memory = if number.is_multiple_of(2) { memory.clone() } else { place.open(config(Strategy::Truncation)) };
             tokio::spawn(async move { memory.delete_item(&alice(), &key).await })
         })
         .collect();
