@@ -27,8 +27,10 @@ use crate::rows::{Base, Checkpoint, State};
 use crate::strategies;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest};
 
-/// How much longer than a request the lock of a dialogue is held: for reading and storing.
-const MARGIN: Duration = Duration::from_secs(30);
+/// How long the lock of a dialogue is held without being renewed: what others wait after a process has died in an attempt.
+const HOLD: Duration = Duration::from_secs(6);
+/// How often it is renewed meanwhile.
+const RENEWAL: Duration = Duration::from_secs(2);
 /// How long to wait for a request to end that was cancelled.
 const HEED: Duration = Duration::from_millis(100);
 /// How long to wait for another process that folds the same dialogue.
@@ -137,12 +139,22 @@ impl Attempt<'_> {
         if !forced && let Some(rest) = self.rest(&look.state).await? {
             return Ok(Ended::Rest(rest));
         }
-        let hold = self.ground.config.summarizer.timeout.saturating_add(MARGIN);
         let name = format!("conversation/fold/{}", name::digest(self.namespace));
-        let Some(lock) = self.ground.rows.store().try_lock(&name, hold).await? else {
+        let Some(lock) = self.ground.rows.store().try_lock(&name, HOLD).await? else {
             return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
         };
-        let ended = self.locked().await;
+        let renewing = async {
+            loop {
+                tokio::time::sleep(RENEWAL).await;
+                // Whoever has it instead asks a model for the same; what is stored is decided by versions.
+                let _ = lock.renew(HOLD).await;
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = self.locked() => ended,
+            never = renewing => never,
+        };
         // If this fails, the lock is free after its time.
         let _ = lock.release().await;
         ended
