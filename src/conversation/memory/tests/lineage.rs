@@ -50,7 +50,8 @@ async fn one_turn_that_many_delete_at_once_goes_once() {
         .map(|number: usize| {
             // Six of the same, and each of the others.
             let key = page.items[number.saturating_sub(6)].key.to_string();
-            let memory = if number.is_multiple_of(2) { memory.clone() } else { place.open(config(Strategy::Truncation)) };
+            let memory =
+                if number.is_multiple_of(2) { memory.clone() } else { place.open(config(Strategy::Truncation)) };
             tokio::spawn(async move { memory.delete_item(&alice(), &key).await })
         })
         .collect();
