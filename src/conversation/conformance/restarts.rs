@@ -41,23 +41,19 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Subject) {
 
     let two = s.another();
     two.scribe.always(Act::Fail(Failure::Garbage));
-    let memory = two.open_with(slow);
+    let memory = two.open();
     let after = memory.trace(&alice()).await.unwrap();
     assert!(matches!(after.health, Health::Retry | Health::Degraded), "{}", after.health);
     assert!(after.failures >= 1);
     assert_eq!((after.summary, after.covers_through, after.kept_turns), (trace.summary, 4, 9));
     // Degraded: two more.
-    eventually("degraded", async || {
-        memory.fold(&alice(), Duration::from_millis(200)).await.unwrap();
-        memory.health(&alice()).await.unwrap() == Health::Degraded
-    })
-    .await;
+    eventually("degraded", async || memory.health(&alice()).await.unwrap() == Health::Degraded).await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..9));
     die(&two, memory).await;
 
     let three = s.another();
     three.scribe.always(Act::Hang);
-    let memory = three.open_with(slow);
+    let memory = three.open();
     assert!(matches!(memory.health(&alice()).await.unwrap(), Health::Degraded | Health::Recovering));
     add(&memory, &alice(), 9..10).await;
     // Recovering: it dies in the middle of the attempt.
