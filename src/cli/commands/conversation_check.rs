@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use helmdeck_conversation::Strategy;
+use helmdeck_conversation::{Config, Strategy};
 use helmdeck_core::SystemClock;
+use helmdeck_memory::Kind;
+use helmdeck_memory::driver::Quota;
 use helmdeck_vault::{About, Book, VaultError};
 
 use super::check::Report;
@@ -32,6 +34,10 @@ pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
         );
         return;
     }
+    if config.strategy != Strategy::None {
+        let limits = setup.settings.memory.store().limits;
+        report.warnings.extend(crowded(limits.quota(Kind::Conversation), config));
+    }
     let budget = match (config.strategy, config.budget_tokens) {
         (Strategy::None, _) => "nothing is kept".to_owned(),
         (_, 0) => "no budget".to_owned(),
@@ -47,6 +53,21 @@ pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
     {
         report.failed("conversation", &failure);
     }
+}
+
+/// Says that the store would refuse turns before the oldest ones go.
+fn crowded(quota: Quota, config: &Config) -> Option<String> {
+    // So much more may be there until they go.
+    let over = |most: u64| most.saturating_add(most / 16);
+    let (most, limit) = match () {
+        () if over(config.max_turns) >= quota.rows => ("max_turns", "rows"),
+        () if over(config.max_bytes) >= quota.bytes => ("max_bytes", "bytes"),
+        () => return None,
+    };
+    Some(format!(
+        "conversation.{most} is too near to the most {limit} that the store takes of one dialogue, so turns will be refused: \
+         raise memory.kinds.conversation.{limit} or memory.max_{limit}"
+    ))
 }
 
 /// Says whether the summarizer's credential is there, and may be used by somebody.
@@ -93,6 +114,15 @@ mod tests {
         about.subjects = of(allow).iter().map(|subjects| subjects.parse().unwrap()).collect();
         about.packs = of(pack).iter().map(|pack| pack.parse().unwrap()).collect();
         about
+    }
+
+    #[test]
+    fn a_store_that_would_refuse_turns_is_told() {
+        let config = Config { max_turns: 160, max_bytes: 1600, ..Config::default() };
+        let why = |rows, bytes| crowded(Quota { rows, bytes }, &config);
+        assert_eq!(why(171, 1701), None);
+        assert!(why(170, 1701).unwrap().contains("memory.kinds.conversation.rows"));
+        assert!(why(171, 1700).unwrap().contains("memory.kinds.conversation.bytes"));
     }
 
     #[test]
