@@ -66,7 +66,7 @@ impl fmt::Display for Strategy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOversize {
-    /// It is kept as it is and shown alone, and the context says that it is over the budget.
+    /// It is kept as it is and shown whole, and the context says that it is over the budget.
     #[default]
     Keep,
     /// It is refused.

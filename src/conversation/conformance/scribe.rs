@@ -93,8 +93,8 @@ impl Scribe {
 
     /// Says what it does from now on; what was said by [`Scribe::next`] is no longer meant.
     pub fn always(&self, act: Act) {
-        self.free.send_modify(|(_, free)| *free = false);
         let mut script = self.script();
+        self.free.send_modify(|(_, free)| *free = false);
         script.next.clear();
         script.then = act;
     }
@@ -106,6 +106,8 @@ impl Scribe {
 
     /// Lets requests go that wait, and those that would.
     pub fn let_go(&self) {
+        // What a request is told and whether it may go is one thing.
+        let _script = self.script();
         self.free.send_modify(|(times, free)| (*times, *free) = (*times + 1, true));
     }
 
@@ -175,9 +177,9 @@ impl Summarizer for Scribe {
         let turns: Vec<String> =
             request.turns.iter().filter_map(|turn| marks(&turn.user_message).into_iter().next()).collect();
         let mut free = self.free.subscribe();
-        let before = free.borrow().0;
-        let (act, index) = {
+        let (act, index, told) = {
             let mut script = self.script();
+            let told = *free.borrow_and_update();
             let act = script.next.pop_front().unwrap_or_else(|| script.then.clone());
             let running = script.running.entry(identity.clone()).or_default();
             *running += 1;
@@ -190,7 +192,7 @@ impl Summarizer for Scribe {
                 opening: request.opening.clone(),
                 answered: false,
             });
-            (act, script.calls.len() - 1)
+            (act, script.calls.len() - 1, told)
         };
         let mut running = Running { scribe: self, identity: identity.clone(), done: false };
         self.begun.send_modify(|begun| *begun += 1);
@@ -200,7 +202,8 @@ impl Summarizer for Scribe {
             Act::Answer => tokio::task::yield_now().await,
             Act::Slow(time) => tokio::time::sleep(time).await,
             Act::Wait => {
-                let _ = free.wait_for(|(times, free)| *free || *times > before).await;
+                let (before, goes) = told;
+                let _ = free.wait_for(|(times, free)| goes || *free || *times > before).await;
             }
             Act::Say(text) => summary = text,
             Act::Fail(reason) => {

@@ -47,7 +47,7 @@ pub(crate) struct Which {
 /// Adds a turn to a dialogue, which begins with its first one.
 ///
 /// With `Idempotency-Key`, or `once` in the body, which goes before it, the same turn is added once within a day however often it
-/// is sent.
+/// is sent. Another turn under the same name is a `conflict`.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/turns", tag = "conversations", operation_id = "add_turn",
     params(
         ("session" = String, Path, description = "The dialogue, 1 to 256 bytes"),
@@ -58,6 +58,7 @@ pub(crate) struct Which {
     responses(
         (status = 201, description = "It is kept; `Location` says where it is looked at", body = ref("#/components/schemas/AddedTurn")),
         (status = 200, description = "Nothing was added: it is there already, or the strategy `none` keeps nothing", body = ref("#/components/schemas/AddedTurn")),
+        (status = 409, description = "Another turn was added under this name within a day; nothing was written", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
 pub(crate) async fn add(

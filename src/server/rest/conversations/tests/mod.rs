@@ -208,7 +208,10 @@ async fn a_turn_is_added_once_under_a_key_and_the_body_goes_before_the_header() 
     assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (200, "true"));
     assert_eq!((&again.json()["id"], &again.json()["repeated"]), (&first.json()["id"], &json!(true)));
     assert_eq!(again.header("location"), first.header("location"));
-    assert_eq!(send("other", r#"{"user_message":"b","once":"k"}"#).await.json()["id"], first.json()["id"]);
+    let named = send("other", r#"{"user_message":"a","once":"k"}"#).await;
+    assert_eq!(named.json()["id"], first.json()["id"]);
+    let reused = send("k", r#"{"user_message":"b"}"#).await;
+    assert_eq!((reused.status.as_u16(), reused.problem().as_str()), (409, "conflict"));
     assert_eq!(send("other", r#"{"user_message":"c"}"#).await.status, 201, "the header was of no effect there");
     assert_eq!(send("a b", r#"{"user_message":"d"}"#).await.problem(), "invalid_input");
     assert_eq!(door.said(ALICE, "s").await, ["a", "c"]);
