@@ -1,0 +1,58 @@
+//! Where everything lies, below the root of the repository.
+
+/// The folder of the project's memory.
+pub const FORGE: &str = ".forge";
+/// The settings.
+pub const CONFIG: &str = ".forge/config.toml";
+/// What was learned.
+pub const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
+/// The features, and which of them work.
+pub const FEATURES: &str = ".forge/memory/long-term/features.json";
+/// How the system is built.
+pub const ARCHITECTURE: &str = ".forge/memory/long-term/architecture.md";
+/// What is worked on in this session.
+pub const SHORT_TERM: &str = ".forge/memory/short-term";
+/// What was done in this session.
+pub const PROGRESS: &str = ".forge/memory/short-term/progress.txt";
+/// What is being done now.
+pub const FOCUS: &str = ".forge/memory/short-term/focus.json";
+/// Notes and drafts, which are never committed.
+pub const SCRATCH: &str = ".forge/memory/short-term/scratch";
+/// Sessions that have ended.
+pub const SESSIONS: &str = ".forge/memory/short-term/sessions";
+/// What was produced, in a folder for each kind.
+pub const ARTIFACTS: &str = ".forge/memory/artifacts";
+/// What is known of each artifact.
+pub const ARTIFACT_INDEX: &str = ".forge/memory/artifacts/index.jsonl";
+/// The skills.
+pub const SKILLS: &str = ".forge/skills";
+/// The issues that are worked on.
+pub const ACTIVE: &str = ".forge/linear/active.json";
+/// Summaries of issues that are done.
+pub const HISTORY: &str = ".forge/linear/history";
+/// The forms of new issues.
+pub const TEMPLATES: &str = ".forge/linear/templates";
+/// The last commits: a cache.
+pub const COMMITS: &str = ".forge/git/commits.log";
+/// The branches: a cache.
+pub const BRANCHES: &str = ".forge/git/branches.json";
+/// States from which one may go on.
+pub const CHECKPOINTS: &str = ".forge/git/checkpoints";
+/// What sets up the environment.
+pub const INIT: &str = ".forge/init.sh";
+/// What belongs to this clone alone.
+pub const LOCAL: &str = ".forge/.local";
+/// The lock of this work tree.
+pub const LOCK: &str = ".forge/.local/lock";
+/// Every event, with its exact time.
+pub const JOURNAL: &str = ".forge/.local/journal.jsonl";
+/// Events that no server has yet.
+pub const EVENTS_OUTBOX: &str = ".forge/.local/outbox.events.jsonl";
+/// The last good bytes of each file.
+pub const LAST_GOOD: &str = ".forge/.local/lastgood";
+/// Damaged files, as they were found.
+pub const QUARANTINE: &str = ".forge/.local/quarantine";
+/// Why work is paused.
+pub const PAUSED: &str = ".forge/.local/paused.json";
+/// The colours of the past.
+pub const HEALTH: &str = ".forge/.local/health.jsonl";

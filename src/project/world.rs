@@ -1,0 +1,70 @@
+//! What a project asks of the world besides its files: the time, ids that nobody else has, and who works on it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use helmdeck_core::{Clock, SystemClock};
+use uuid::Uuid;
+
+use crate::time::Time;
+
+/// Ids that nobody else has.
+pub trait Ids: Send + Sync + fmt::Debug {
+    /// Returns a `UUIDv7` of this moment.
+    fn uuid(&self, now: Time) -> Uuid;
+}
+
+/// Ids made of the time and of chance.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RandomIds;
+
+impl Ids for RandomIds {
+    fn uuid(&self, _: Time) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// What a project asks of the world. All of it is handed in, so every rule can be tested with a clock that stands.
+#[derive(Clone)]
+pub struct World {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The zone in which people read times; times in files are UTC but for `[HH:MM]` in `progress.txt`.
+    pub zone: jiff::tz::TimeZone,
+    /// New ids.
+    pub ids: Arc<dyn Ids>,
+    /// Who works: the name that stands in events and artifacts. `Forge` unless said otherwise (the persona of the RFC's examples).
+    pub agent: String,
+}
+
+impl World {
+    /// Returns the time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.clock.now().into()
+    }
+
+    /// Returns a new id.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.ids.uuid(self.now())
+    }
+}
+
+impl Default for World {
+    /// The machine's clock, UTC.
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::default()),
+            zone: jiff::tz::TimeZone::UTC,
+            ids: Arc::new(RandomIds),
+            agent: "Forge".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
