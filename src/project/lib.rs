@@ -4,9 +4,11 @@ pub mod error;
 pub mod json;
 pub mod layout;
 pub mod time;
+pub mod triv;
 pub mod world;
 
 pub use error::{Category, Error, Result};
 pub use json::{Json, Members};
 pub use time::Time;
+pub use triv::Triv;
 pub use world::{Ids, World};
