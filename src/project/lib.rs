@@ -1,12 +1,14 @@
 #![doc = include_str!("README.md")]
 
 pub mod error;
+pub mod git;
 pub mod json;
 pub mod layout;
 pub mod time;
 pub mod world;
 
 pub use error::{Category, Error, Result};
+pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use time::Time;
 pub use world::{Ids, World};
