@@ -2,7 +2,9 @@
 
 pub mod config;
 pub mod error;
+pub mod events;
 pub mod files;
+pub mod git;
 pub mod json;
 pub mod layout;
 pub mod project;
@@ -13,7 +15,9 @@ pub mod world;
 
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
+pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
+pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
 pub use time::Time;
