@@ -3,6 +3,7 @@
 pub mod config;
 pub mod error;
 pub mod files;
+pub mod git;
 pub mod json;
 pub mod layout;
 pub mod project;
@@ -14,6 +15,7 @@ pub mod world;
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
 pub use files::{Document, Files, Guard, Loaded};
+pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
 pub use time::Time;
