@@ -59,15 +59,15 @@ impl Events<'_> {
         let place = place::find(project, last.as_ref());
         let guard = files.lock()?;
         // Another process may have added some since.
-        let seq = journal::last(files)?.map_or(1, |last| last.seq.saturating_add(1));
+        let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
         let world = project.world();
         let now = world.now();
         let (_, line) = Envelope::new(subject, prefix, place, data, (world.ids.uuid(now), now, seq)).line();
-        // What was looked through passes, and no exception is noted for it.
-        journal::add(files, &line)?;
         if world.sink.is_some() || project.config().events.url.is_some() {
+            // First: should this process die here, the journal catches up from it.
             outbox::add(files, &line)?;
         }
+        journal::add(files, &line)?;
         drop(guard);
         if let Some(sink) = &world.sink {
             let drained = outbox::drain(files, world, sink.as_ref(), CAP)?;

@@ -186,6 +186,28 @@ fn a_torn_line_costs_that_event_only_and_is_counted() {
 }
 
 #[test]
+fn an_event_whose_writer_died_before_the_journal_had_it_is_added_before_it_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    server.answers(0);
+    say(&project, 3);
+    let path = folder.path().join(JOURNAL);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let cut = text.trim_end().rfind('\n').unwrap() + 1;
+    std::fs::write(&path, &text[..cut]).unwrap();
+    server.answers(usize::MAX);
+    project.events().drain(CAP).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(server.seqs(), [1, 2, 3]);
+    server.answers(0);
+    say(&project, 1);
+    std::fs::write(&path, &text).unwrap();
+    say(&project, 1);
+    assert_eq!(seqs(&project.events().replay(&Replay::default()).unwrap()), [1, 2, 3, 4, 5]);
+}
+
+#[test]
 fn what_is_missing_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
