@@ -73,6 +73,7 @@ pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limi
 /// Returns entries in an order, opened.
 pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
     let mut scan = Scan::default();
+    scan.entries.reserve(limit.min(128));
     let take = |row: &Row<'_>, scan: &mut Scan| -> Result<()> {
         let raw = rows::raw(row, &range.namespace, range.kind, rows::text(row.get_ref(rows::WHOLE)?))?;
         match seal.open(raw) {
