@@ -3,6 +3,7 @@
 pub mod error;
 pub mod json;
 pub mod layout;
+pub mod progress;
 pub mod time;
 pub mod triv;
 pub mod world;
