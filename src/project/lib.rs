@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+mod committed;
 pub mod config;
 pub mod error;
 pub mod files;
