@@ -1,14 +1,19 @@
 #![doc = include_str!("README.md")]
 
+pub mod artifacts;
+mod committed;
 pub mod config;
 pub mod error;
 pub mod files;
+pub mod focus;
 pub mod git;
 pub mod init;
 pub mod json;
 pub mod layout;
+pub mod progress;
 pub mod project;
 pub mod repair;
+pub mod scratch;
 pub mod secrets;
 pub mod time;
 pub mod triv;
