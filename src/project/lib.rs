@@ -2,13 +2,17 @@
 
 pub mod error;
 pub mod json;
+pub mod knowledge;
 pub mod layout;
+pub mod progress;
 pub mod runner;
 pub mod time;
+pub mod triv;
 pub mod world;
 
 pub use error::{Category, Error, Result};
 pub use json::{Json, Members};
 pub use runner::{Ran, run_check};
 pub use time::Time;
+pub use triv::Triv;
 pub use world::{Ids, World};
