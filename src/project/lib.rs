@@ -19,7 +19,6 @@ pub mod world;
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
 pub use files::{Document, Files, Guard, Loaded};
-pub use error::{Category, Error, Result};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
