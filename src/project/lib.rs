@@ -3,6 +3,7 @@
 pub mod error;
 pub mod json;
 pub mod layout;
+pub mod skills;
 pub mod time;
 pub mod world;
 
