@@ -18,6 +18,7 @@ pub mod repair;
 pub mod runner;
 pub mod scratch;
 pub mod secrets;
+pub mod skills;
 pub mod time;
 pub mod triv;
 pub mod world;
