@@ -1,14 +1,25 @@
 #![doc = include_str!("README.md")]
 
+pub mod artifacts;
+mod committed;
 pub mod config;
 pub mod error;
 pub mod events;
+pub mod features;
 pub mod files;
+pub mod focus;
 pub mod git;
+pub mod init;
 pub mod json;
+pub mod knowledge;
 pub mod layout;
+pub mod progress;
 pub mod project;
+pub mod repair;
+pub mod runner;
+pub mod scratch;
 pub mod secrets;
+pub mod skills;
 pub mod time;
 pub mod triv;
 pub mod world;
@@ -20,6 +31,7 @@ pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
+pub use runner::{Ran, run_check};
 pub use time::Time;
 pub use triv::Triv;
 pub use world::{Ids, World};

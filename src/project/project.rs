@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use helmdeck_events::Sink;
 use serde::Deserialize;
 
-pub(crate) use find::Found;
+pub(crate) use find::{Found, Repository};
 
 use crate::config::Config;
 use crate::error::{Category, Error, Result};
