@@ -1,8 +1,11 @@
 #![doc = include_str!("README.md")]
 
 pub mod error;
+pub mod issues;
 pub mod json;
 pub mod layout;
+pub mod prime;
+pub mod sessions;
 pub mod time;
 pub mod world;
 
