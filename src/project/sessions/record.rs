@@ -10,7 +10,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::files::Document;
 use crate::json::Members;
+use crate::knowledge::Learning;
+use crate::layout::{LIVING, SESSIONS};
 use crate::time::Time;
 
 /// How long a session lives without a command, unless configured: an hour, after which `progress.txt` is stale as well.
@@ -18,7 +21,7 @@ pub const LEASE: Duration = Duration::from_secs(60 * 60);
 /// Clocks may differ by so much.
 const SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// The sessions that live in this work tree: the file `.forge/.local/session.json`.
+/// The sessions that live in this work tree: the file `.forge/.local/sessions.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Living {
     /// The version of the file's form.
@@ -28,6 +31,48 @@ pub struct Living {
     /// Members that are not known here.
     #[serde(flatten)]
     pub other: Members,
+}
+
+impl Document for Living {
+    const PATH: &'static str = LIVING;
+
+    fn skeleton() -> Self {
+        Self::empty()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let primary = self.sessions.iter().filter(|session| session.primary && session.state.is_alive()).count();
+        if primary > 1 { Err("more than one session that lives is primary".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// A session that is over has its record in its folder: `short-term/sessions/<id>/session.json`.
+impl Document for Session {
+    const PATH: &'static str = SESSIONS;
+
+    fn skeleton() -> Self {
+        let never = Time(jiff::Timestamp::UNIX_EPOCH);
+        Self {
+            schema_version: None,
+            id: String::new(),
+            uuid: String::new(),
+            agent: String::new(),
+            primary: false,
+            state: State::Ended,
+            started_at: never,
+            seen_at: never,
+            lease_until: never,
+            branch: None,
+            head: None,
+            resumes: None,
+            holder: None,
+            steps: Vec::new(),
+            ending: None,
+            ended_at: None,
+            abandoned: None,
+            other: Members::default(),
+        }
+    }
 }
 
 impl Living {
@@ -58,6 +103,9 @@ impl Living {
 /// One session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
+    /// The version of the file's form; only in a file of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_version: Option<String>,
     /// Its name: `2025-12-24-session-001`. Two clones may give the same.
     pub id: String,
     /// Who it really is: a `UUIDv7`.
@@ -162,23 +210,7 @@ pub struct Ending {
     pub key: Option<String>,
     /// What was learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub learned: Vec<Learned>,
-}
-
-/// Something that was learned in a session: what worked, or what did not.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Learned {
-    /// When it applies.
-    pub context: String,
-    /// What worked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approach: Option<String>,
-    /// What went wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub issue: Option<String>,
-    /// What helped against it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<String>,
+    pub learned: Vec<Learning>,
 }
 
 impl Session {
@@ -235,22 +267,13 @@ mod tests {
         let start = time("2025-12-24T11:00:00Z");
         Session {
             id: "2025-12-24-session-001".to_owned(),
-            uuid: String::new(),
             agent: "Forge".to_owned(),
             primary: true,
             state: State::Live,
             started_at: start,
             seen_at: start,
             lease_until: later(start, LEASE),
-            branch: None,
-            head: None,
-            resumes: None,
-            holder: None,
-            steps: Vec::new(),
-            ending: None,
-            ended_at: None,
-            abandoned: None,
-            other: Members::default(),
+            ..Session::skeleton()
         }
     }
 
