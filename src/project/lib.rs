@@ -1,15 +1,28 @@
 #![doc = include_str!("README.md")]
 
+pub mod artifacts;
+pub mod config;
 pub mod error;
+pub mod files;
+pub mod focus;
 pub mod issues;
 pub mod json;
 pub mod layout;
 pub mod prime;
+pub mod progress;
+pub mod project;
+pub mod scratch;
+pub mod secrets;
 pub mod sessions;
 pub mod time;
+pub mod triv;
 pub mod world;
 
-pub use error::{Category, Error, Result};
+pub use config::Config;
+pub use error::{Category, Current, Error, Result};
+pub use files::{Document, Files, Guard, Loaded};
 pub use json::{Json, Members};
+pub use project::Project;
 pub use time::Time;
+pub use triv::Triv;
 pub use world::{Ids, World};
