@@ -1,8 +1,10 @@
 #![doc = include_str!("README.md")]
 
+pub mod checkpoints;
 pub mod error;
 pub mod json;
 pub mod layout;
+pub mod recovery;
 pub mod time;
 pub mod world;
 
