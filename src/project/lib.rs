@@ -5,10 +5,12 @@ pub mod error;
 pub mod json;
 pub mod layout;
 pub mod recovery;
+pub mod runner;
 pub mod time;
 pub mod world;
 
 pub use error::{Category, Error, Result};
 pub use json::{Json, Members};
+pub use runner::{Ran, run_check};
 pub use time::Time;
 pub use world::{Ids, World};
