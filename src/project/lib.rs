@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+pub mod checkpoints;
 pub mod config;
 pub mod error;
 pub mod files;
@@ -13,6 +14,7 @@ pub mod layout;
 pub mod prime;
 pub mod progress;
 pub mod project;
+pub mod recovery;
 pub mod runner;
 pub mod scratch;
 pub mod secrets;
