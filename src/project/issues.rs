@@ -10,7 +10,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::files::Document;
 use crate::json::Members;
+use crate::layout::ACTIVE;
 use crate::time::Time;
 
 /// The version that is written.
@@ -164,12 +166,17 @@ impl Active {
     pub fn empty() -> Self {
         Self { schema_version: VERSION.to_owned(), synced_at: None, issues: Vec::new(), other: Members::default() }
     }
+}
+
+impl Document for Active {
+    const PATH: &'static str = ACTIVE;
+
+    fn skeleton() -> Self {
+        Self::empty()
+    }
 
     /// Checks what the types cannot say: keys that are keys and stand once, priorities from 0 to 4.
-    ///
-    /// # Errors
-    /// What is wrong, and with which issue.
-    pub fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for issue in &self.issues {
             let key = issue.linear_id.as_str();
