@@ -6,6 +6,7 @@ use std::path::Path;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::files::{Document, Loaded, check_path};
 use crate::json::Members;
@@ -406,7 +407,7 @@ impl Focused<'_> {
     ) -> Result<Set> {
         self.project.check_not_paused()?;
         let now = self.project.world().now();
-        let head = self.project.git().ok().and_then(|git| git.head().ok().flatten()).map(|head| head.to_string());
+        let head = committed::head(self.project);
         let _guard = self.project.files().lock()?;
         let (old, new) = self.project.files().edit_at(&self.path, if_match, |focus: &mut Focus| {
             let old = focus.clone();

@@ -2,6 +2,7 @@
 
 pub mod artifacts;
 pub mod checkpoints;
+mod committed;
 pub mod config;
 pub mod error;
 pub mod files;

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::files::{Damage, Unreadable};
 use crate::layout::ARTIFACT_INDEX;
 use crate::project::Project;
+use crate::triv::FileName;
 
 /// The most bytes of a line that are parsed: 1 MiB.
 const LINE_MAX: usize = 1 << 20;
@@ -85,10 +86,15 @@ fn read_line(line: &[u8]) -> Result<Entry, (bool, String)> {
     if line.len() > LINE_MAX {
         return Err((false, "expected a line of at most 1 MiB".to_owned()));
     }
-    serde_json::from_slice(line).map_err(|error| {
+    let entry: Entry = serde_json::from_slice(line).map_err(|error| {
         // A line torn within a character is torn, too.
         let torn = error.is_eof() || std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none());
         let torn = torn && line.starts_with(b"{");
         (torn, if torn { "the line is torn".to_owned() } else { format!("expected an artifact: {error}") })
-    })
+    })?;
+    let file = entry.path.strip_prefix(&entry.kind.folder()).and_then(|rest| rest.strip_prefix('/'));
+    match file.map(FileName::parse) {
+        Some(Ok(_)) => Ok(entry),
+        _ => Err((false, format!("expected a file of {}, found {:?}", entry.kind.folder(), entry.path))),
+    }
 }

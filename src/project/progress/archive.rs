@@ -1,20 +1,15 @@
 //! Where the progress of sessions that have ended is kept.
 
-use std::collections::BTreeSet;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::text::Log;
 use super::session_folder;
+use super::text::Log;
+use crate::committed;
 use crate::error::Result;
 use crate::files::etag;
-use crate::git::Run;
 use crate::layout::SESSIONS;
 use crate::project::Project;
-
-/// How many sessions keep their folder.
-pub const KEPT: usize = 20;
 
 /// Where the progress of a session was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -96,12 +91,12 @@ pub(super) fn list(project: &Project) -> Result<Vec<String>> {
 /// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Returns the sessions.
 pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let sessions = list(project)?;
-    let old = &sessions[..sessions.len().saturating_sub(KEPT)];
+    let old = &sessions[..sessions.len().saturating_sub(project.config().session.archives)];
     let mut removed = Vec::new();
     if old.is_empty() {
         return Ok(removed);
     }
-    let Some(committed) = committed(project) else { return Ok(removed) };
+    let Some(committed) = committed::below(project, SESSIONS) else { return Ok(removed) };
     for session in old {
         let folder = format!("{SESSIONS}/{session}");
         let files = project.files().list(&folder)?;
@@ -117,18 +112,4 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
         removed.push(session.clone());
     }
     Ok(removed)
-}
-
-/// Returns the archived files that the last commit has exactly as they are. `None` if git cannot say.
-fn committed(project: &Project) -> Option<BTreeSet<String>> {
-    let git = project.git().ok()?;
-    let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };
-    let names = |args: &[&str]| -> Option<BTreeSet<String>> {
-        let output = git.run(args, &run).ok().filter(|output| output.ok())?;
-        let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        Some(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
-    };
-    let tracked = names(&["ls-tree", "-r", "-z", "--name-only", "HEAD", "--", SESSIONS])?;
-    let changed = names(&["diff", "--no-ext-diff", "--relative", "-z", "--name-only", "HEAD", "--", SESSIONS])?;
-    Some(tracked.difference(&changed).cloned().collect())
 }

@@ -9,7 +9,7 @@ pub mod text;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use archive::{Archived, KEPT};
+pub use archive::Archived;
 pub use text::{Entry, Log};
 
 use crate::error::{Error, Result};
@@ -62,7 +62,11 @@ pub fn session_folder(session: &str) -> Result<String> {
     let fits = session.len() <= 64
         && session.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
         && session.bytes().all(plain);
-    if fits { Ok(format!("{SESSIONS}/{session}")) } else { Err(Error::usage(format!("{session:?} is no id of a session"))) }
+    if fits {
+        Ok(format!("{SESSIONS}/{session}"))
+    } else {
+        Err(Error::usage(format!("{session:?} is no id of a session")))
+    }
 }
 
 impl Progress<'_> {
@@ -90,8 +94,8 @@ impl Progress<'_> {
         Ok(Some(Log::parse(text, &self.project.world().zone)))
     }
 
-    /// Begins the file of a session. What another session left there is put into that session's folder first; the newest 20 of those
-    /// are kept. Once begun, the file of a session is not begun again.
+    /// Begins the file of a session. What another session left there is put into that session's folder first; the newest of those
+    /// (`[session] archives`, 20 unless configured otherwise) are kept, and all that git does not have. Once begun, the file of a session is not begun again.
     ///
     /// # Errors
     /// `Corrupt` if the file is no text, `Secret` if somebody wrote a credential into it, `Paused`, `Locked`, `Usage`.
