@@ -5,6 +5,7 @@ pub mod checkpoints;
 mod committed;
 pub mod config;
 pub mod error;
+pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
