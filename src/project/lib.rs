@@ -21,6 +21,7 @@ pub mod runner;
 pub mod scratch;
 pub mod secrets;
 pub mod sessions;
+pub mod skills;
 pub mod time;
 pub mod triv;
 pub mod world;
