@@ -131,7 +131,7 @@ impl Nats {
         command
     }
 
-    /// It tells whoever connects that it is there, with JetStream.
+    /// It tells whoever connects that it is there, with `JetStream`.
     fn answers(&self) -> bool {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
         let mut line = String::new();

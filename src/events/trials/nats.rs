@@ -137,10 +137,11 @@ fn a_named_reader_goes_on_where_it_stopped_also_after_a_restart() {
     server.start_again();
     let nats = open(&server);
     insist(&nats, &message(6));
-    assert_eq!(hear(&nats, 100, 1), ["id-3"], "and the others are handed back");
-    let mut rest = hear(&nats, 100, 3);
+    // One is taken and the others are handed back, to come again in any order.
+    let mut rest = hear(&nats, 100, 1);
+    rest.extend(hear(&nats, 100, 3));
     rest.sort();
-    assert_eq!(rest, ["id-4", "id-5", "id-6"]);
+    assert_eq!(rest, ["id-3", "id-4", "id-5", "id-6"]);
     assert_eq!(nats.follow("reader", 100, PATIENCE, |_| true), Ok(0));
 }
 
