@@ -5,6 +5,7 @@ pub mod checkpoints;
 mod committed;
 pub mod config;
 pub mod error;
+pub mod events;
 pub mod features;
 pub mod files;
 pub mod focus;
@@ -28,6 +29,7 @@ pub mod world;
 
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
+pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use helmdeck_core::{Clock, SystemClock};
+use helmdeck_events::Sink;
 use uuid::Uuid;
 
 use crate::time::Time;
@@ -37,6 +38,8 @@ pub struct World {
     pub agent: String,
     /// The session in which the work is done, if it is said; else the one that lives in the work tree.
     pub session: Option<String>,
+    /// Where events go besides the journal; nowhere by default.
+    pub sink: Option<Arc<dyn Sink>>,
 }
 
 impl World {
@@ -62,6 +65,7 @@ impl Default for World {
             ids: Arc::new(RandomIds),
             agent: "Forge".to_owned(),
             session: None,
+            sink: None,
         }
     }
 }

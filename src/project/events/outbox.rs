@@ -1,15 +1,14 @@
 //! Events that no server has yet, oldest first. Each is written here before it is sent and removed after the server has it, so a process
 //! that dies between the two loses none; the server knows it by its id should it come twice.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use helmdeck_events::{Message, Sink, SinkError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::envelope::Envelope;
-use super::journal;
 use crate::error::Result;
 use crate::files::Files;
 use crate::layout::EVENTS_OUTBOX;
@@ -20,12 +19,12 @@ pub const MOST_WAITING: usize = 10_000;
 /// How long the file gets, in bytes, before the oldest are dropped.
 const LARGE: usize = 8 << 20;
 
-/// The events that wait.
+/// The events that wait: lines that are read when their turn comes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Outbox {
     /// How many were dropped since the file began, for want of room or because a line was damaged.
     pub(super) dropped: u64,
-    pub(super) waiting: Vec<Envelope>,
+    pub(super) waiting: Vec<String>,
 }
 
 /// The first line of the file, once an event was dropped.
@@ -37,37 +36,37 @@ struct Head {
 
 impl Outbox {
     pub(super) fn parse(bytes: &[u8]) -> Self {
-        let head = bytes.split(|byte| *byte == b'\n').next().and_then(|line| serde_json::from_slice::<Head>(line).ok());
-        let lines = journal::parse(bytes);
-        // The head is no event, and no damage.
-        let damaged = lines.damaged - u64::from(head.is_some());
-        Self { dropped: head.map_or(0, |head| head.dropped) + damaged, waiting: lines.events }
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
+        let head = lines.next_if(|line| serde_json::from_str::<Head>(line).is_ok());
+        let dropped = head.and_then(|line| serde_json::from_str(line).ok()).map_or(0, |head: Head| head.dropped);
+        Self { dropped, waiting: lines.map(ToOwned::to_owned).collect() }
     }
 
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut text = String::new();
         if self.dropped > 0 {
             text.push_str(&serde_json::to_string(&Head { dropped: self.dropped }).unwrap_or_default());
             text.push('\n');
         }
-        for event in &self.waiting {
-            text.push_str(&serde_json::to_string(event).unwrap_or_default());
+        for line in &self.waiting {
+            text.push_str(line);
             text.push('\n');
         }
         text
     }
 
-    /// Drops the oldest events until there is room for one more.
-    fn make_room(&mut self, bytes: usize) -> bool {
-        let mut bytes = bytes;
-        let mut from = 0;
-        while self.waiting.len() - from >= MOST_WAITING || (bytes >= LARGE && from < self.waiting.len()) {
-            bytes = bytes.saturating_sub(serde_json::to_string(&self.waiting[from]).unwrap_or_default().len() + 1);
-            from += 1;
+    /// Drops the oldest events until there is room for one more. Says whether it did.
+    fn make_room(&mut self) -> bool {
+        let mut bytes: usize = self.waiting.iter().map(|line| line.len() + 1).sum();
+        let mut first = 0;
+        while self.waiting.len() - first >= MOST_WAITING || (bytes >= LARGE && first < self.waiting.len()) {
+            bytes -= self.waiting[first].len() + 1;
+            first += 1;
         }
-        self.waiting.drain(..from);
-        self.dropped += from as u64;
-        from > 0
+        self.waiting.drain(..first);
+        self.dropped += first as u64;
+        first > 0
     }
 }
 
@@ -77,19 +76,15 @@ pub(super) fn read(files: &Files) -> Result<Outbox> {
 
 /// Adds an event, under the lock that the caller holds.
 pub(super) fn add(files: &Files, line: &str) -> Result<()> {
-    let bytes = files.read(EVENTS_OUTBOX)?.unwrap_or_default();
-    // Only one that may be full is read in earnest.
-    if bytes.len() >= LARGE || bytes.iter().filter(|byte| **byte == b'\n').count() >= MOST_WAITING {
-        let mut outbox = Outbox::parse(&bytes);
-        if outbox.make_room(bytes.len()) {
-            files.write(EVENTS_OUTBOX, outbox.text().as_bytes())?;
-        }
+    let mut outbox = read(files)?;
+    if outbox.make_room() {
+        write(files, &outbox)?;
     }
     files.append(EVENTS_OUTBOX, line)
 }
 
 /// What became of the events that waited.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Drained {
     /// How many the server has now.
     pub sent: u64,
@@ -107,56 +102,63 @@ pub struct Drained {
 pub(super) fn drain(files: &Files, world: &World, sink: &dyn Sink, within: Duration) -> Result<Drained> {
     let began = world.clock.monotonic();
     let guard = files.lock()?;
-    let waiting = read(files)?.waiting;
+    let outbox = read(files)?;
     drop(guard);
-    let mut sent = BTreeSet::new();
+    let (mut sent, mut damaged) = (HashSet::new(), HashSet::new());
     let mut error = None;
-    for event in &waiting {
+    for line in &outbox.waiting {
+        let Some(event) = Envelope::parse(line.as_bytes()) else {
+            damaged.insert(line.as_str());
+            continue;
+        };
+        let message = Message { subject: event.subject, id: event.id.to_string(), body: line.clone().into_bytes() };
         let left = within.saturating_sub(world.clock.monotonic().saturating_sub(began));
-        let published = if left.is_zero() { Err(SinkError::Elapsed(within)) } else { sink.publish(&message(event), left) };
+        let published = if left.is_zero() { Err(SinkError::Elapsed(within)) } else { sink.publish(&message, left) };
         if let Err(why) = published {
             // Those behind it wait for it: they go in order.
             error = Some(why.to_string());
             break;
         }
-        sent.insert(event.id);
+        sent.insert(line.as_str());
     }
-    let left = remove(files, &sent)?;
+    let left = remove(files, outbox.clone(), &sent, &damaged)?;
     Ok(Drained { sent: sent.len() as u64, waiting: left.waiting.len() as u64, dropped: left.dropped, error })
 }
 
-fn message(event: &Envelope) -> Message {
-    Message {
-        subject: event.subject.clone(),
-        id: event.id.to_string(),
-        body: serde_json::to_vec(event).unwrap_or_default(),
+/// Removes lines, whatever happened to the file meanwhile.
+fn remove(files: &Files, read_before: Outbox, sent: &HashSet<&str>, damaged: &HashSet<&str>) -> Result<Outbox> {
+    if sent.is_empty() && damaged.is_empty() {
+        return Ok(read_before);
     }
-}
-
-fn remove(files: &Files, sent: &BTreeSet<Uuid>) -> Result<Outbox> {
     let _guard = files.lock()?;
     let mut outbox = read(files)?;
     let before = outbox.waiting.len();
-    outbox.waiting.retain(|event| !sent.contains(&event.id));
-    if outbox.waiting.len() == before {
-        return Ok(outbox);
-    }
+    let mut gone = 0;
+    outbox.waiting.retain(|line| {
+        let damaged = damaged.contains(line.as_str());
+        gone += u64::from(damaged);
+        !damaged && !sent.contains(line.as_str())
+    });
+    outbox.dropped += gone;
     if outbox == Outbox::default() {
         files.remove(EVENTS_OUTBOX)?;
-    } else {
-        files.write(EVENTS_OUTBOX, outbox.text().as_bytes())?;
+    } else if outbox.waiting.len() < before {
+        write(files, &outbox)?;
     }
     Ok(outbox)
 }
 
+/// Each line was looked through for secrets before it was added.
+fn write(files: &Files, outbox: &Outbox) -> Result<()> {
+    files.put(EVENTS_OUTBOX, outbox.text().as_bytes(), None)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::envelope::tests::event;
     use super::*;
-    use crate::json::Json;
 
-    fn outbox(from: u64, count: u64) -> Outbox {
-        Outbox { dropped: 0, waiting: (from..from + count).map(|seq| event(seq, Json::Null)).collect() }
+    fn outbox(from: u64, to: u64) -> Outbox {
+        Outbox { dropped: 0, waiting: (from..=to).map(|seq| format!("{{\"seq\":{seq}}}")).collect() }
     }
 
     #[test]
@@ -170,28 +172,21 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_counted_and_the_others_are_kept() {
-        let text = outbox(1, 3).text();
-        let torn = &text[..text.len() - 20];
-        assert_eq!(Outbox::parse(torn.as_bytes()), Outbox { dropped: 1, ..outbox(1, 2) });
-    }
-
-    #[test]
     fn the_oldest_go_when_ten_thousand_wait() {
         for (waiting, left) in [(9_998, 9_998), (9_999, 9_999), (10_000, 9_999), (10_001, 9_999)] {
             let mut many = outbox(1, waiting);
-            assert_eq!(many.make_room(0), left < waiting);
-            assert_eq!((many.waiting.len() as u64, many.dropped), (left, waiting - left));
-            assert_eq!(many.waiting[0].seq, waiting - left + 1);
+            assert_eq!(many.make_room(), left < waiting);
+            assert_eq!(many, Outbox { dropped: waiting - left, ..outbox(waiting - left + 1, waiting) });
         }
     }
 
     #[test]
     fn the_oldest_go_when_they_take_too_much_room() {
-        let mut few = outbox(1, 3);
-        let each = few.text().len() / 3;
-        assert!(!few.make_room(LARGE - 1));
-        assert!(few.make_room(LARGE + each - 1));
-        assert_eq!((few.waiting.len(), few.dropped), (2, 1));
+        let line = "x".repeat((64 << 10) - 1);
+        for (waiting, left) in [(127, 127), (128, 127), (130, 127)] {
+            let mut few = Outbox { dropped: 1, waiting: vec![line.clone(); waiting] };
+            few.make_room();
+            assert_eq!((few.waiting.len(), few.dropped), (left, 1 + (waiting - left) as u64));
+        }
     }
 }
