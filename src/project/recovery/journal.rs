@@ -5,11 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::unknown::Unknown;
+use crate::files::Document;
 use crate::json::Members;
 use crate::time::Time;
 
-/// Where it lies.
-pub const PATH: &str = ".forge/.local/recovery.json";
 /// How many past records are kept.
 const KEPT: usize = 50;
 
@@ -112,6 +111,22 @@ pub struct Acknowledged {
     pub other: Members,
 }
 
+impl Acknowledged {
+    /// Says whether somebody has answered to this reason.
+    #[must_use]
+    pub fn covers(&self, reason: &Unknown) -> bool {
+        self.unknown.iter().any(|known| known.code() == reason.code())
+    }
+}
+
+impl Document for Journal {
+    const PATH: &'static str = super::FILE;
+
+    fn skeleton() -> Self {
+        Self::default()
+    }
+}
+
 /// How to go back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -170,6 +185,9 @@ pub struct Rollback {
     pub head: String,
     /// The branch that HEAD was on.
     pub branch: Option<String>,
+    /// The session in which it was done.
+    #[serde(default)]
+    pub session: Option<String>,
     /// The features that had regressed.
     #[serde(default)]
     pub regressions: Vec<String>,
@@ -222,6 +240,7 @@ mod tests {
                 commit: String::new(),
                 head: String::new(),
                 branch: None,
+                session: None,
                 regressions: Vec::new(),
                 step: Step::Planned,
                 rescue: None,
