@@ -2,6 +2,7 @@
 
 mod brief;
 mod fence;
+mod gather;
 
 pub use brief::{
     BUDGET, Brief, CommitLine, FeatureLine, FocusLine, LEAST, Lag, LearningLine, LeftOut, Primed, Section, SkillLine,

@@ -1,22 +1,12 @@
 //! Where a session goes that is over: its record, its focus and its progress lie in `short-term/sessions/<id>/`, which is committed.
 
-use serde::Serialize;
-
-use super::Sessions;
+use super::{Sessions, parts};
 use super::record::{Living, Session, State};
 use crate::error::Result;
-use crate::events::Subject;
 use crate::focus::Focus;
 use crate::json::print;
 use crate::layout::FOCUS;
 use crate::progress::session_folder;
-
-#[derive(Serialize)]
-struct Abandoned<'a> {
-    reason: &'a str,
-    started_at: String,
-    seen_at: String,
-}
 
 impl Sessions<'_> {
     /// Puts away the sessions that were given up. Returns their names.
@@ -24,18 +14,10 @@ impl Sessions<'_> {
         let given_up: Vec<Session> =
             self.living()?.sessions.into_iter().filter(|session| session.state == State::Abandoned).collect();
         for session in &given_up {
-            let reason = session.abandoned.as_deref().unwrap_or("nobody worked in it any more");
             // One that was given up before it had a file of its own has nothing to put away.
             if session.step("progress").is_some() {
                 self.archive(session)?;
-                self.project.emit(
-                    Subject::SessionAbandoned,
-                    Abandoned {
-                        reason,
-                        started_at: session.started_at.to_string(),
-                        seen_at: session.seen_at.seconds().to_string(),
-                    },
-                );
+                parts::tell_abandoned(self.project, session);
             }
             self.forget(&session.id)?;
         }

@@ -219,7 +219,7 @@ impl On<'_> {
                 None => {
                     let session = Some(self.session.id.clone());
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
-                    self.sessions.project.knowledge().add(learning)?.id
+                    self.sessions.project.knowledge().add(&learning, None)?.id
                 }
             };
             self.done(&name, Some(id.clone()))?;
@@ -252,7 +252,7 @@ impl On<'_> {
             return Ok(());
         }
         let finished = self.finished(false);
-        parts::tell_end(self.sessions.project, &self.session, &finished, self.ending.leave_dirty.is_some());
+        parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
         self.done(step::EVENT, Some(finished.commits.to_string()))
     }
 

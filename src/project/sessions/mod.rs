@@ -10,6 +10,7 @@ mod during;
 mod end;
 mod hold;
 mod id;
+mod parts;
 mod place;
 mod record;
 mod run;
@@ -105,5 +106,3 @@ impl<'a> Sessions<'a> {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -17,6 +17,9 @@ use crate::prime::Primed;
 use crate::progress::session_folder;
 use crate::runner::run_check;
 
+/// So many issues are named to others.
+const TOLD: usize = 100;
+
 /// How a session is to begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -315,7 +318,8 @@ impl On<'_> {
         if self.is_done(step::EVENT) {
             return Ok(());
         }
-        let issues = self.issues()?.issues.len();
+        let issues = self.issues()?.issues.into_iter().filter(|issue| !issue.is_over()).map(|issue| issue.linear_id);
+        let issues = issues.take(TOLD).collect();
         parts::tell_start(self.sessions.project, &self.session, issues);
         self.done(step::EVENT, None)
     }
