@@ -266,8 +266,11 @@ impl FeaturesFile {
             Open,
             Done,
         }
-        let waits: Vec<Vec<usize>> =
-            self.features.iter().map(|feature| feature.blockers().filter_map(|id| at.get(id).copied()).collect()).collect();
+        let waits: Vec<Vec<usize>> = self
+            .features
+            .iter()
+            .map(|feature| feature.blockers().filter_map(|id| at.get(id).copied()).collect())
+            .collect();
         let mut marks = vec![Mark::New; waits.len()];
         for start in 0..waits.len() {
             if marks[start] != Mark::New {
@@ -360,7 +363,19 @@ mod tests {
         for id in ["FORGE-001", "A-000", "SX9-1234567"] {
             assert!(is_id(id), "{id}");
         }
-        for no in ["", "FORGE", "FORGE-", "FORGE-01", "forge-001", "9A-001", "A_B-001", "A-B-001", "A-00x", " A-001", "A-001 "] {
+        for no in [
+            "",
+            "FORGE",
+            "FORGE-",
+            "FORGE-01",
+            "forge-001",
+            "9A-001",
+            "A_B-001",
+            "A-B-001",
+            "A-00x",
+            " A-001",
+            "A-001 ",
+        ] {
             assert!(!is_id(no), "{no}");
             assert!(with(|file| file.features[0].id = no.into()).is_err(), "{no}");
         }

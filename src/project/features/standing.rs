@@ -130,7 +130,11 @@ impl FeaturesFile {
         let free = |feature: &Feature| {
             feature.blockers().all(|blocker| {
                 is_id(blocker)
-                    && self.features.iter().zip(standings).any(|(other, standing)| other.id == blocker && standing.counts())
+                    && self
+                        .features
+                        .iter()
+                        .zip(standings)
+                        .any(|(other, standing)| other.id == blocker && standing.counts())
             })
         };
         first(Next::Regressed, &|_, standing| standing == Standing::Regressed)
@@ -160,7 +164,9 @@ impl FeaturesFile {
             .features
             .iter()
             .zip(standings)
-            .filter(|(feature, standing)| standing.counts() && feature.manual != Some(true) && !feature.tests().is_empty())
+            .filter(|(feature, standing)| {
+                standing.counts() && feature.manual != Some(true) && !feature.tests().is_empty()
+            })
             .map(|(feature, _)| feature)
             .collect();
         all.sort_by_key(|feature| feature.verified_at);
@@ -271,7 +277,8 @@ mod tests {
 
     #[test]
     fn what_waits_comes_when_its_blockers_pass() {
-        let mut file = file(&[("A-001", Status::NotImplemented), ("A-002", Status::Blocked), ("A-003", Status::Deferred)]);
+        let mut file =
+            file(&[("A-001", Status::NotImplemented), ("A-002", Status::Blocked), ("A-003", Status::Deferred)]);
         file.features[0].blocked_by = Some(BlockedBy::One("the vendor".into()));
         file.features[1].blocked_by = Some(BlockedBy::Many(vec!["A-003".into()]));
         assert_eq!(next(&file), None);
@@ -283,7 +290,12 @@ mod tests {
 
     #[test]
     fn those_verified_longest_ago_are_tried_again() {
-        let all = [("A-001", Status::Passing), ("A-002", Status::Passing), ("A-003", Status::Passing), ("A-004", Status::Failing)];
+        let all = [
+            ("A-001", Status::Passing),
+            ("A-002", Status::Passing),
+            ("A-003", Status::Passing),
+            ("A-004", Status::Failing),
+        ];
         let mut file = file(&all);
         file.features[1].verified_at = Some(Time::parse("2025-12-23T12:00:00Z").unwrap());
         let ids = |file: &FeaturesFile| {
