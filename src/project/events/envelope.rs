@@ -18,6 +18,7 @@ pub struct Envelope {
     /// The version of this form: 1.
     pub v: u32,
     /// Its id, a `UUIDv7`: whoever hears it twice knows it by that.
+    #[serde(with = "id")]
     #[schemars(with = "String")]
     pub id: Uuid,
     /// The type of the Redux action: `forge/memory/session/start`.
@@ -65,7 +66,13 @@ pub(super) struct Place {
 }
 
 impl Envelope {
-    pub(super) fn new(subject: Subject, prefix: &str, place: Place, data: Json, (id, ts, seq): (Uuid, Time, u64)) -> Self {
+    pub(super) fn new(
+        subject: Subject,
+        prefix: &str,
+        place: Place,
+        data: Json,
+        (id, ts, seq): (Uuid, Time, u64),
+    ) -> Self {
         Self {
             v: 1,
             id,
@@ -123,6 +130,21 @@ impl Envelope {
     #[must_use]
     pub fn about(&self) -> Option<Subject> {
         Subject::of_redux(&self.kind)
+    }
+}
+
+mod id {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use uuid::Uuid;
+
+    pub(super) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -34,8 +34,14 @@ fn session(project: &Project) -> Option<String> {
 /// Names a work tree without its path, which is nobody else's business.
 fn worktree(project: &Project) -> String {
     let path = project.root();
-    let name: String =
-        path.file_name().unwrap_or_default().to_string_lossy().chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+    let name: String = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect();
     let telling = files::etag(path.as_os_str().as_encoded_bytes());
     format!("{name}-{}", &telling[..TELLING.min(telling.len())])
 }

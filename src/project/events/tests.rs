@@ -118,12 +118,10 @@ fn what_the_server_missed_reaches_it_first_and_with_the_same_ids() {
     let status = project.events().status().unwrap();
     assert_eq!((status.seq, status.waiting, status.dropped, status.server), (5, 3, 0, true));
     server.answers(2);
-    assert_eq!(project.events().drain(CAP).unwrap(), Drained {
-        sent: 2,
-        waiting: 1,
-        dropped: 0,
-        error: Some("no event server: it is away".to_owned())
-    });
+    assert_eq!(
+        project.events().drain(CAP).unwrap(),
+        Drained { sent: 2, waiting: 1, dropped: 0, error: Some("no event server: it is away".to_owned()) }
+    );
     server.answers(usize::MAX);
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5, 6]);
@@ -194,7 +192,8 @@ fn what_is_missing_is_seen() {
     say(&project, 8);
     let path = folder.path().join(JOURNAL);
     let text = std::fs::read_to_string(&path).unwrap();
-    let left: Vec<_> = text.lines().enumerate().filter(|(at, _)| ![2, 3, 6].contains(at)).map(|(_, line)| line).collect();
+    let left: Vec<_> =
+        text.lines().enumerate().filter(|(at, _)| ![2, 3, 6].contains(at)).map(|(_, line)| line).collect();
     std::fs::write(&path, left.join("\n")).unwrap();
     let replayed = project.events().replay(&Replay::default()).unwrap();
     assert_eq!(seqs(&replayed), [1, 2, 5, 6, 8]);
@@ -278,7 +277,12 @@ fn an_event_says_where_it_happened() {
             .args(args)
             .current_dir(folder.path())
             .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")])
-            .envs([("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")])
+            .envs([
+                ("GIT_AUTHOR_NAME", "a"),
+                ("GIT_AUTHOR_EMAIL", "a@b"),
+                ("GIT_COMMITTER_NAME", "a"),
+                ("GIT_COMMITTER_EMAIL", "a@b"),
+            ])
             .output()
             .unwrap();
         assert!(run.status.success());
