@@ -6,7 +6,7 @@ use super::{Finished, Probed};
 use crate::error::Result;
 use crate::events::{Subject, data};
 use crate::features::FeaturesFile;
-use crate::knowledge::{KnowledgeFile, Learning};
+use crate::knowledge::Learning;
 use crate::project::Project;
 use crate::time::Time;
 
@@ -45,10 +45,14 @@ pub(super) fn features(_project: &Project) -> Result<(Option<Named>, Option<Name
     Ok((None, None))
 }
 
-/// Returns the id of a learning that was kept since a time.
+/// Returns the id of a learning that was kept since a time: an end that was cut short after it was written does not count it again.
 pub(super) fn learned_since(project: &Project, learning: &Learning, since: Option<Time>) -> Result<Option<String>> {
-    let file = project.files().load::<KnowledgeFile>()?;
-    Ok(None)
+    let Some(since) = since else { return Ok(None) };
+    let id = learning.what.id();
+    let file = project.knowledge().read()?;
+    let kept = file.entries().find(|entry| entry.id() == id);
+    let fresh = kept.and_then(|entry| entry.fresh_at()).is_some_and(|fresh| fresh >= since);
+    Ok(fresh.then_some(id))
 }
 
 /// Writes the caches of git anew.
