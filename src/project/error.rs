@@ -81,12 +81,24 @@ pub struct Error {
     /// A command that is safe to run next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// What stands there now, if the caller's copy is stale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<Box<Current>>,
+}
+
+/// A file as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Current {
+    /// What names exactly these bytes.
+    pub etag: String,
+    /// Its text.
+    pub text: String,
 }
 
 impl Error {
     /// Makes an error.
     pub fn new(category: Category, code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, category, message: message.into(), hint: None, next: None }
+        Self { code, category, message: message.into(), hint: None, next: None, current: None }
     }
 
     /// Adds how to mend it.

@@ -52,6 +52,8 @@ pub const EVENTS_OUTBOX: &str = ".forge/.local/outbox.events.jsonl";
 pub const LAST_GOOD: &str = ".forge/.local/lastgood";
 /// Damaged files, as they were found.
 pub const QUARANTINE: &str = ".forge/.local/quarantine";
+/// Which findings of the scanner for secrets were let through, and by whom.
+pub const EXCEPTIONS: &str = ".forge/.local/exceptions.jsonl";
 /// Why work is paused.
 pub const PAUSED: &str = ".forge/.local/paused.json";
 /// The colours of the past.

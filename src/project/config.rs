@@ -1,0 +1,337 @@
+//! The settings of a project: `.forge/config.toml`. Everything has a default, so a file may be empty or absent.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Category, Error, Result};
+
+/// The settings of a project.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Limits of files.
+    pub files: FilesConfig,
+    /// How features are verified.
+    pub verify: Verify,
+    /// What counts as small when work strays from a checkpoint.
+    pub recovery: RecoveryConfig,
+    /// How the health is judged.
+    pub health: HealthConfig,
+    /// Sessions.
+    pub session: SessionConfig,
+    /// Artifacts.
+    pub artifacts: ArtifactsConfig,
+    /// Git.
+    pub git: GitConfig,
+    /// Events.
+    pub events: EventsConfig,
+    /// Issues.
+    pub linear: LinearConfig,
+}
+
+/// Limits of files: `[files]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FilesConfig {
+    /// The most that is read or written of one file, in bytes. Default: 16 MiB; at most 63 MiB.
+    pub max_bytes: u64,
+    /// How much may lie in `scratch/` before a warning, in bytes. Default: 50 MiB.
+    pub scratch_bytes: u64,
+}
+
+/// How features and checkpoints are verified: `[verify]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verify {
+    /// Runs the tests of a feature; `{prefix}` is what stands before the `*` of one of its tests. Default: `cargo test {prefix}`.
+    pub runner: String,
+    /// What a checkpoint runs; the first is the build. Default: `cargo test` and `cargo check`.
+    pub commands: Vec<String>,
+    /// How long one of them may take, in seconds. Default: 1800.
+    pub timeout_s: u64,
+    /// How long the check of an invariant may take, in seconds. Default: 60.
+    pub invariant_timeout_s: u64,
+}
+
+/// What counts as small when work strays from a checkpoint: `[recovery]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecoveryConfig {
+    /// The most files. Default: 10.
+    pub files: u64,
+    /// The most lines. Default: 400.
+    pub lines: u64,
+    /// The most commits. Default: 10.
+    pub commits: u64,
+    /// After how many failed tries work is rolled back. Default: 3.
+    pub attempts: u64,
+    /// Patterns of paths whose change is never small. Default: CI files, skills and deny lists.
+    pub protected: Vec<String>,
+    /// Whether what is proposed is also done. Default: no.
+    pub auto: bool,
+    /// How work is rolled back: to a new branch, or by a commit that restores.
+    pub mode: RollbackMode,
+}
+
+/// How work is rolled back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RollbackMode {
+    /// A new branch at the checkpoint: `branch`.
+    #[default]
+    Branch,
+    /// A commit on the same branch that restores what is tracked: `restore`.
+    Restore,
+}
+
+/// How the health is judged: `[health]`. The defaults are the letter of the RFC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HealthConfig {
+    /// Whether short-term memory that is old and not in use is green. Default: no.
+    pub idle_ok: bool,
+    /// Whether a feature that worked before lowers green to yellow: `yellow`, or `reason` (default).
+    pub regression: Softer,
+    /// Whether a branch that has diverged and merges cleanly is yellow: `yellow`, or `reason` (default).
+    pub clean_divergence: Softer,
+}
+
+/// Whether a reason changes the colour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Softer {
+    /// It only stands with the others: `reason`.
+    #[default]
+    Reason,
+    /// It makes yellow: `yellow`.
+    Yellow,
+}
+
+/// Sessions: `[session]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionConfig {
+    /// How long the brief may be, in estimated tokens. Default: 2000.
+    pub prime_tokens: u64,
+    /// How many ended sessions are kept. Default: 20.
+    pub archives: usize,
+    /// How long `init.sh` may take, in seconds. Default: 120.
+    pub bootstrap_timeout_s: u64,
+    /// How many passing features are probed at the start. Default: 2.
+    pub probes: usize,
+}
+
+/// Artifacts: `[artifacts]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArtifactsConfig {
+    /// The largest artifact, in bytes. Default: 10 MiB.
+    pub max_bytes: u64,
+    /// How large all of them may be before a warning, in bytes. Default: 500 MiB.
+    pub total_bytes: u64,
+}
+
+/// Git: `[git]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GitConfig {
+    /// Whether the project lies in a repository; `init --no-git` says no. Default: yes.
+    pub enabled: bool,
+    /// What divergence is measured against. Default: `origin/main`, `main`, then `origin/HEAD`.
+    pub base: Option<String>,
+    /// How long a git command may take, in seconds. Default: 60.
+    pub timeout_s: u64,
+}
+
+/// Events: `[events]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventsConfig {
+    /// What subjects begin with. Default: `sx9`.
+    pub prefix: String,
+    /// The server of NATS; only of this machine unless `remote` allows more. Default: none.
+    pub url: Option<String>,
+    /// Whether the server may be another machine. Default: no.
+    pub remote: bool,
+    /// The file with the credentials of the server. Default: none.
+    pub credentials: Option<String>,
+}
+
+/// Issues: `[linear]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinearConfig {
+    /// How issues are kept: `offline` (default) or `off`.
+    pub mode: LinearMode,
+    /// Who "me" is among those who have issues. Default: nobody.
+    pub me: Option<String>,
+}
+
+/// How issues are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinearMode {
+    /// In files only: `offline`.
+    #[default]
+    Offline,
+    /// Not at all: `off`.
+    Off,
+}
+
+impl Default for FilesConfig {
+    fn default() -> Self {
+        Self { max_bytes: crate::files::MAX_FILE, scratch_bytes: 50 << 20 }
+    }
+}
+
+impl Default for Verify {
+    fn default() -> Self {
+        Self {
+            runner: "cargo test {prefix}".into(),
+            commands: vec!["cargo test".into(), "cargo check".into()],
+            timeout_s: 1_800,
+            invariant_timeout_s: 60,
+        }
+    }
+}
+
+impl Default for RecoveryConfig {
+    fn default() -> Self {
+        let protected =
+            [".github/**", ".gitlab-ci.yml", ".circleci/**", "Jenkinsfile", ".forge/skills/**", "deny.toml"];
+        Self {
+            files: 10,
+            lines: 400,
+            commits: 10,
+            attempts: 3,
+            protected: protected.map(str::to_owned).to_vec(),
+            auto: false,
+            mode: RollbackMode::Branch,
+        }
+    }
+}
+
+#[allow(clippy::derivable_impls, reason = "the defaults stand together")]
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self { idle_ok: false, regression: Softer::Reason, clean_divergence: Softer::Reason }
+    }
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self { prime_tokens: 2_000, archives: 20, bootstrap_timeout_s: 120, probes: 2 }
+    }
+}
+
+impl Default for ArtifactsConfig {
+    fn default() -> Self {
+        Self { max_bytes: 10 << 20, total_bytes: 500 << 20 }
+    }
+}
+
+impl Default for GitConfig {
+    fn default() -> Self {
+        Self { enabled: true, base: None, timeout_s: 60 }
+    }
+}
+
+impl Default for EventsConfig {
+    fn default() -> Self {
+        Self { prefix: "sx9".into(), url: None, remote: false, credentials: None }
+    }
+}
+
+#[allow(clippy::derivable_impls, reason = "the defaults stand together")]
+impl Default for LinearConfig {
+    fn default() -> Self {
+        Self { mode: LinearMode::Offline, me: None }
+    }
+}
+
+impl Verify {
+    /// How long a command may take.
+    #[must_use]
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_s)
+    }
+}
+
+impl Config {
+    /// Reads `config.toml`. Members it does not know are kept in the file and have no effect: see [`Self::unknown`].
+    ///
+    /// # Errors
+    /// `Corrupt` with the place.
+    pub fn parse(path: &str, text: &str) -> Result<Self> {
+        let corrupt = |line: usize, column: usize, what: &str| {
+            Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}:{line}:{column}: {what}"))
+                .next(format!("helmdeck forge repair {path}"))
+        };
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            corrupt(line, column, error.message())
+        })?;
+        if !(1 << 10..64 << 20).contains(&config.files.max_bytes) {
+            return Err(corrupt(1, 1, "max_bytes under [files] must be between 1 KiB and less than 64 MiB"));
+        }
+        Ok(config)
+    }
+
+    /// Returns the settings in a text that this program does not know, as `table.name`.
+    #[must_use]
+    pub fn unknown(text: &str) -> Vec<String> {
+        // Absent options do not appear among the defaults.
+        const OPTIONAL: [&str; 4] = ["git.base", "events.url", "events.credentials", "linear.me"];
+        let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
+        let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
+        let mut unknown = Vec::new();
+        for (table, value) in &given {
+            match (known.get(table), value.as_table()) {
+                (Some(toml::Value::Table(known)), Some(given)) => unknown.extend(
+                    given
+                        .keys()
+                        .filter(|name| !known.contains_key(*name))
+                        .map(|name| format!("{table}.{name}"))
+                        .filter(|name| !OPTIONAL.contains(&name.as_str())),
+                ),
+                _ => unknown.push(table.clone()),
+            }
+        }
+        unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_has_every_default() {
+        let config = Config::parse("c", "").unwrap();
+        assert_eq!(config, Config::default());
+        assert_eq!((config.recovery.files, config.recovery.lines, config.recovery.commits), (10, 400, 10));
+        assert_eq!(config.verify.commands, ["cargo test", "cargo check"]);
+    }
+
+    #[test]
+    fn a_setting_is_read_and_a_wrong_one_is_loud() {
+        let config = Config::parse("c", "[health]\nidle_ok = true\nregression = \"yellow\"\n").unwrap();
+        assert!(config.health.idle_ok && config.health.regression == Softer::Yellow);
+        let error = Config::parse("c.toml", "[files]\n  max_bytes = \"many\"\n").unwrap_err();
+        assert_eq!((error.code, error.category.exit_code()), ("E_CORRUPT", 8));
+        assert!(error.message.starts_with("c.toml:2:15: "), "{error}");
+        for no in ["[files]\nmax_bytes = 67108864", "[files\n", "[files]\nmax_bytes = 1"] {
+            assert_eq!(Config::parse("c", no).unwrap_err().code, "E_CORRUPT", "{no}");
+        }
+    }
+
+    #[test]
+    fn unknown_settings_are_named() {
+        let text = "new = 1\n[git]\nbase = \"main\"\nbasis = 2\n[later]\na = 1\n";
+        assert_eq!(Config::unknown(text), ["git.basis", "later", "new"]);
+        assert!(Config::parse("c", text).is_ok());
+    }
+}

@@ -1,0 +1,502 @@
+//! Every file of a project is read and written here, and nowhere else.
+//!
+//! Whoever reads sees whole files. Whoever changes one holds the lock of the work tree, reads the file again, and writes it beside the
+//! old one before it takes its name. A damaged file is never written over: it is copied aside and every change of it is refused until
+//! it is repaired. No text that looks like a credential is written.
+
+mod atomic;
+mod document;
+mod kinds;
+mod lock;
+mod path;
+mod quarantine;
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
+pub use kinds::{KINDS, kind_of, schemas};
+pub(crate) use lock::Lock;
+pub use lock::{Guard, Holder, LOCK_WAIT};
+pub use path::check_path;
+pub(crate) use quarantine::last_good;
+
+use crate::error::{Category, Current, Error, Result};
+use crate::layout::{EXCEPTIONS, LOCK};
+use crate::time::Time;
+use crate::world::World;
+use crate::{json, secrets, triv};
+
+/// The most that is read of one file unless configured otherwise: 16 MiB.
+pub const MAX_FILE: u64 = 16 << 20;
+/// The longest line that is appended, in bytes.
+const MAX_LINE: usize = 1 << 20;
+
+/// Returns what names exactly these bytes: their SCH.
+#[must_use]
+pub fn etag(bytes: &[u8]) -> String {
+    triv::sch(bytes)
+}
+
+/// An entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a folder; a link is none.
+    pub folder: bool,
+    /// How long it is, in bytes.
+    pub bytes: u64,
+    /// When it was changed last.
+    pub modified: Time,
+}
+
+/// The files of a project. A clone is the same files, and holds the same lock.
+#[derive(Debug, Clone)]
+pub struct Files {
+    shared: Arc<Shared>,
+    allowed: Vec<String>,
+    reading: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    world: World,
+    max: u64,
+    local: Lock,
+    common: Lock,
+    session: RwLock<Option<String>>,
+}
+
+impl Files {
+    /// Makes the files below a root. `common` is the lock all work trees of the repository share; without one it is the local one.
+    pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<PathBuf>) -> Self {
+        let local = Lock::new(root.join(LOCK));
+        let common = common.map_or_else(|| local.clone(), Lock::new);
+        let shared = Shared { root: root.to_owned(), world, max, local, common, session: RwLock::default() };
+        Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
+    }
+
+    /// Returns the root: no path leads out of it.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.shared.root
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.shared.world
+    }
+
+    /// Returns these files for reading only: nothing is written at all, not even a copy of a damaged file.
+    #[must_use]
+    pub fn reading(&self) -> Self {
+        Self { reading: true, ..self.clone() }
+    }
+
+    /// Returns these files with a rule for secrets put aside. Each finding that passes for it is logged.
+    #[must_use]
+    pub fn allowing(&self, rule: &str) -> Self {
+        let mut files = self.clone();
+        files.allowed.push(rule.to_owned());
+        files
+    }
+
+    /// Says which session holds the locks that are taken from now on: others who wait are told.
+    pub fn set_session(&self, session: Option<String>) {
+        *self.shared.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+
+    /// Takes the lock of this work tree; the thread that holds it may take it again. Never held over a program, a call of the network or
+    /// of a model.
+    ///
+    /// # Errors
+    /// `Locked` (`E_LOCKED`) after five seconds, naming who holds it.
+    pub fn lock(&self) -> Result<Guard> {
+        self.shared.local.take(|| self.holder())
+    }
+
+    /// Takes the lock all work trees of the repository share. Whoever wants both takes this one first.
+    ///
+    /// # Errors
+    /// As [`Self::lock`]; `Failed` (`E_LOCK_ORDER`) for who holds only the local one.
+    pub fn common_lock(&self) -> Result<Guard> {
+        if self.shared.local.is_mine() && !self.shared.common.is_mine() {
+            let what = "the common lock must be taken before the local one";
+            return Err(Error::new(Category::Failed, "E_LOCK_ORDER", what));
+        }
+        self.shared.common.take(|| self.holder())
+    }
+
+    fn holder(&self) -> Holder {
+        Holder {
+            pid: std::process::id(),
+            session: self.shared.session.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            agent: self.world().agent.clone(),
+            since: self.world().now().seconds().to_string(),
+        }
+    }
+
+    /// Reads a document. `None` says that it is absent.
+    ///
+    /// # Errors
+    /// `Corrupt` with the place of the damage; the file is copied aside once. `Refused` (`E_SCHEMA_NEWER`) if a newer program wrote it
+    /// in a shape this one does not know.
+    pub fn load<D: Document>(&self) -> Result<Option<Loaded<D>>> {
+        self.load_at(D::PATH)
+    }
+
+    /// Reads a document at another path than its own.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_at<D: Document>(&self, path: &str) -> Result<Option<Loaded<D>>> {
+        let Some(bytes) = self.read(path)? else { return Ok(None) };
+        let (value, read_only) = decode::<D>(&bytes).map_err(|why| self.unreadable(path, &bytes, why))?;
+        Ok(Some(Loaded { value, etag: etag(&bytes), read_only }))
+    }
+
+    /// Returns the error of a file that cannot be read, after it was copied aside.
+    pub(crate) fn unreadable(&self, path: &str, bytes: &[u8], why: Unreadable) -> Error {
+        match why {
+            Unreadable::Newer(version) => newer(path, &version),
+            Unreadable::Damaged(damage) => {
+                let copy = if self.reading { Ok(None) } else { self.quarantine(path, bytes) };
+                let message = format!("{path}:{}:{}: {}", damage.line, damage.column, damage.what);
+                let copy = copy.ok().flatten().map(|copy| format!("; a copy is kept at {copy}")).unwrap_or_default();
+                Error::new(Category::Corrupt, "E_CORRUPT", message)
+                    .hint(format!("nothing was written over it, and nothing will be until it is repaired{copy}"))
+                    .next(format!("helmdeck forge repair {path}"))
+            }
+        }
+    }
+
+    /// Changes a document, or the one a new project begins with if it is absent. It is written only if something changed.
+    ///
+    /// # Errors
+    /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`; `Secret`; `Locked`;
+    /// `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the document.
+    pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
+        self.edit_at(D::PATH, if_match, change)
+    }
+
+    /// Changes a document at another path than its own.
+    ///
+    /// # Errors
+    /// As [`Self::edit`].
+    pub fn edit_at<D: Document, T>(
+        &self,
+        path: &str,
+        if_match: Option<&str>,
+        change: impl FnOnce(&mut D) -> Result<T>,
+    ) -> Result<T> {
+        self.check_writing(path)?;
+        let _guard = self.lock()?;
+        let bytes = self.read(path)?;
+        let mut value = match &bytes {
+            Some(bytes) => {
+                let (value, read_only) = decode::<D>(bytes).map_err(|why| self.unreadable(path, bytes, why))?;
+                if read_only {
+                    return Err(newer(path, "with a newer major version"));
+                }
+                value
+            }
+            None => D::skeleton(),
+        };
+        self.check_match(path, if_match, bytes.as_deref())?;
+        let invalid =
+            |what: String| Error::new(Category::Usage, "E_INVALID", format!("{path} would be invalid: {what}"));
+        let print = |value: &D| json::print(value).map_err(|error| invalid(error.to_string()));
+        let before = if bytes.is_some() { Some(print(&value)?) } else { None };
+        let answer = change(&mut value)?;
+        let after = print(&value)?;
+        if before.as_ref() == Some(&after) {
+            return Ok(answer);
+        }
+        match decode::<D>(&after) {
+            Ok((_, false)) => {}
+            Ok((_, true)) | Err(Unreadable::Newer(_)) => {
+                return Err(invalid("its version is not ours to write".into()));
+            }
+            Err(Unreadable::Damaged(damage)) => return Err(invalid(damage.what)),
+        }
+        self.check_secrets(path, &after)?;
+        self.check_size(path, after.len() as u64)?;
+        self.put(path, &after, None)?;
+        // It only makes repair easier: the document itself is written.
+        if let Err(error) = self.keep_good(path, &after) {
+            tracing::warn!(path, %error, "no copy of the good file was kept");
+        }
+        Ok(answer)
+    }
+
+    fn check_match(&self, path: &str, if_match: Option<&str>, bytes: Option<&[u8]>) -> Result<()> {
+        let Some(wanted) = if_match else { return Ok(()) };
+        let found = bytes.map(etag);
+        if found.as_deref() == Some(wanted) {
+            return Ok(());
+        }
+        let is = found.as_deref().map_or_else(|| "it is absent".into(), |etag| format!("its etag is {etag}"));
+        let mut error = Error::new(Category::Stale, "E_STALE", format!("{path} is not {wanted} any more: {is}"))
+            .hint("read it again, and decide anew");
+        error.current = found.map(|etag| {
+            Box::new(Current { etag, text: String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned() })
+        });
+        Err(error)
+    }
+
+    /// Reads a whole file. `None` says that it is absent.
+    ///
+    /// # Errors
+    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read. `Refused` for a path that leaves
+    /// the root, `Failed` if it is no file or cannot be read.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
+        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file: File = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
+            Ok(file) => file.into(),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(io(error.into())),
+        };
+        let about = file.metadata().map_err(io)?;
+        if !about.is_file() {
+            return Err(io(std::io::Error::other("it is no file")));
+        }
+        self.check_size(path, about.len())?;
+        let mut bytes = Vec::new();
+        file.take(self.shared.max + 1).read_to_end(&mut bytes).map_err(io)?;
+        self.check_size(path, bytes.len() as u64)?;
+        Ok(Some(bytes))
+    }
+
+    /// Writes a whole file, creating the folders on its way. The permissions of the old one are kept.
+    ///
+    /// # Errors
+    /// `Secret`, `Locked`, `Refused` for a path that leaves the root, `Failed`.
+    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        self.check_writing(path)?;
+        self.check_secrets(path, bytes)?;
+        let _guard = self.lock()?;
+        self.put(path, bytes, None)
+    }
+
+    /// Writes a file unless there is one. Says whether it did.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn create(&self, path: &str, bytes: &[u8]) -> Result<bool> {
+        self.create_with(path, bytes, None)
+    }
+
+    /// Writes a file with permissions unless there is one. Says whether it did.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn create_with(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<bool> {
+        self.check_writing(path)?;
+        self.check_secrets(path, bytes)?;
+        let _guard = self.lock()?;
+        let place = self.place(path)?;
+        atomic::create(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
+    }
+
+    /// Writes without a scan, under the lock the caller holds.
+    pub(crate) fn put(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
+        self.check_writing(path)?;
+        let place = self.place(path)?;
+        atomic::write(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
+    }
+
+    fn place(&self, path: &str) -> Result<path::Place> {
+        path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
+    }
+
+    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own.
+    ///
+    /// # Errors
+    /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
+    pub fn append(&self, path: &str, line: &str) -> Result<()> {
+        self.check_writing(path)?;
+        if line.contains(['\n', '\r']) || line.len() > MAX_LINE {
+            return Err(Error::usage(format!("only one line of at most 1 MiB is added to {path} at a time")));
+        }
+        self.check_secrets(path, line.as_bytes())?;
+        let _guard = self.lock()?;
+        let io = |error: std::io::Error| Error::io("cannot write", &self.root().join(path), &error);
+        let place = self.place(path)?;
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, mode);
+        let mut file: File = file.map_err(|error| io(error.into()))?.into();
+        let length = file.metadata().map_err(io)?.len();
+        let mut last = [b'\n'];
+        if length > 0 {
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut last, length - 1).map_err(io)?;
+        }
+        let torn = if last == *b"\n" { "" } else { "\n" };
+        file.write_all(format!("{torn}{line}\n").as_bytes()).map_err(io)?;
+        file.sync_data().map_err(io)?;
+        if length == 0 {
+            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a file. Says whether there was one.
+    ///
+    /// # Errors
+    /// `Locked`, `Refused`, `Failed`.
+    pub fn remove(&self, path: &str) -> Result<bool> {
+        self.check_writing(path)?;
+        let _guard = self.lock()?;
+        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(false) };
+        let io = |error: std::io::Error| Error::io("cannot remove", &self.root().join(path), &error);
+        let removed = atomic::remove_if_there(&place.folder, &place.name).map_err(io)?;
+        if removed {
+            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
+        }
+        Ok(removed)
+    }
+
+    /// Gives a file another name, in place of what has that name.
+    ///
+    /// # Errors
+    /// `NotFound` if it is absent; `Locked`, `Refused`, `Failed`.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check_writing(from)?;
+        let _guard = self.lock()?;
+        let absent = || Error::not_found(format!("there is no {from}"));
+        let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
+        let new = self.place(to)?;
+        let io = |error: Errno| match error {
+            Errno::NOENT => absent(),
+            error => Error::io("cannot rename", &self.root().join(from), &error.into()),
+        };
+        rustix::fs::renameat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str()).map_err(io)?;
+        rustix::fs::fsync(&new.folder).map_err(io)?;
+        rustix::fs::fsync(&old.folder).map_err(io)
+    }
+
+    /// Creates a folder, and those on its way. Says whether it did.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`, also if something else has the name.
+    pub fn create_folder(&self, path: &str) -> Result<bool> {
+        self.check_writing(path)?;
+        let place = self.place(path)?;
+        let io = |error: Errno| Error::io("cannot create", &self.root().join(path), &error.into());
+        match rustix::fs::mkdirat(&place.folder, place.name.as_str(), Mode::from_raw_mode(0o777)) {
+            Ok(()) => rustix::fs::fsync(&place.folder).map(|()| true).map_err(io),
+            Err(Errno::EXIST) if self.entry(path)?.is_some_and(|entry| entry.folder) => Ok(false),
+            Err(error) => Err(io(error)),
+        }
+    }
+
+    /// Returns the entries of a folder in the order of their names; of one that is absent, none. A name that is no UTF-8 is left out,
+    /// and a file that is not whole yet.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
+        let io = |error: Errno| Error::io("cannot list", &self.root().join(path), &error.into());
+        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(Vec::new()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(error) => return Err(io(error)),
+        };
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&folder).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if matches!(name, "." | "..") || name.ends_with(atomic::UNFINISHED) {
+                continue;
+            }
+            match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => entries.push(about(name, &stat)),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(io(error)),
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Says what lies at a path, if anything does.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub fn entry(&self, path: &str) -> Result<Option<Entry>> {
+        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
+        match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(about(&place.name, &stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(Error::io("cannot read", &self.root().join(path), &error.into())),
+        }
+    }
+
+    fn check_writing(&self, path: &str) -> Result<()> {
+        check_path(path)?;
+        if self.reading {
+            return Err(Error::new(Category::Refused, "E_READ_ONLY", format!("{path} was opened for reading only")));
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, path: &str, bytes: u64) -> Result<()> {
+        if bytes <= self.shared.max {
+            return Ok(());
+        }
+        let message = format!("{path} has {bytes} bytes, and at most {} are read or written", self.shared.max);
+        Err(Error::new(Category::Corrupt, "E_TOO_LARGE", message).hint(
+            "nothing was read or written; if it must be so large, raise max_bytes under [files] in .forge/config.toml",
+        ))
+    }
+
+    /// Refuses bytes that look like a credential, unless the rule was put aside.
+    ///
+    /// # Errors
+    /// `Secret` with the place and the rule, never with the value.
+    pub fn check_secrets(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let text = String::from_utf8_lossy(bytes);
+        let findings = secrets::scan(&text);
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            findings.iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
+        if let Some(first) = refused.first() {
+            return Err(secrets::refuse(path, first, refused.len()));
+        }
+        for finding in allowed {
+            let line = serde_json::json!({
+                "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
+            });
+            self.append(EXCEPTIONS, &line.to_string())?;
+            tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
+        }
+        Ok(())
+    }
+}
+
+fn newer(path: &str, version: &str) -> Error {
+    let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
+    Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
+}
+
+fn about(name: &str, stat: &rustix::fs::Stat) -> Entry {
+    let modified = jiff::Timestamp::new(stat.st_mtime, 0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    Entry {
+        name: name.to_owned(),
+        folder: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+        bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+        modified: Time(modified),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Paths below the root: which are allowed, and how one is opened without ever leaving it.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Category, Error, Result};
+
+/// How many links one path may hold.
+const MAX_LINKS: usize = 16;
+/// The longest path, in bytes.
+const MAX_PATH: usize = 1_024;
+/// Names that are devices on Windows, with any extension.
+const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
+
+/// Says whether a path may stand in a file of the project: relative, `/` between its parts, no way up, no control character, no name
+/// that another system takes for a device.
+///
+/// # Errors
+/// `Refused` (`E_PATH`), with the reason.
+pub fn check_path(path: &str) -> Result<()> {
+    let no = |why: &str| Err(refuse(path, why));
+    if path.is_empty() || path.len() > MAX_PATH {
+        return no("it is empty or longer than 1024 bytes");
+    }
+    if path.chars().any(char::is_control) {
+        return no("it holds a control character");
+    }
+    if path.starts_with('/') || path.contains(['\\', ':']) {
+        return no("it must be relative, with / between its parts");
+    }
+    for part in path.split('/') {
+        if matches!(part, "" | "." | "..") {
+            return no("each of its parts must be a name");
+        }
+        if part.ends_with(['.', ' ']) || is_device(part) {
+            return no("a part of it is no file name on every system");
+        }
+    }
+    Ok(())
+}
+
+fn is_device(part: &str) -> bool {
+    let stem = part.split('.').next().unwrap_or(part).trim_end().to_ascii_lowercase();
+    let numbered = |prefix: &str| {
+        stem.strip_prefix(prefix)
+            .is_some_and(|n| n.chars().count() == 1 && n.chars().all(|c| "123456789¹²³".contains(c)))
+    };
+    DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt")
+}
+
+fn refuse(path: &str, why: &str) -> Error {
+    let shown: String = path.chars().take(200).collect();
+    Error::new(Category::Refused, "E_PATH", format!("the path {shown:?} is refused: {why}"))
+}
+
+/// Where a file is or would be: an open folder, and a name in it that is no link.
+pub(super) struct Place {
+    pub(super) folder: OwnedFd,
+    pub(super) name: String,
+}
+
+/// Goes from the root to a file, one folder at a time. A link on the way is followed as long as it stays below the root. `None` says
+/// that a folder on the way is absent; with `make` it is created instead.
+pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<Place>> {
+    check_path(path)?;
+    let io = |error: Errno| Error::io("cannot open", &root.join(path), &error.into());
+    let open = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // The last one is where we are; the first one is never left.
+    let mut folders = vec![rustix::fs::open(root, open, Mode::empty()).map_err(io)?];
+    let mut parts: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+    let mut links = 0;
+    while let (Some(part), Some(here)) = (parts.pop(), folders.last()) {
+        if part == ".." {
+            if folders.len() == 1 {
+                return Err(refuse(path, "a link on the way leaves the root"));
+            }
+            folders.pop();
+            continue;
+        }
+        match rustix::fs::readlinkat(here, part.as_str(), Vec::new()) {
+            Ok(target) => {
+                links += 1;
+                let target = OsStr::from_bytes(target.as_bytes()).to_str().filter(|target| !target.starts_with('/'));
+                let Some(target) = target.filter(|_| links <= MAX_LINKS) else {
+                    return Err(refuse(path, "a link on the way leaves the root"));
+                };
+                parts.extend(target.split('/').rev().filter(|part| !matches!(*part, "" | ".")).map(str::to_owned));
+                continue;
+            }
+            Err(Errno::INVAL) => {}
+            Err(Errno::NOENT) if !parts.is_empty() => {
+                if !make {
+                    return Ok(None);
+                }
+                match rustix::fs::mkdirat(here, part.as_str(), Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => rustix::fs::fsync(here).map_err(io)?,
+                    Err(error) => return Err(io(error)),
+                }
+            }
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(io(error)),
+        }
+        if parts.is_empty() {
+            return Ok(folders.pop().map(|folder| Place { folder, name: part }));
+        }
+        let next = rustix::fs::openat(here, part.as_str(), open | OFlags::NOFOLLOW, Mode::empty());
+        folders.push(next.map_err(|error| match error {
+            Errno::LOOP => refuse(path, "a link appeared on the way"),
+            error => io(error),
+        })?);
+    }
+    Err(refuse(path, "it is a folder"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_leave_the_root_or_name_devices_are_refused() {
+        for good in ["a", ".forge/memory/a.json", "src/a b.rs", "a..b", "console.txt", "com10", "é/ü", ".local"] {
+            assert!(check_path(good).is_ok(), "{good}");
+        }
+        let long = "a/".repeat(600);
+        let bad = [
+            "",
+            "/etc/passwd",
+            "..",
+            "../a",
+            "a/../b",
+            "a/..",
+            "./a",
+            "a//b",
+            "a/",
+            "a\0b",
+            "a\nb",
+            "C:\\a",
+            "c:a",
+            "a\\b",
+            "nul",
+            "NUL.txt",
+            "a/Con",
+            "aux.tar.gz",
+            "COM1",
+            "lpt9.log",
+            "a.",
+            "a ",
+            "nul .txt",
+            "com¹",
+            &long,
+        ];
+        for path in bad {
+            let error = check_path(path).unwrap_err();
+            assert_eq!((error.code, error.category), ("E_PATH", Category::Refused), "{path}");
+        }
+    }
+
+    #[test]
+    fn links_are_followed_only_below_the_root() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("root");
+        std::fs::create_dir_all(root.join("in/deep")).unwrap();
+        std::fs::write(outer.path().join("secret"), "s").unwrap();
+        let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
+        link("in/deep", "inside");
+        link("../../in", "in/deep/up");
+        link("..", "outside");
+        link("../secret", "file");
+        link(outer.path().to_str().unwrap(), "absolute");
+        link("loop", "loop");
+        link("inside/../../..", "sneaky");
+
+        for fine in ["in/deep/a", "inside/a", "inside/up/a", "new"] {
+            assert_eq!(resolve(&root, fine, false).unwrap().unwrap().name, fine.rsplit('/').next().unwrap());
+        }
+        for out in ["outside/secret", "file", "absolute/secret", "loop", "loop/a", "sneaky/secret"] {
+            assert_eq!(resolve(&root, out, true).err().map(|error| error.code), Some("E_PATH"), "{out}");
+        }
+        assert!(resolve(&root, "not/there", false).unwrap().is_none());
+        assert!(resolve(&root, "now/there/a", true).unwrap().is_some());
+        assert!(root.join("now/there").is_dir());
+    }
+}

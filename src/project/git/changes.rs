@@ -1,0 +1,205 @@
+//! How far the work tree is from a commit, in files and lines.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::oid::Oid;
+use super::repository::Git;
+use crate::error::Result;
+use crate::layout;
+
+/// How many lines a binary file counts for.
+pub const BINARY_LINES: u64 = 50;
+/// As much of a file says whether it is binary, as in git.
+const SNIFFED: usize = 8000;
+
+/// A path that differs from a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// The path below the root, with `/`. What is no UTF-8 in it is replaced.
+    pub path: String,
+    /// Lines that the commit has not; 0 if it is binary.
+    pub added: u64,
+    /// Lines that only the commit has; 0 if it is binary.
+    pub deleted: u64,
+    /// Whether it has no lines.
+    pub binary: bool,
+    /// Whether git does not know the path.
+    pub untracked: bool,
+}
+
+impl Change {
+    /// Returns how many lines it counts for: those added and deleted, or [`BINARY_LINES`].
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        if self.binary { BINARY_LINES } else { self.added.saturating_add(self.deleted) }
+    }
+}
+
+impl Git {
+    /// Returns what differs between a commit and the work tree, each path once, in the order of their names: commits since, what is
+    /// staged, what is not, and untracked files that are not ignored; never `.forge/`. A renamed file is two paths.
+    ///
+    /// # Errors
+    /// `E_GIT` if the commit is not here.
+    pub fn changes(&self, from: &Oid) -> Result<Vec<Change>> {
+        let mut changes = self.numstat(&[from.as_str()])?;
+        // What is staged and gone from the work tree again is a change too, and so is what the index forgot.
+        for change in self.numstat(&["--cached", from.as_str()])? {
+            changes.entry(change.0).or_insert(change.1);
+        }
+        let exclude = format!(":(exclude,top){}", layout::FORGE);
+        let output = self.read(&["ls-files", "-z", "--others", "--exclude-standard", "--", ":/", &exclude])?;
+        for path in output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+            let path = String::from_utf8_lossy(path).into_owned();
+            let lines = lines(&self.root().join(&path));
+            let (added, binary) = (lines.unwrap_or(0), lines.is_none());
+            changes.insert(path.clone(), Change { path, added, deleted: 0, binary, untracked: true });
+        }
+        Ok(changes.into_values().collect())
+    }
+
+    /// Returns what differs between two commits, in the order of the paths; never `.forge/`.
+    ///
+    /// # Errors
+    /// `E_GIT` if a commit is not here.
+    pub fn changes_between(&self, from: &Oid, to: &Oid) -> Result<Vec<Change>> {
+        Ok(self.numstat(&[from.as_str(), to.as_str()])?.into_values().collect())
+    }
+
+    /// Returns the paths among some that differ between a commit and the work tree. Paths are taken literally; a folder stands for all
+    /// below it.
+    ///
+    /// # Errors
+    /// `E_GIT` if the commit is not here.
+    pub fn changes_of(&self, from: &Oid, paths: &[&str]) -> Result<Vec<Change>> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let args = [&["--literal-pathspecs"], NUMSTAT, &[from.as_str(), "--"], paths].concat();
+        Ok(parse(&self.read(&args)?.stdout).into_values().collect())
+    }
+
+    fn numstat(&self, what: &[&str]) -> Result<BTreeMap<String, Change>> {
+        let exclude = format!(":(exclude,top){}", layout::FORGE);
+        let args = [NUMSTAT, what, &["--", ":/", &exclude]].concat();
+        Ok(parse(&self.read(&args)?.stdout))
+    }
+}
+
+const NUMSTAT: &[&str] = &[
+    "diff",
+    "--numstat",
+    "-z",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=none",
+    "--no-relative",
+];
+
+/// Reads `git diff --numstat -z`: added TAB deleted TAB path, `-` for binary files.
+fn parse(bytes: &[u8]) -> BTreeMap<String, Change> {
+    let records = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let changes = records.filter_map(|record| {
+        let mut fields = record.splitn(3, '\t');
+        let (added, deleted, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let count = |text: &str| text.parse().unwrap_or(0);
+        let change = Change {
+            path: path.to_owned(),
+            added: count(added),
+            deleted: count(deleted),
+            binary: added == "-",
+            untracked: false,
+        };
+        Some((path.to_owned(), change))
+    });
+    changes.collect()
+}
+
+/// Counts the lines of a file, the last one even if it does not end; `None` if it is binary, no file, or cannot be read.
+fn lines(path: &Path) -> Option<u64> {
+    let kind = fs::symlink_metadata(path).ok()?.file_type();
+    if kind.is_symlink() {
+        // git stores where it points to: a line.
+        return Some(1);
+    }
+    // Opening a pipe would wait for its other end.
+    if !kind.is_file() {
+        return None;
+    }
+    let mut file = File::open(path).ok()?;
+    let mut buffer = vec![0; 64 << 10];
+    let (mut lines, mut last, mut seen) = (0_u64, b'\n', 0_usize);
+    loop {
+        let count = file.read(&mut buffer).ok()?;
+        let Some(end) = count.checked_sub(1) else { break };
+        let read = &buffer[..count];
+        if read.iter().take(SNIFFED.saturating_sub(seen)).any(|byte| *byte == 0) {
+            return None;
+        }
+        lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
+        (last, seen) = (read[end], seen.saturating_add(count));
+    }
+    Some(lines + u64::from(last != b'\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Repository;
+    use super::*;
+
+    fn short(changes: &[Change]) -> Vec<(&str, u64, u64, u64)> {
+        changes.iter().map(|change| (change.path.as_str(), change.added, change.deleted, change.lines())).collect()
+    }
+
+    #[test]
+    fn all_that_differs_is_counted_once_and_memory_never() {
+        let repository = Repository::new();
+        let git = repository.git();
+        for path in ["committed", "staged", "changed", "deleted", "renamed", "forgotten"] {
+            repository.write(path, "1\n2\n3\n");
+        }
+        repository.write(".gitignore", "ignored\n");
+        repository.write(".forge/a", "1\n");
+        let from = repository.commit("first");
+        assert_eq!(git.changes(&from).unwrap(), []);
+        repository.write("committed", "1\n2\n3\n4\n");
+        let to = repository.commit("second");
+        assert_eq!(short(&git.changes_between(&from, &to).unwrap()), [("committed", 1, 0, 1)]);
+        repository.write("staged", "1\n2\n");
+        repository.run(&["add", "staged"]);
+        repository.write("changed", "1\nx\n3\n");
+        std::fs::remove_file(repository.path().join("deleted")).unwrap();
+        repository.run(&["mv", "renamed", "to"]);
+        repository.run(&["rm", "--quiet", "--cached", "forgotten"]);
+        repository.write("new\tfile", "1\n2");
+        repository.write("binary", b"\0\n\n");
+        repository.write("ignored", "1\n");
+        repository.write(".forge/a", "2\n");
+        repository.write(".forge/new", "2\n");
+        std::os::unix::fs::symlink("nowhere", repository.path().join("link")).unwrap();
+        let changes = git.changes(&from).unwrap();
+        assert_eq!(
+            short(&changes),
+            [
+                ("binary", 0, 0, 50),
+                ("changed", 1, 1, 2),
+                ("committed", 1, 0, 1),
+                ("deleted", 0, 3, 3),
+                ("forgotten", 3, 0, 3),
+                ("link", 1, 0, 1),
+                ("new\tfile", 2, 0, 2),
+                ("renamed", 0, 3, 3),
+                ("staged", 0, 1, 1),
+                ("to", 3, 0, 3),
+            ]
+        );
+        assert_eq!(short(&git.changes_of(&from, &["changed", "staged", "to?"]).unwrap()).len(), 2);
+    }
+}

@@ -1,0 +1,202 @@
+//! The history.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::oid::Oid;
+use super::repository::Git;
+use super::run::Run;
+use crate::error::Result;
+use crate::time::Time;
+
+/// A commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Commit {
+    /// Its name.
+    pub oid: Oid,
+    /// The commits that it follows; several for a merge, none for the first.
+    pub parents: Vec<Oid>,
+    /// When it was committed.
+    pub time: Time,
+    /// Who wrote the change.
+    pub author: Person,
+    /// The first line of its message; several lines before the first empty one are joined.
+    pub subject: String,
+    /// The message after the subject.
+    pub body: String,
+    /// The lines `Name: value` at the end of the message, in their order; those whose name begins with `Forge-` wherever they stand,
+    /// since a squash leaves several blocks behind.
+    pub trailers: Vec<(String, String)>,
+}
+
+/// Somebody who commits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Person {
+    /// The name.
+    pub name: String,
+    /// The address.
+    pub email: String,
+}
+
+impl Commit {
+    /// Returns the values of a trailer, in their order. Its name may be written in any case.
+    pub fn trailer<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.trailers.iter().filter(move |(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the whole message.
+    #[must_use]
+    pub fn message(&self) -> String {
+        if self.body.is_empty() {
+            format!("{}\n", self.subject)
+        } else {
+            format!("{}\n\n{}\n", self.subject, self.body)
+        }
+    }
+}
+
+/// The lines of a commit before its message.
+const FORMAT: &str = "--format=%H%n%P%n%ct%n%an%n%ae%n%B";
+
+impl Git {
+    /// Returns the newest commits of a range (`HEAD`, `a..b`), newest first. Before the first commit there is none.
+    ///
+    /// # Errors
+    /// `E_GIT` if the range names something that is not here.
+    pub fn log(&self, range: &str, limit: usize) -> Result<Vec<Commit>> {
+        let limit = format!("--max-count={limit}");
+        let args = [
+            "log",
+            "-z",
+            FORMAT,
+            "--encoding=UTF-8",
+            "--no-mailmap",
+            "--no-notes",
+            &limit,
+            "--end-of-options",
+            range,
+            "--",
+        ];
+        let output = self.run(&args, &Run::default())?;
+        if !output.ok() {
+            // Only `HEAD` of a repository without commits is no mistake of the caller.
+            return match self.head()? {
+                None => Ok(Vec::new()),
+                Some(_) => Err(super::repository::complaint(&args, &output)),
+            };
+        }
+        Ok(output.stdout.split(|byte| *byte == 0).filter_map(parse).collect())
+    }
+
+    /// Returns one commit; `None` if it is not here.
+    ///
+    /// # Errors
+    /// What [`Git::run`] says.
+    pub fn commit(&self, name: &str) -> Result<Option<Commit>> {
+        match self.resolve(name)? {
+            Some(oid) => Ok(self.log(oid.as_str(), 1)?.pop()),
+            None => Ok(None),
+        }
+    }
+}
+
+fn parse(record: &[u8]) -> Option<Commit> {
+    let text = String::from_utf8_lossy(record);
+    let mut lines = text.splitn(6, '\n');
+    let mut next = || lines.next();
+    let oid = Oid::parse(next()?)?;
+    let parents = next()?.split(' ').filter_map(Oid::parse).collect();
+    let time = Time(jiff::Timestamp::from_second(next()?.parse().unwrap_or_default()).unwrap_or_default());
+    let author = Person { name: next()?.to_owned(), email: next()?.to_owned() };
+    let (subject, body) = split(next()?);
+    let trailers = trailers(&body);
+    Some(Commit { oid, parents, time, author, subject, body, trailers })
+}
+
+/// Splits a message into its subject and the rest, as git does.
+pub(super) fn split(message: &str) -> (String, String) {
+    let mut lines = message.lines().map(str::trim_end).skip_while(|line| line.is_empty());
+    let subject: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    let rest: Vec<&str> = lines.skip_while(|line| line.is_empty()).collect();
+    (subject.join(" "), rest.join("\n").trim_end().to_owned())
+}
+
+/// Returns the trailers of a message: the lines of the last paragraph if they all are some, and every `Forge-…: …`.
+pub(super) fn trailers(body: &str) -> Vec<(String, String)> {
+    let last = body.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    let from = body.trim_end().len() - last.len();
+    let all = last.lines().all(|line| trailer(line).is_some() || line.starts_with([' ', '\t']));
+    let mut found: Vec<(String, String)> = Vec::new();
+    let (mut at, mut open) = (0, false);
+    for line in body.split_inclusive('\n') {
+        let in_last = all && at >= from;
+        at += line.len();
+        let text = line.trim_end();
+        match trailer(text) {
+            Some((name, value)) if in_last || is_ours(name) => {
+                found.push((name.to_owned(), value.to_owned()));
+                open = true;
+            }
+            // A line that is set in goes on with the one before.
+            None if open && in_last && text.starts_with([' ', '\t']) => {
+                if let Some((_, value)) = found.last_mut() {
+                    value.push(' ');
+                    value.push_str(text.trim());
+                }
+            }
+            _ => open = false,
+        }
+    }
+    found
+}
+
+fn is_ours(name: &str) -> bool {
+    name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("Forge-"))
+}
+
+/// Reads a line `Name: value`.
+pub(super) fn trailer(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once(':')?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let value = value.strip_prefix([' ', '\t'])?.trim();
+    (is_name && !value.is_empty()).then_some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Repository;
+    use super::*;
+
+    #[test]
+    fn the_newest_commits_come_first() {
+        let repository = Repository::new();
+        let git = repository.git();
+        assert_eq!(git.log("HEAD", 5).unwrap(), []);
+        let first = repository.commit("first\n\nbody: of it\n\nmore\n\nSigned-off-by: A <a@b>\nFixes: #1\n  and #2\n");
+        let second = repository.commit("second\nline");
+        let log = git.log("HEAD", 5).unwrap();
+        assert_eq!(log.len(), 2);
+        assert_eq!((&log[0].oid, log[0].subject.as_str(), log[0].body.as_str()), (&second, "second line", ""));
+        assert_eq!(log[0].parents, [first.clone()]);
+        assert_eq!(log[1].author.email, "ann@example.com");
+        assert_eq!(log[1].body, "body: of it\n\nmore\n\nSigned-off-by: A <a@b>\nFixes: #1\n  and #2");
+        assert_eq!(log[1].trailer("fixes").collect::<Vec<_>>(), ["#1 and #2"]);
+        assert_eq!(log[1].trailers.len(), 2);
+        assert_eq!(git.log(&format!("{first}..HEAD"), 5).unwrap().len(), 1);
+        assert_eq!(git.log("HEAD", 1).unwrap().len(), 1);
+        assert_eq!(git.log("nothing", 5).unwrap_err().code, "E_GIT");
+        assert_eq!(git.log("--all", 5).unwrap_err().code, "E_GIT", "a range is never an option");
+        assert_eq!(git.commit("HEAD~1").unwrap().unwrap().oid, first);
+        assert_eq!(git.commit("nothing").unwrap(), None);
+    }
+
+    #[test]
+    fn trailers_of_ours_count_in_every_block() {
+        let body =
+            "Forge-Session: a\nForge-Linear: X-1\n\n* [X-2] second\n\nNote: no trailer\n\nForge-Session: b\nother text";
+        let found = trailers(body);
+        let short: Vec<_> = found.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(short, ["Forge-Session=a", "Forge-Linear=X-1", "Forge-Session=b"]);
+    }
+}

@@ -1,0 +1,32 @@
+//! git, as a program: what a project asks of it, and the few things it writes with it.
+//!
+//! git itself is called, so hooks, signing, filters, work trees and settings behave as those of the user's own git. Nothing here moves
+//! a branch back, throws away a change or deletes a file.
+
+mod changes;
+mod log;
+mod oid;
+mod refs;
+mod repository;
+mod rescue;
+mod run;
+mod sha1;
+mod status;
+mod tags;
+mod trees;
+mod worktrees;
+
+pub use changes::{BINARY_LINES, Change};
+pub use log::{Commit, Person};
+pub use oid::Oid;
+pub use refs::{Branch, Updated};
+pub use repository::{Git, Operation};
+pub use rescue::Rescue;
+pub use run::{Output, Run};
+pub use status::{Entry, State, Status};
+pub use tags::{Created, Tag};
+pub use trees::Merged;
+pub use worktrees::Worktree;
+
+#[cfg(test)]
+pub(crate) mod fixture;

@@ -1,0 +1,134 @@
+use std::time::Duration;
+
+use super::super::fixture::{Repository, run_at};
+use super::*;
+
+#[test]
+fn a_repository_is_found_from_below_and_nowhere_else() {
+    let repository = Repository::new();
+    repository.write("sub/folder/file", "x");
+    let root = repository.path().canonicalize().unwrap();
+    let git = Git::find(&repository.path().join("sub/folder")).unwrap().unwrap();
+    assert_eq!(git.root(), root);
+    assert_eq!((git.git_dir(), git.common_dir()), (root.join(".git").as_path(), root.join(".git").as_path()));
+    assert!(Git::find(tempfile::tempdir().unwrap().path()).unwrap().is_none());
+    assert_eq!(Git::find(&root.join(".git")).unwrap_err().code, "E_BARE_REPO");
+    let bare = tempfile::tempdir().unwrap();
+    run_at(bare.path(), &["init", "--quiet", "--bare"]);
+    assert_eq!(Git::find(bare.path()).unwrap_err().category, Category::Refused);
+}
+
+#[test]
+fn what_is_checked_out_is_told() {
+    let repository = Repository::new();
+    let git = repository.git();
+    assert_eq!((git.head().unwrap(), git.branch().unwrap().as_deref()), (None, Some("main")));
+    assert_eq!(git.root_commit().unwrap(), None);
+    let first = repository.commit("first");
+    let second = repository.commit("second");
+    assert_eq!(git.head().unwrap(), Some(second.clone()));
+    assert_eq!(git.resolve("HEAD~1").unwrap(), Some(first.clone()));
+    assert_eq!(git.resolve(&first.as_str()[..7]).unwrap(), Some(first.clone()));
+    assert_eq!(git.resolve("--all").unwrap(), None);
+    assert_eq!(git.root_commit().unwrap(), Some(first.clone()));
+    assert!(git.is_ancestor(&first, &second).unwrap() && !git.is_ancestor(&second, &first).unwrap());
+    assert!(!git.is_ancestor(&first.none_like(), &second).unwrap());
+    repository.run(&["switch", "--quiet", "--detach", "HEAD~1"]);
+    assert_eq!(git.branch().unwrap(), None);
+    repository.commit("side");
+    let side = git.head().unwrap().unwrap();
+    assert_eq!(git.merge_base(&side, &second).unwrap(), Some(first.clone()));
+    assert_eq!(git.ahead_behind(&side, &first).unwrap(), (1, 0));
+    assert_eq!(git.ahead_behind(&side, &second).unwrap(), (1, 1));
+    assert_eq!(git.count(&format!("{first}..{side}")).unwrap(), 1);
+}
+
+#[test]
+fn every_operation_in_progress_is_told() {
+    let repository = Repository::new();
+    let git = repository.git();
+    repository.write("a", "1\n");
+    repository.commit("first");
+    repository.run(&["switch", "--quiet", "-c", "side"]);
+    repository.write("a", "side\n");
+    repository.commit("side");
+    repository.run(&["switch", "--quiet", "main"]);
+    repository.write("a", "main\n");
+    repository.commit("main");
+    let patch = repository.run(&["format-patch", "-1", "--stdout", "side"]);
+    repository.write(".git/patch", patch + "\n");
+    assert_eq!(git.operation().unwrap(), None);
+    let cases: [(&[&str], &[&str], Operation); 6] = [
+        (&["merge", "side"], &["merge", "--abort"], Operation::Merge),
+        (&["rebase", "side"], &["rebase", "--abort"], Operation::Rebase),
+        (&["am", ".git/patch"], &["am", "--abort"], Operation::Apply),
+        (&["cherry-pick", "side"], &["cherry-pick", "--abort"], Operation::CherryPick),
+        (&["revert", "HEAD~1"], &["revert", "--abort"], Operation::Revert),
+        (&["bisect", "start"], &["bisect", "reset"], Operation::Bisect),
+    ];
+    for (start, end, operation) in cases {
+        // All but the last end with a conflict.
+        let run = Run::writing();
+        git.run(start, &run).unwrap();
+        assert_eq!(git.operation().unwrap(), Some(operation), "{start:?}");
+        git.succeed(end, &run).unwrap();
+        assert_eq!(git.operation().unwrap(), None, "{end:?}");
+    }
+}
+
+#[test]
+fn a_lock_of_the_index_is_seen() {
+    let repository = Repository::new();
+    assert_eq!(repository.git().index_locked_since().unwrap(), None);
+    repository.write(".git/index.lock", "");
+    assert!(repository.git().index_locked_since().unwrap().is_some());
+}
+
+#[test]
+fn runs_are_bounded_in_time_and_output() {
+    let repository = Repository::new();
+    let git = repository.git();
+    let begin = std::time::Instant::now();
+    // An alias that starts a shell, which would outlive git.
+    let slow = ["-c", "alias.slow=!sleep 600 & sleep 600", "slow"];
+    let error = git.run(&slow, &Run::default().timeout(Duration::from_millis(100))).unwrap_err();
+    assert_eq!(error.code, "E_TIMEOUT");
+    assert!(begin.elapsed() < Duration::from_secs(60));
+    let much = ["-c", "alias.much=!yes", "much"];
+    assert_eq!(git.run(&much, &Run { max_output: 1000, ..Run::default() }).unwrap_err().code, "E_TOO_LARGE");
+    let failed = git.succeed(&["rev-parse", "--verify", "nothing"], &Run::default()).unwrap_err();
+    assert!(failed.message.starts_with("git rev-parse failed (exit 128): fatal: "), "{failed}");
+}
+
+#[test]
+fn a_program_that_keeps_the_pipes_open_does_not_keep_us() {
+    let repository = Repository::new();
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    let alias = format!("alias.leave=!sleep 600 & echo $! > '{}'; echo said", pid.display());
+    let output = repository.git().run(&["-c", &alias, "leave"], &Run::default()).unwrap();
+    assert_eq!(output.text(), "said");
+    let pid = fs::read_to_string(pid).unwrap().trim().parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn variables_that_lead_elsewhere_are_taken_away() {
+    let repository = Repository::new();
+    // Those of a run are set after the others are taken away, so a run may still have an index of its own.
+    let run = Run::default().variable("GIT_INDEX_FILE", "/nowhere");
+    let output = repository.git().run(&["-c", "alias.show=!env", "show"], &run).unwrap();
+    let text = output.text();
+    assert!(text.contains("GIT_INDEX_FILE=/nowhere\n") && text.contains("LC_ALL=C\n"), "{text}");
+    assert!(text.contains("GIT_OPTIONAL_LOCKS=0\n") && text.contains("GIT_TERMINAL_PROMPT=0"), "{text}");
+}
+
+#[test]
+fn settings_are_read_and_set_here_only() {
+    let repository = Repository::new();
+    let git = repository.git();
+    assert_eq!(git.setting("commit.cleanup").unwrap(), None);
+    git.set_setting("commit.cleanup", "scissors").unwrap();
+    assert_eq!(git.setting("commit.cleanup").unwrap().as_deref(), Some("scissors"));
+    assert!(fs::read_to_string(repository.path().join(".git/config")).unwrap().contains("cleanup = scissors"));
+}

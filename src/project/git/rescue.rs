@@ -1,0 +1,158 @@
+//! A commit of everything that is not committed, made without touching anything.
+//!
+//! It has the shape of an entry of the stash: its tree is the work tree with the untracked files, its parents are `HEAD` and a commit of
+//! the index. It is made from copies of the index, so the index, `HEAD` and the status stay what they were.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::oid::Oid;
+use super::refs::Updated;
+use super::repository::Git;
+use super::run::Run;
+use crate::error::{Category, Error, Result};
+
+/// A rescue commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rescue {
+    /// The reference that holds it: `refs/forge/rescue/<name>`.
+    pub reference: String,
+    /// The commit whose tree is the work tree.
+    pub commit: Oid,
+    /// The commit whose tree is the index. Sides of conflicts are in it below `.forge-unmerged/<1, 2 or 3>/`.
+    pub index: Oid,
+    /// What was checked out; `None` before the first commit.
+    pub head: Option<Oid>,
+    /// Repositories inside this one: they are on disk, and not in the commit.
+    pub left: Vec<String>,
+}
+
+/// Where the sides of conflicts go in the tree of the index, which cannot hold them as such.
+const UNMERGED: &str = ".forge-unmerged";
+
+/// Settings under which content is taken as it is.
+const EXACT: &[&str] =
+    &["-c", "core.autocrlf=false", "-c", "core.safecrlf=false", "-c", "core.fsync=all", "-c", "core.splitIndex=false"];
+
+impl Git {
+    /// Puts the work tree, untracked files too, and the index into a commit at `refs/forge/rescue/<name>`, which must be free. Ignored
+    /// files are not in it, nor repositories inside this one: they stay on disk. Needs no identity; runs no hook.
+    ///
+    /// # Errors
+    /// `E_REFUSED` if the name is taken; `E_USAGE` if it is no good; `E_GIT` or `E_IO` if a file cannot be read or nothing can be
+    /// written. Then nothing holds the rescue, and one must not go on.
+    pub fn rescue(&self, name: &str, message: &str) -> Result<Rescue> {
+        let reference = format!("refs/forge/rescue/{name}");
+        if !self.is_reference_name(&reference)? {
+            return Err(Error::usage(format!("{name:?} is no name of a reference")));
+        }
+        let taken = || Error::refused(format!("{reference} is there already")).hint("take another name");
+        if self.reference(&reference)?.is_some() {
+            return Err(taken());
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("forge-rescue-")
+            .tempdir_in(self.git_dir())
+            .map_err(|error| Error::io("cannot write in", self.git_dir(), &error))?;
+        let head = self.head()?;
+        let staged = self.copy_index(folder.path(), "staged")?;
+        let all = self.copy_index(folder.path(), "all")?;
+        let left = self.add_everything(&all)?;
+        let tree = self.write_tree(&all)?;
+        let index = self.staged_tree(&staged)?;
+        let parents: Vec<&Oid> = head.iter().collect();
+        let index = self.commit_tree(&index, &parents, &format!("index of {name}\n"))?;
+        let parents: Vec<&Oid> = head.iter().chain([&index]).collect();
+        let commit = self.commit_tree(&tree, &parents, message)?;
+        match self.update_ref(&reference, Some(&commit), None, "forge: rescue")? {
+            Updated::Done => Ok(Rescue { reference, commit, index, head, left }),
+            Updated::Differs => Err(taken()),
+        }
+    }
+
+    fn copy_index(&self, folder: &Path, name: &str) -> Result<PathBuf> {
+        let (from, to) = (self.git_dir().join("index"), folder.join(name));
+        match fs::copy(&from, &to) {
+            Ok(_) => Ok(to),
+            // Nothing was ever staged.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(to),
+            Err(error) => Err(Error::io("cannot copy", &from, &error)),
+        }
+    }
+
+    /// Adds the work tree to a copy of the index. Returns the repositories inside this one.
+    fn add_everything(&self, index: &Path) -> Result<Vec<String>> {
+        let run = || Run::writing().timeout(Duration::from_secs(600)).variable("GIT_INDEX_FILE", index);
+        // Paths that git is told not to look at may be changed all the same.
+        let listed = self.succeed(&["ls-files", "-v", "-z"], &run())?;
+        let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
+        for record in listed.stdout.split(|byte| *byte == 0) {
+            let Some((tag, path)) = record.split_first().and_then(|(tag, rest)| Some((*tag, rest.get(1..)?))) else {
+                continue;
+            };
+            if tag.is_ascii_lowercase() {
+                unchanged.extend_from_slice(&[path, b"\0"].concat());
+            }
+            if tag.eq_ignore_ascii_case(&b'S') && self.on_disk(path) {
+                skipped.extend_from_slice(&[path, b"\0"].concat());
+            }
+        }
+        for (flag, paths) in [("--no-assume-unchanged", unchanged), ("--no-skip-worktree", skipped)] {
+            if !paths.is_empty() {
+                self.succeed(&["update-index", flag, "-z", "--stdin"], &run().stdin(paths))?;
+            }
+        }
+        let untracked = self.succeed(&["ls-files", "-z", "--others", "--exclude-standard"], &run())?;
+        let inner = untracked.stdout.split(|byte| *byte == 0).filter(|path| path.ends_with(b"/"));
+        let left: Vec<String> = inner.map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+        let mut specs = b":/\0".to_vec();
+        for path in untracked.stdout.split(|byte| *byte == 0).filter(|path| path.ends_with(b"/")) {
+            specs.extend_from_slice(b":(exclude,top,literal)");
+            specs.extend_from_slice(&path[..path.len() - 1]);
+            specs.push(0);
+        }
+        let args = ["add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        let output = self.run(&[EXACT, &args].concat(), &run().stdin(specs))?;
+        if output.ok() {
+            return Ok(left);
+        }
+        let mut error = super::repository::complaint(&args, &output);
+        error.category = Category::Failed;
+        Err(error.hint("something in the work tree cannot be read; nothing was changed"))
+    }
+
+    fn on_disk(&self, path: &[u8]) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        fs::symlink_metadata(self.root().join(std::ffi::OsStr::from_bytes(path))).is_ok()
+    }
+
+    /// Returns the tree of a copy of the index, with the sides of conflicts moved to where a tree can hold them.
+    fn staged_tree(&self, index: &Path) -> Result<Oid> {
+        let run = || Run::writing().variable("GIT_INDEX_FILE", index);
+        let unmerged = self.succeed(&["ls-files", "-u", "-z"], &run())?;
+        let mut info = Vec::new();
+        for record in unmerged.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
+            // mode SP object SP stage TAB path
+            let Some(tab) = record.iter().position(|byte| *byte == b'\t') else { continue };
+            let (head, path) = (String::from_utf8_lossy(&record[..tab]), &record[tab + 1..]);
+            let mut fields = head.split(' ');
+            let (Some(mode), Some(oid), Some(stage)) = (fields.next(), fields.next(), fields.next()) else { continue };
+            let none = "0".repeat(oid.len());
+            info.extend_from_slice(format!("0 {none} 0\t").as_bytes());
+            info.extend_from_slice(path);
+            info.extend_from_slice(format!("\0{mode} {oid} 0\t{UNMERGED}/{stage}/").as_bytes());
+            info.extend_from_slice(path);
+            info.push(0);
+        }
+        if !info.is_empty() {
+            self.succeed(&["update-index", "-z", "--index-info"], &run().stdin(info))?;
+        }
+        self.write_tree(index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

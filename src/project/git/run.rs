@@ -1,0 +1,307 @@
+//! Runs git to its end: in a process group of its own, with a time limit, and with bounded output.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::error::{Category, Error, Result};
+
+/// How much of the end of stderr is kept, in bytes: what went wrong stands in the last lines.
+const STDERR_BYTES: usize = 16 << 10;
+/// How long the pipes of a program that has ended are still read: something it left running may hold them open.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Variables that would send git elsewhere or change what it prints. Who commits (`GIT_AUTHOR_NAME`), where settings lie
+/// (`GIT_CONFIG_GLOBAL`) and how ssh is started stay as the user has them.
+const SCRUBBED: &[&str] = &[
+    "GIT_ADVICE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_ATTR_SOURCE",
+    "GIT_AUTHOR_DATE",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_COMMITTER_DATE",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DEFAULT_HASH",
+    "GIT_DEFAULT_REF_FORMAT",
+    "GIT_DIFF_OPTS",
+    "GIT_DIR",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_GRAFT_FILE",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INDEX_VERSION",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_NAMESPACE",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_PROTOCOL",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REDIRECT_STDERR",
+    "GIT_REDIRECT_STDIN",
+    "GIT_REDIRECT_STDOUT",
+    "GIT_REFLOG_ACTION",
+    "GIT_REF_PARANOIA",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_SHALLOW_FILE",
+    "GIT_TEMPLATE_DIR",
+    "GIT_TRACE",
+    "GIT_TRACE2",
+    "GIT_TRACE2_EVENT",
+    "GIT_TRACE2_PERF",
+    "GIT_TRACE_PACKET",
+    "GIT_TRACE_PERFORMANCE",
+    "GIT_TRACE_SETUP",
+    "GIT_WORK_TREE",
+    "LANGUAGE",
+];
+
+/// Settings of every run: nothing is started beside git, and nothing is printed in colours or by way of a pager.
+const SETTINGS: &[&str] =
+    &["core.fsmonitor=false", "color.ui=false", "log.showSignature=false", "core.quotePath=false"];
+
+/// How git is run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What it reads; nothing unless said otherwise.
+    pub stdin: Vec<u8>,
+    /// How long it may take; 60 seconds unless said otherwise. After that it is killed, with all that it started.
+    pub timeout: Duration,
+    /// The most bytes that it may print; 64 MiB unless said otherwise.
+    pub max_output: usize,
+    /// Variables besides those that every run gets.
+    pub environment: Vec<(String, OsString)>,
+    /// Where it runs; the root of the work tree unless said otherwise.
+    pub folder: Option<PathBuf>,
+    /// Whether it may write. Otherwise (so unless said) it takes no lock that it can do without, and refreshes no index.
+    pub writes: bool,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            stdin: Vec::new(),
+            timeout: Duration::from_secs(60),
+            max_output: 64 << 20,
+            environment: Vec::new(),
+            folder: None,
+            writes: false,
+        }
+    }
+}
+
+impl Run {
+    /// Returns how git is run when it writes.
+    #[must_use]
+    pub fn writing() -> Self {
+        Self { writes: true, ..Self::default() }
+    }
+
+    /// Gives it something to read.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// Limits how long it may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// git has ended.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Its exit code; `None` if a signal killed it.
+    pub status: Option<i32>,
+    /// All that it printed.
+    pub stdout: Vec<u8>,
+    /// The end of what it complained about, at most 16 KiB.
+    pub stderr: String,
+}
+
+impl Output {
+    /// Says whether it exited with 0.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        self.status == Some(0)
+    }
+
+    /// Returns what it printed as text, without white space at the end.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).trim_end().to_owned()
+    }
+}
+
+/// A running program with all it started. Dropping it kills them.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            // Fails only if the group has gone, which is what is wanted.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+enum Told {
+    Ended(std::io::Result<ExitStatus>),
+    Read { everything: bool },
+}
+
+type Shared = Arc<Mutex<Vec<u8>>>;
+
+/// Runs git.
+pub(super) fn run(root: &Path, environment: &[(String, OsString)], args: &[&str], run: &Run) -> Result<Output> {
+    let mut command = Command::new("git");
+    for name in SCRUBBED {
+        command.env_remove(name);
+    }
+    command
+        .env("LC_ALL", "C")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_PAGER", "cat")
+        .env("GIT_EDITOR", ":")
+        .env("GIT_OPTIONAL_LOCKS", if run.writes { "1" } else { "0" })
+        .envs(environment.iter().chain(&run.environment).map(|(name, value)| (name, value)));
+    for setting in SETTINGS {
+        command.args(["-c", setting]);
+    }
+    command.args(args).current_dir(run.folder.as_deref().unwrap_or(root)).process_group(0);
+    let stdin = if run.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound if run.folder.as_deref().unwrap_or(root).is_dir() => {
+            Error::new(Category::Failed, "E_NO_GIT", "the program git is not found")
+                .hint("install git, or put it in PATH")
+        }
+        _ => failed(args, format!("cannot be started: {error}")),
+    })?;
+    wait(child, args, run)
+}
+
+fn wait(mut child: Child, args: &[&str], run: &Run) -> Result<Output> {
+    let mut group = Group(i32::try_from(child.id()).ok().and_then(Pid::from_raw));
+    let (tell, told) = channel();
+    let (stdout, stderr) = (Shared::default(), Shared::default());
+    if let Some(mut pipe) = child.stdin.take() {
+        let bytes = run.stdin.clone();
+        // git need not read its input; a broken pipe is its choice.
+        thread::spawn(move || drop(pipe.write_all(&bytes)));
+    }
+    let mut pipes = 0;
+    if let Some(pipe) = child.stdout.take() {
+        pipes += 1;
+        read(pipe, &stdout, run.max_output, false, tell.clone());
+    }
+    if let Some(pipe) = child.stderr.take() {
+        pipes += 1;
+        read(pipe, &stderr, STDERR_BYTES, true, tell.clone());
+    }
+    thread::spawn(move || drop(tell.send(Told::Ended(child.wait()))));
+
+    let status = listen(&told, pipes, &mut group, args, run)?;
+    let take = |shared: &Shared| std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Output {
+        status: status.code(),
+        stdout: take(&stdout),
+        stderr: String::from_utf8_lossy(&take(&stderr)).trim_end().to_owned(),
+    })
+}
+
+/// Waits for the end of the program and of its pipes.
+fn listen(told: &Receiver<Told>, mut pipes: u32, group: &mut Group, args: &[&str], run: &Run) -> Result<ExitStatus> {
+    let mut status = None;
+    let mut deadline = Instant::now() + run.timeout;
+    loop {
+        if let (0, Some(status)) = (pipes, status) {
+            return Ok(status);
+        }
+        match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Told::Ended(ended)) => {
+                // It is gone; its number may soon be another's.
+                group.0 = None;
+                status = Some(ended.map_err(|error| failed(args, format!("is lost: {error}")))?);
+                deadline = deadline.min(Instant::now() + GRACE);
+            }
+            Ok(Told::Read { everything: true }) => pipes -= 1,
+            Ok(Told::Read { everything: false }) => {
+                let message = format!("printed more than {} bytes", run.max_output);
+                return Err(Error::new(Category::Failed, "E_TOO_LARGE", named(args, &message)));
+            }
+            Err(RecvTimeoutError::Timeout) if status.is_none() => {
+                let message = format!("did not end within {} s", run.timeout.as_secs_f32());
+                return Err(Error::new(Category::Failed, "E_TIMEOUT", named(args, &message)));
+            }
+            Err(_) => match status {
+                Some(status) => return Ok(status),
+                None => return Err(failed(args, "is lost".to_owned())),
+            },
+        }
+    }
+}
+
+/// Reads a pipe on a thread of its own: all of it, or, if `end` is set, the end of it.
+fn read(mut pipe: impl Read + Send + 'static, shared: &Shared, max: usize, end: bool, tell: Sender<Told>) {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        let mut buffer = vec![0; 32 << 10];
+        let mut everything = true;
+        loop {
+            let count = match pipe.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend_from_slice(&buffer[..count]);
+            if kept.len() > max {
+                if !end {
+                    everything = false;
+                    break;
+                }
+                let drop = kept.len() - max;
+                kept.drain(..drop);
+            }
+        }
+        let _ = tell.send(Told::Read { everything });
+    });
+}
+
+fn named(args: &[&str], what: &str) -> String {
+    format!("git {} {what}", args.iter().find(|arg| !arg.starts_with('-')).unwrap_or(&""))
+}
+
+pub(super) fn failed(args: &[&str], what: String) -> Error {
+    Error::new(Category::Failed, "E_GIT", named(args, &what))
+}

@@ -1,0 +1,181 @@
+//! Annotated tags: written once, read back with their message.
+
+use serde::Serialize;
+
+use super::oid::Oid;
+use super::repository::{Git, complaint};
+use super::run::Run;
+use crate::error::{Error, Result};
+use crate::time::Time;
+
+/// A tag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tag {
+    /// Its name, without `refs/tags/`.
+    pub name: String,
+    /// The object of the tag itself; of what it marks, if it is no annotated tag.
+    pub oid: Oid,
+    /// The commit that it marks, which need not be here ([`Tag::here`]); `None` if it marks something else, or the tag cannot be read.
+    pub commit: Option<Oid>,
+    /// Whether that commit is here. It may not be in a shallow clone.
+    pub here: bool,
+    /// Whether it carries a message.
+    pub annotated: bool,
+    /// The message, without what signs it; empty if it carries none.
+    pub message: String,
+    /// When it was made; `None` if it carries no message.
+    pub time: Option<Time>,
+}
+
+/// What came of making a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// It is there now.
+    Created,
+    /// One of that name was there, and is untouched.
+    AlreadyExists,
+}
+
+impl Git {
+    /// Returns the tags whose name begins so (`checkpoint/`), in the order of their names. None of them need be whole.
+    ///
+    /// # Errors
+    /// What [`Git::succeed`] says.
+    pub fn tags(&self, prefix: &str) -> Result<Vec<Tag>> {
+        let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut refs = self.references(format!("refs/tags/{folder}").trim_end_matches('/'))?;
+        refs.retain(|(name, _)| name.strip_prefix("refs/tags/").is_some_and(|name| name.starts_with(prefix)));
+        let names: String = refs.iter().map(|(_, oid)| format!("{oid}\n")).collect();
+        let objects = self.objects(&names)?;
+        let mut tags: Vec<Tag> = refs
+            .into_iter()
+            .zip(objects)
+            .map(|((name, oid), object)| {
+                let name = name.trim_start_matches("refs/tags/").to_owned();
+                let mut tag =
+                    Tag { name, oid, commit: None, here: false, annotated: false, message: String::new(), time: None };
+                match object {
+                    Some(object) if object.kind == "tag" => fill(&mut tag, &String::from_utf8_lossy(&object.bytes)),
+                    Some(object) if object.kind == "commit" => tag.commit = Some(object.oid),
+                    _ => {}
+                }
+                tag
+            })
+            .collect();
+        let commits: String = tags.iter().filter_map(|tag| Some(format!("{}\n", tag.commit.as_ref()?))).collect();
+        if !commits.is_empty() {
+            let run = Run { stdin: commits.into(), ..Run::default() };
+            let checked = self.succeed(&["cat-file", "--batch-check=%(objecttype)"], &run)?.text();
+            let marked = tags.iter_mut().filter(|tag| tag.commit.is_some());
+            marked.zip(checked.lines()).for_each(|(tag, kind)| tag.here = kind == "commit");
+        }
+        Ok(tags)
+    }
+
+    /// Returns one tag; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// What [`Git::succeed`] says.
+    pub fn tag(&self, name: &str) -> Result<Option<Tag>> {
+        Ok(self.tags(name)?.into_iter().find(|tag| tag.name == name))
+    }
+
+    /// Makes an annotated tag, signed if the user's settings say so. Of several at once, one makes it.
+    ///
+    /// # Errors
+    /// `E_USAGE` if git does not take the name; `E_GIT` if it cannot be written.
+    pub fn create_tag(&self, name: &str, at: &Oid, message: &str) -> Result<Created> {
+        let full = format!("refs/tags/{name}");
+        if !self.is_reference_name(&full)? {
+            return Err(Error::usage(format!("{name:?} is no name of a tag")));
+        }
+        let mut run = Run::writing().stdin(message);
+        run.environment = self.identity()?;
+        let args = ["tag", "--annotate", "--file=-", "--cleanup=verbatim", "--end-of-options", name, at.as_str()];
+        let output = self.run(&args, &run)?;
+        if output.ok() {
+            return Ok(Created::Created);
+        }
+        if self.reference(&full)?.is_some() { Ok(Created::AlreadyExists) } else { Err(complaint(&args, &output)) }
+    }
+
+    /// Drops a tag, if it is still the one that was read.
+    ///
+    /// # Errors
+    /// `E_REFUSED` if it is another one now; `E_GIT` if it cannot be written.
+    pub fn drop_tag(&self, tag: &Tag) -> Result<()> {
+        match self.update_ref(&format!("refs/tags/{}", tag.name), None, Some(&tag.oid), "forge: prune")? {
+            super::Updated::Done => Ok(()),
+            super::Updated::Differs => Err(Error::refused(format!("the tag {} is another one now", tag.name))),
+        }
+    }
+}
+
+/// Reads an object of a tag: lines `object`, `type`, `tag` and `tagger`, an empty line, the message.
+fn fill(tag: &mut Tag, text: &str) {
+    let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    tag.annotated = true;
+    tag.commit = field("object").and_then(Oid::parse).filter(|_| field("type") == Some("commit"));
+    let seconds = field("tagger").and_then(|line| line.rsplit(' ').nth(1)?.parse().ok());
+    tag.time = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok()).map(Time);
+    let signature =
+        ["-----BEGIN PGP SIGNATURE-----", "-----BEGIN SSH SIGNATURE-----", "-----BEGIN SIGNED MESSAGE-----"];
+    let end = signature.iter().filter_map(|mark| message.find(mark)).min().unwrap_or(message.len());
+    tag.message = message[..end].to_owned();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Repository;
+    use super::*;
+
+    #[test]
+    fn a_tag_is_made_once_and_read_back_as_it_was_written() {
+        let repository = Repository::new();
+        let git = repository.git();
+        let first = repository.commit("first");
+        let second = repository.commit("second");
+        let message = "Working\n\n# no comment\n{\n  \"a\": 1\n}\n";
+        let name = "checkpoint/SX9-123-v1";
+        assert_eq!(git.create_tag(name, &first, message).unwrap(), Created::Created);
+        assert_eq!(git.create_tag(name, &second, message).unwrap(), Created::AlreadyExists);
+        assert_eq!(git.create_tag("checkpoint/a:b", &second, message).unwrap_err().code, "E_USAGE");
+        assert_eq!(git.create_tag("checkpoint/SX9-123-v1/a", &second, message).unwrap_err().code, "E_GIT");
+        repository.run(&["tag", "checkpoint/light"]);
+        repository.run(&["tag", "other"]);
+        let tags = git.tags("checkpoint/").unwrap();
+        assert_eq!(tags.len(), 2);
+        assert_eq!((tags[0].name.as_str(), &tags[0].commit, tags[0].here), (name, &Some(first.clone()), true));
+        assert_eq!((tags[0].message.as_str(), tags[0].annotated), (message, true));
+        assert!(tags[0].time.is_some());
+        assert_eq!((tags[1].annotated, &tags[1].commit, tags[1].here), (false, &Some(second), true));
+        assert_eq!(git.tag("checkpoint/SX9-123-v1").unwrap().as_ref(), Some(&tags[0]));
+        assert_eq!(git.tag("checkpoint/SX9-123").unwrap(), None);
+        git.drop_tag(&tags[0]).unwrap();
+        assert_eq!(git.tag(name).unwrap(), None);
+    }
+
+    #[test]
+    fn a_tag_is_made_without_any_identity() {
+        let repository = Repository::new();
+        let first = repository.commit("first");
+        let git = Repository::bare_git_at(repository.path());
+        git.create_tag("t", &first, "m\n").unwrap();
+        let raw = repository.run(&["cat-file", "tag", "t"]);
+        assert!(raw.contains("tagger forge-agent <forge-agent@localhost>"), "{raw}");
+        assert!(!repository.run(&["config", "--list", "--local"]).contains("user."));
+    }
+
+    #[test]
+    fn a_tag_of_a_commit_that_is_gone_is_still_read() {
+        let repository = Repository::new();
+        let git = repository.git();
+        let first = repository.commit("first");
+        git.create_tag("checkpoint/a", &first, "m\n").unwrap();
+        let object = repository.path().join(".git/objects").join(&first.as_str()[..2]).join(&first.as_str()[2..]);
+        std::fs::remove_file(object).unwrap();
+        let tag = git.tag("checkpoint/a").unwrap().unwrap();
+        assert_eq!((tag.commit, tag.here, tag.message.as_str()), (Some(first), false, "m\n"));
+    }
+}

@@ -1,0 +1,328 @@
+//! Trees: what a commit holds besides the memory, whether two commits merge, and commits that are made without the work tree.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::oid::Oid;
+use super::repository::{Git, agent, complaint};
+use super::run::Run;
+use super::sha1;
+use crate::error::Result;
+use crate::layout;
+
+/// What a merge of two commits would come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merged {
+    /// No conflict.
+    Cleanly,
+    /// Conflicts.
+    WithConflicts,
+    /// This git cannot tell: it is older than 2.38, or the commits have nothing in common.
+    Unknown,
+}
+
+/// An entry of a tree, as git stores it.
+struct Entry<'a> {
+    name: &'a [u8],
+    /// Mode, name and object.
+    bytes: &'a [u8],
+}
+
+impl Git {
+    /// Returns the tree of a commit without `.forge/`: the code that it holds. Nothing is written, so there need not be such an object.
+    ///
+    /// # Errors
+    /// `E_GIT` if the commit is not here.
+    pub fn code_tree(&self, commit: &Oid) -> Result<String> {
+        self.code_tree_of(&format!("{commit}^{{tree}}"))
+    }
+
+    /// Returns a tree without `.forge/`, for any name of a tree.
+    pub(super) fn code_tree_of(&self, tree: &str) -> Result<String> {
+        let args = ["cat-file", "tree", tree];
+        let output = self.read(&args)?;
+        Ok(code_tree(&output.stdout, self.hash_bytes()?))
+    }
+
+    /// Returns the code trees of several commits with one run of git. Commits that are not here are left out.
+    ///
+    /// # Errors
+    /// What [`Git::succeed`] says.
+    pub fn code_trees(&self, commits: &[Oid]) -> Result<HashMap<Oid, String>> {
+        let names: String = commits.iter().map(|commit| format!("{commit}^{{tree}}\n")).collect();
+        let objects = self.objects(&names)?;
+        let trees = commits.iter().zip(objects).filter_map(|(commit, object)| {
+            let object = object.filter(|object| object.kind == "tree")?;
+            Some((commit.clone(), code_tree(&object.bytes, commit.as_str().len() / 2)))
+        });
+        Ok(trees.collect())
+    }
+
+    /// Reads objects by name, one a line; `None` for those that are not here.
+    pub(super) fn objects(&self, names: &str) -> Result<Vec<Option<Object>>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let args = ["cat-file", "--batch"];
+        let output = self.succeed(&args, &Run { stdin: names.into(), ..Run::default() })?;
+        let mut rest = output.stdout.as_slice();
+        let mut all = Vec::new();
+        for _ in names.lines() {
+            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+            rest = rest.get(end + 1..).unwrap_or_default();
+            let mut fields = line.split(' ');
+            let (Some(name), Some(kind), Some(size)) = (fields.next(), fields.next(), fields.next()) else {
+                all.push(None);
+                continue;
+            };
+            let Some((size, oid)) = size.parse::<usize>().ok().zip(Oid::parse(name)) else {
+                all.push(None);
+                continue;
+            };
+            let bytes = rest.get(..size).ok_or_else(|| complaint(&args, &output))?.to_vec();
+            rest = rest.get(size + 1..).unwrap_or_default();
+            all.push(Some(Object { oid, kind: kind.to_owned(), bytes }));
+        }
+        Ok(all)
+    }
+
+    /// Returns the type of an object (`commit`, `tag`, `tree`, `blob`); `None` if it is not here.
+    ///
+    /// # Errors
+    /// What [`Git::run`] says.
+    pub fn object_type(&self, oid: &Oid) -> Result<Option<String>> {
+        let output = self.run(&["cat-file", "-t", oid.as_str()], &Run::default())?;
+        Ok(output.ok().then(|| output.text()))
+    }
+
+    /// Returns the tree of a commit.
+    ///
+    /// # Errors
+    /// `E_GIT` if the commit is not here.
+    pub fn tree(&self, commit: &Oid) -> Result<Oid> {
+        let name = format!("{commit}^{{tree}}");
+        self.oid_of(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name], &Run::default())
+    }
+
+    /// Returns a file of a commit; `None` if the commit has no such file.
+    ///
+    /// # Errors
+    /// What [`Git::run`] says.
+    pub fn file_at(&self, commit: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
+        self.blob(&format!("{commit}:{path}"))
+    }
+
+    /// Returns a file as it is staged; `None` if there is none.
+    pub(super) fn staged_file(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.blob(&format!(":0:{path}"))
+    }
+
+    fn blob(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let output = self.run(&["cat-file", "blob", name], &Run::default())?;
+        Ok(output.ok().then_some(output.stdout))
+    }
+
+    /// Returns what stays the same when a change is moved to other parents: `git patch-id --stable`. `None` for a merge and for a commit
+    /// that changes nothing, or more than 64 MiB of text.
+    ///
+    /// # Errors
+    /// `E_GIT` if the commit is not here.
+    pub fn patch_id(&self, commit: &Oid) -> Result<Option<String>> {
+        let args = ["diff-tree", "-p", "--root", "--no-ext-diff", "--no-textconv", "--full-index", "--no-renames"];
+        let diff = match self.read(&[&args[..], &[commit.as_str()]].concat()) {
+            Ok(diff) => diff.stdout,
+            Err(error) if error.code == "E_TOO_LARGE" => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if diff.is_empty() {
+            return Ok(None);
+        }
+        let output = self.succeed(&["patch-id", "--stable"], &Run { stdin: diff, ..Run::default() })?;
+        Ok(output.text().split(' ').next().filter(|id| !id.is_empty()).map(ToOwned::to_owned))
+    }
+
+    /// Says whether two commits would merge without a conflict. Nothing in the work tree changes.
+    ///
+    /// # Errors
+    /// What [`Git::run`] says.
+    pub fn merges(&self, ours: &Oid, theirs: &Oid) -> Result<Merged> {
+        // The trees that come of it are written to a folder of their own, which goes at once.
+        let Ok(folder) = tempfile::tempdir() else { return Ok(Merged::Unknown) };
+        let run = Run::default()
+            .variable("GIT_OBJECT_DIRECTORY", folder.path())
+            .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.common_dir().join("objects"));
+        let output = self.run(&["merge-tree", "--write-tree", "--quiet", ours.as_str(), theirs.as_str()], &run)?;
+        // Only newer ones know `--quiet`.
+        let output = if output.status == Some(129) {
+            self.run(&["merge-tree", "--write-tree", ours.as_str(), theirs.as_str()], &run)?
+        } else {
+            output
+        };
+        Ok(match output.status {
+            Some(0) => Merged::Cleanly,
+            // It exits so for names it does not know, too, and says that.
+            Some(1) if output.stderr.is_empty() => Merged::WithConflicts,
+            _ => Merged::Unknown,
+        })
+    }
+
+    /// Writes the tree of an index file that is not the repository's own.
+    ///
+    /// # Errors
+    /// `E_GIT` if the index has conflicts or objects that are not here.
+    pub fn write_tree(&self, index: &Path) -> Result<Oid> {
+        self.oid_of(&["write-tree"], &Run::writing().variable("GIT_INDEX_FILE", index))
+    }
+
+    /// Makes a commit of a tree, by the agent and unsigned, which no branch holds yet.
+    ///
+    /// # Errors
+    /// `E_GIT` if a parent is not here or nothing can be written.
+    pub fn commit_tree(&self, tree: &Oid, parents: &[&Oid], message: &str) -> Result<Oid> {
+        let mut args = vec!["-c", "i18n.commitEncoding=UTF-8", "-c", "core.fsync=all", "commit-tree", tree.as_str()];
+        for parent in parents {
+            args.extend(["-p", parent.as_str()]);
+        }
+        let mut run = Run::writing().stdin(message);
+        run.environment.extend(["AUTHOR", "COMMITTER"].into_iter().flat_map(agent));
+        self.oid_of(&args, &run)
+    }
+
+    pub(super) fn oid_of(&self, args: &[&str], run: &Run) -> Result<Oid> {
+        let output = self.succeed(args, run)?;
+        Oid::parse(&output.text()).ok_or_else(|| complaint(args, &output))
+    }
+
+    /// Returns how many bytes the name of an object has in this repository: 20, or 32 with SHA-256.
+    pub(super) fn hash_bytes(&self) -> Result<usize> {
+        let output = self.read(&["rev-parse", "--show-object-format"])?;
+        Ok(if output.text() == "sha256" { 32 } else { 20 })
+    }
+}
+
+/// An object as git stores it.
+pub(super) struct Object {
+    pub(super) oid: Oid,
+    pub(super) kind: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Returns the name of a tree without the entry of the memory.
+fn code_tree(tree: &[u8], hash_bytes: usize) -> String {
+    let kept: Vec<&[u8]> = entries(tree, hash_bytes)
+        .filter(|entry| entry.name != layout::FORGE.as_bytes())
+        .map(|entry| entry.bytes)
+        .collect();
+    let header = format!("tree {}\0", kept.iter().map(|bytes| bytes.len()).sum::<usize>());
+    let parts: Vec<&[u8]> = std::iter::once(header.as_bytes()).chain(kept).collect();
+    if hash_bytes == 20 {
+        return sha1::hex(&parts);
+    }
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = Entry<'_>> {
+    std::iter::from_fn(move || {
+        let space = tree.iter().position(|byte| *byte == b' ')?;
+        let end = tree.iter().position(|byte| *byte == 0)?;
+        let (bytes, rest) = tree.split_at_checked(end + 1 + hash_bytes)?;
+        tree = rest;
+        Some(Entry { name: bytes.get(space + 1..end)?, bytes })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Repository;
+    use super::*;
+
+    #[test]
+    fn memory_is_no_part_of_the_code_tree() {
+        let repository = Repository::new();
+        let git = repository.git();
+        repository.write("src/main.rs", "fn main() {}\n");
+        repository.write("z", "z\n");
+        let without = repository.commit("code");
+        assert_eq!(git.code_tree(&without).unwrap(), git.tree(&without).unwrap().as_str());
+        repository.write(".forge/memory/x.json", "{}\n");
+        let with = repository.commit("memory");
+        assert_ne!(git.tree(&with).unwrap(), git.tree(&without).unwrap());
+        assert_eq!(git.code_tree(&with).unwrap(), git.code_tree(&without).unwrap());
+        repository.write("src/main.rs", "fn main() { }\n");
+        let other = repository.commit("code");
+        assert_ne!(git.code_tree(&other).unwrap(), git.code_tree(&without).unwrap());
+        let missing = without.none_like();
+        let trees = git.code_trees(&[without.clone(), missing.clone(), with.clone(), other.clone()]).unwrap();
+        assert_eq!(trees.len(), 3);
+        for commit in [without, with, other] {
+            assert_eq!(trees[&commit], git.code_tree(&commit).unwrap());
+        }
+        assert_eq!(git.code_tree(&missing).unwrap_err().code, "E_GIT");
+    }
+
+    #[test]
+    fn code_trees_of_sha256_are_those_of_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |args: &[&str]| super::super::fixture::run_at(folder.path(), args);
+        run(&["init", "--quiet", "--object-format=sha256", "--initial-branch=main"]);
+        std::fs::write(folder.path().join("a"), "a").unwrap();
+        run(&["add", "a"]);
+        run(&["commit", "--quiet", "-m", "first"]);
+        let git = Repository::git_at(folder.path());
+        let before = git.head().unwrap().unwrap();
+        std::fs::create_dir(folder.path().join(".forge")).unwrap();
+        std::fs::write(folder.path().join(".forge/b"), "b").unwrap();
+        run(&["add", ".forge"]);
+        run(&["commit", "--quiet", "-m", "second"]);
+        let after = git.head().unwrap().unwrap();
+        assert_eq!(git.code_tree(&after).unwrap(), git.tree(&before).unwrap().as_str());
+        assert_eq!(after.as_str().len(), 64);
+    }
+
+    #[test]
+    fn a_moved_change_keeps_its_patch_id() {
+        let repository = Repository::new();
+        let git = repository.git();
+        repository.write("a", "1\n");
+        let first = repository.commit("first");
+        repository.run(&["switch", "--quiet", "-c", "side"]);
+        repository.write("b", "side\n");
+        let side = repository.commit("side");
+        repository.run(&["switch", "--quiet", "main"]);
+        repository.write("c", "main\n");
+        repository.commit("main");
+        repository.run(&["cherry-pick", side.as_str()]);
+        let moved = git.head().unwrap().unwrap();
+        assert_ne!(side, moved);
+        assert_eq!(git.patch_id(&side).unwrap(), git.patch_id(&moved).unwrap());
+        assert!(git.patch_id(&first).unwrap().is_some());
+        let empty = repository.commit("empty");
+        assert_eq!(git.patch_id(&empty).unwrap(), None);
+    }
+
+    #[test]
+    fn a_merge_is_foretold_and_leaves_no_trace() {
+        let repository = Repository::new();
+        let git = repository.git();
+        repository.write("a", "1\n");
+        repository.commit("first");
+        repository.run(&["switch", "--quiet", "-c", "side"]);
+        repository.write("b", "side\n");
+        let clean = repository.commit("other file");
+        repository.write("a", "side\n");
+        let conflict = repository.commit("same file");
+        repository.run(&["switch", "--quiet", "main"]);
+        repository.write("a", "main\n");
+        let main = repository.commit("main");
+        let objects = repository.run(&["count-objects", "-v"]);
+        assert_eq!(git.merges(&main, &clean).unwrap(), Merged::Cleanly);
+        assert_eq!(git.merges(&main, &conflict).unwrap(), Merged::WithConflicts);
+        assert_eq!(git.merges(&main, &main.none_like()).unwrap(), Merged::Unknown);
+        assert_eq!(repository.run(&["count-objects", "-v"]), objects);
+    }
+}

@@ -1,0 +1,148 @@
+//! A project that has a memory: where it lies, and what all parts share.
+
+mod find;
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+pub(crate) use find::Found;
+
+use crate::config::Config;
+use crate::error::{Category, Error, Result};
+use crate::files::{Files, Guard, MAX_FILE};
+use crate::git::Git;
+use crate::layout::{CONFIG, FORGE, PAUSED};
+use crate::world::World;
+
+/// A project that has a memory.
+#[derive(Debug)]
+pub struct Project {
+    found: Found,
+    world: World,
+    config: Config,
+    files: Files,
+    git: OnceLock<Option<Git>>,
+}
+
+impl Project {
+    /// Opens the project a folder belongs to. `Ok(None)` says that it has no `.forge/`: whoever only reads goes on without.
+    ///
+    /// # Errors
+    /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
+    pub fn open(start: &Path, world: World) -> Result<Option<Self>> {
+        let Some(project) = Self::open_anyway(start, world)? else { return Ok(None) };
+        let Some(bytes) = project.files.read(CONFIG)? else { return Ok(Some(project)) };
+        let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
+        // An empty file is a config.
+        let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
+        let config = Config::parse(CONFIG, text)?;
+        Ok(Some(Self::with(project.found, project.world, config)))
+    }
+
+    /// Opens a project without its settings: for whoever mends them.
+    ///
+    /// # Errors
+    /// `Failed` if something cannot be read.
+    pub fn open_anyway(start: &Path, world: World) -> Result<Option<Self>> {
+        Ok(Found::project(start)?.map(|found| Self::with(found, world, Config::default())))
+    }
+
+    pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
+        let common = found.common_dir.as_ref().filter(|_| config.git.enabled);
+        let common = common.map(|common| common.join("forge").join("lock"));
+        let max = config.files.max_bytes.min(4 * MAX_FILE);
+        let files = Files::new(&found.root, world.clone(), max, common);
+        Self { found, world, config, files, git: OnceLock::new() }
+    }
+
+    /// Returns the root of the work tree, or the folder that holds `.forge/` if that lies deeper.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.found.root
+    }
+
+    /// Returns the clock, the zone, the ids and the name of who works.
+    #[must_use]
+    pub const fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the files.
+    #[must_use]
+    pub const fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Returns the repository. It is looked for once, when it is first asked for.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_NOT_A_REPO`) if there is none, or the settings say so; what [`Git::find`] says.
+    pub fn git(&self) -> Result<&Git> {
+        if self.git.get().is_none() {
+            let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
+            // Another thread may have been faster: it found the same.
+            let _ = self.git.set(git);
+        }
+        self.git.get().and_then(Option::as_ref).ok_or_else(|| {
+            let message = format!("{} is in no repository of git (not_a_repo)", self.root().display());
+            Error::new(Category::NotFound, "E_NOT_A_REPO", message)
+                .hint("what needs git is not available here; the rest is")
+        })
+    }
+
+    /// Returns this project with files that let a rule for secrets pass: see [`Files::allowing`].
+    #[must_use]
+    pub fn allowing(mut self, rule: &str) -> Self {
+        self.files = self.files.allowing(rule);
+        self
+    }
+
+    /// Takes the lock all work trees of the repository share; without a repository, the one of this folder.
+    ///
+    /// # Errors
+    /// `Locked` after five seconds, naming who holds it.
+    pub fn common_lock(&self) -> Result<Guard> {
+        self.files.common_lock()
+    }
+
+    /// Says whether work may go on. Every operation that changes something asks first.
+    ///
+    /// # Errors
+    /// `Paused` (`E_PAUSED`) with the reason. A file of the pause that cannot be read pauses too.
+    pub fn check_not_paused(&self) -> Result<()> {
+        #[derive(Deserialize)]
+        struct Pause {
+            reason: String,
+            since: String,
+        }
+
+        let bytes = match self.files.read(PAUSED) {
+            Ok(None) => return Ok(()),
+            Ok(Some(bytes)) => bytes,
+            Err(_) => Vec::new(),
+        };
+        let why = serde_json::from_slice::<Pause>(&bytes).map_or_else(
+            |_| format!("{PAUSED} cannot be read"),
+            |pause| format!("{}, since {}", pause.reason, pause.since),
+        );
+        Err(Error::new(Category::Paused, "E_PAUSED", format!("work is paused: {why}"))
+            .hint("a person looks at it, and says why it may go on")
+            .next("helmdeck forge recover ack --reason <why>"))
+    }
+}
+
+/// Says whether a folder holds a memory.
+pub(crate) fn has_forge(folder: &Path) -> bool {
+    folder.join(FORGE).is_dir()
+}
+
+#[cfg(test)]
+mod tests;
