@@ -1,9 +1,12 @@
 #![doc = include_str!("README.md")]
 
+pub mod artifacts;
+mod committed;
 pub mod config;
 pub mod error;
 pub mod features;
 pub mod files;
+pub mod focus;
 pub mod git;
 pub mod json;
 pub mod knowledge;
@@ -11,6 +14,7 @@ pub mod layout;
 pub mod progress;
 pub mod project;
 pub mod runner;
+pub mod scratch;
 pub mod secrets;
 pub mod time;
 pub mod triv;
