@@ -7,6 +7,7 @@ pub mod error;
 pub mod features;
 pub mod files;
 pub mod focus;
+pub mod events;
 pub mod git;
 pub mod json;
 pub mod knowledge;
@@ -22,6 +23,7 @@ pub mod world;
 
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
+pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
