@@ -1,6 +1,8 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+#[cfg(test)]
+mod by_hand;
 mod committed;
 pub mod config;
 pub mod error;
