@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+mod by_hand;
 pub mod checkpoints;
 mod committed;
 pub mod config;
