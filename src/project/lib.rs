@@ -1,6 +1,8 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+mod by_hand;
+pub mod checkpoints;
 mod committed;
 pub mod config;
 pub mod error;
@@ -10,15 +12,19 @@ pub mod files;
 pub mod focus;
 pub mod git;
 pub mod init;
+pub mod issues;
 pub mod json;
 pub mod knowledge;
 pub mod layout;
+pub mod prime;
 pub mod progress;
 pub mod project;
+pub mod recovery;
 pub mod repair;
 pub mod runner;
 pub mod scratch;
 pub mod secrets;
+pub mod sessions;
 pub mod skills;
 pub mod time;
 pub mod triv;
