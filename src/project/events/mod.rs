@@ -41,14 +41,23 @@ impl Project {
     /// Says that something happened, after it was written. It stands in the journal then; the server gets it now, or later if it is not
     /// there within 250 ms. Never fails: what cannot be told is logged.
     pub fn emit(&self, subject: Subject, data: impl Serialize) {
-        if let Err(error) = self.events().tell(subject, &data) {
-            tracing::warn!(%subject, %error, "an event was not told");
-        }
+        self.events().say(subject, None, &data);
+    }
+
+    /// Says that something happened to a session that need not be the current one: it was found dead, or is over.
+    pub fn emit_of(&self, session: &str, subject: Subject, data: impl Serialize) {
+        self.events().say(subject, Some(session), &data);
     }
 }
 
 impl Events<'_> {
-    fn tell(&self, subject: Subject, data: &impl Serialize) -> Result<()> {
+    fn say(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) {
+        if let Err(error) = self.tell(subject, session, data) {
+            tracing::warn!(%subject, %error, "an event was not told");
+        }
+    }
+
+    fn tell(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) -> Result<()> {
         let project = self.project;
         let files = project.files();
         // A data that cannot be written is a mistake of ours: the event counts all the same.
@@ -56,7 +65,7 @@ impl Events<'_> {
         let prefix = self.prefix();
         let last = journal::last(files)?;
         // git is asked before the lock is taken.
-        let place = place::find(project, last.as_ref());
+        let place = place::find(project, session, last.as_ref());
         let guard = files.lock()?;
         // Another process may have added some since.
         let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));

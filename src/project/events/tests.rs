@@ -254,6 +254,16 @@ fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
 }
 
 #[test]
+fn an_event_of_another_session_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    project.emit_of("2025-12-24-session-001", Subject::SessionAbandoned, data::Ended::default());
+    say(&project, 1);
+    let of_it = Replay { session: Some("2025-12-24-session-001".to_owned()), ..Replay::default() };
+    assert_eq!(seqs(&project.events().replay(&of_it).unwrap()), [1]);
+}
+
+#[test]
 fn an_event_never_fails_whatever_is_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
