@@ -5,6 +5,7 @@ mod committed;
 pub mod config;
 pub mod error;
 pub mod features;
+pub mod events;
 pub mod files;
 pub mod focus;
 pub mod git;
@@ -25,6 +26,7 @@ pub mod world;
 
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
+pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
