@@ -2,6 +2,7 @@
 
 pub mod artifacts;
 mod committed;
+pub mod checkpoints;
 pub mod config;
 pub mod error;
 pub mod features;
@@ -20,6 +21,9 @@ pub mod runner;
 pub mod scratch;
 pub mod secrets;
 pub mod skills;
+pub mod recovery;
+pub mod runner;
+pub mod secrets;
 pub mod time;
 pub mod triv;
 pub mod world;
