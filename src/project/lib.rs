@@ -1,12 +1,6 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
-mod committed;
-pub mod checkpoints;
-pub mod config;
-pub mod error;
-pub mod features;
-pub mod events;
 mod by_hand;
 pub mod checkpoints;
 mod committed;
@@ -32,9 +26,6 @@ pub mod scratch;
 pub mod secrets;
 pub mod sessions;
 pub mod skills;
-pub mod recovery;
-pub mod runner;
-pub mod secrets;
 pub mod time;
 pub mod triv;
 pub mod world;
