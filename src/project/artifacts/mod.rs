@@ -314,7 +314,9 @@ impl Artifacts<'_> {
                     && filter.name.as_ref().is_none_or(|name| entry.name.contains(name.as_str()))
             })
             .collect();
-        artifacts.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.triv.cmp(&b.triv)));
+        // Of the same moment, the later line comes first.
+        artifacts.reverse();
+        artifacts.sort_by_key(|entry| std::cmp::Reverse(entry.created_at));
         let total = artifacts.len();
         if filter.limit > 0 {
             artifacts.truncate(filter.limit);
