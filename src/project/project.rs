@@ -3,14 +3,16 @@
 mod find;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-pub(crate) use find::Found;
+pub(crate) use find::{Found, Repository};
 
 use crate::config::Config;
 use crate::error::{Category, Error, Result};
 use crate::files::{Files, Guard, MAX_FILE};
+use crate::git::Git;
 use crate::layout::{CONFIG, FORGE, PAUSED};
 use crate::world::World;
 
@@ -21,6 +23,7 @@ pub struct Project {
     world: World,
     config: Config,
     files: Files,
+    git: OnceLock<Option<Git>>,
 }
 
 impl Project {
@@ -47,10 +50,11 @@ impl Project {
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
-        let common = found.common_dir.as_ref().map(|common| common.join("forge").join("lock"));
+        let common = found.common_dir.as_ref().filter(|_| config.git.enabled);
+        let common = common.map(|common| common.join("forge").join("lock"));
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
-        Self { found, world, config, files }
+        Self { found, world, config, files, git: OnceLock::new() }
     }
 
     /// Returns the root of the work tree, or the folder that holds `.forge/` if that lies deeper.
@@ -75,6 +79,23 @@ impl Project {
     #[must_use]
     pub const fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// Returns the repository. It is looked for once, when it is first asked for.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_NOT_A_REPO`) if there is none, or the settings say so; what [`Git::find`] says.
+    pub fn git(&self) -> Result<&Git> {
+        if self.git.get().is_none() {
+            let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
+            // Another thread may have been faster: it found the same.
+            let _ = self.git.set(git);
+        }
+        self.git.get().and_then(Option::as_ref).ok_or_else(|| {
+            let message = format!("{} is in no repository of git (not_a_repo)", self.root().display());
+            Error::new(Category::NotFound, "E_NOT_A_REPO", message)
+                .hint("what needs git is not available here; the rest is")
+        })
     }
 
     /// Returns this project with files that let a rule for secrets pass: see [`Files::allowing`].

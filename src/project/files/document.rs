@@ -64,10 +64,9 @@ pub fn decode<D: Document>(bytes: &[u8]) -> Result<(D, bool), Unreadable> {
     let text = text(bytes).map_err(Unreadable::Damaged)?;
     let tree: Json = serde_json::from_str(text).map_err(|error| Unreadable::Damaged(syntax(text, &error)))?;
     let damage = |what: String| Unreadable::Damaged(Damage { line: 1, column: 1, what });
-    let Json::Object(members) = &tree else {
-        return Err(damage("expected a JSON object".into()));
-    };
-    let version = match members.0.get("schema_version") {
+    // A bare list has no version: whether it is read is for the type to say.
+    let members = if let Json::Object(members) = &tree { Some(members) } else { None };
+    let version = match members.and_then(|members| members.0.get("schema_version")) {
         None => None,
         Some(Json::String(version)) => Some(version),
         Some(_) => return Err(damage("expected \"schema_version\" to be a text as \"1.0\"".into())),

@@ -1,0 +1,85 @@
+//! What a new project holds: the tree of the RFC, and what makes it work in a repository.
+
+use crate::files::kind_of;
+use crate::layout::{
+    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT, KNOWLEDGE,
+    LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
+};
+use crate::progress;
+use crate::skills;
+use crate::world::World;
+
+/// Everything that may be run is, and nothing else.
+const RUN: u32 = 0o755;
+const MEMORY: &str = ".forge/memory";
+const LONG_TERM: &str = ".forge/memory/long-term";
+
+/// A file of a new project.
+pub(super) struct Seed {
+    pub(super) path: String,
+    pub(super) bytes: Vec<u8>,
+    pub(super) mode: Option<u32>,
+    /// It lies in this clone alone, so another clone comes without it.
+    pub(super) local: bool,
+}
+
+/// Returns the folders, parents first.
+pub(super) fn folders() -> Vec<String> {
+    let kinds = ["code", "docs", "reports"].map(|kind| format!("{ARTIFACTS}/{kind}"));
+    [FORGE, MEMORY, LONG_TERM, SHORT_TERM, SCRATCH, SESSIONS, ARTIFACTS]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(kinds)
+        .chain([".forge/linear", HISTORY, TEMPLATES, ".forge/git", CHECKPOINTS, SKILLS, LOCAL].map(str::to_owned))
+        .collect()
+}
+
+/// Returns the files, those first that say which are committed.
+pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
+    let seed = |path: &str, bytes: &[u8]| Seed { path: path.to_owned(), bytes: bytes.to_vec(), mode: None, local: is_local(path) };
+    let config = if git {
+        include_str!("config.toml").to_owned()
+    } else {
+        include_str!("config.toml").replace("# enabled = true", "enabled = false")
+    };
+    let mut all = vec![
+        seed(".forge/.gitignore", include_bytes!("gitignore")),
+        seed(".forge/.gitattributes", include_bytes!("gitattributes")),
+        seed(CONFIG, config.as_bytes()),
+        seed(ARCHITECTURE, include_bytes!("architecture.md")),
+        seed(PROGRESS, progress::opening(world.now(), &world.zone, None).as_bytes()),
+        seed(COMMITS, b""),
+        seed(&format!("{TEMPLATES}/feature.yaml"), include_bytes!("forms/feature.yaml")),
+        seed(&format!("{TEMPLATES}/bug.yaml"), include_bytes!("forms/bug.yaml")),
+        Seed { mode: Some(RUN), ..seed(INIT, include_bytes!("init.sh")) },
+    ];
+    let documents = [KNOWLEDGE, FEATURES, FOCUS, ACTIVE, BRANCHES];
+    all.extend(documents.iter().filter_map(|path| Some(seed(path, &kind_of(path)?.skeleton()))));
+    all.extend(skills::samples().iter().map(|(path, text)| seed(path, text.as_bytes())));
+    all
+}
+
+/// Says whether a path is ignored by git, so that another clone comes without it.
+pub(super) fn is_local(path: &str) -> bool {
+    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    path == COMMITS || path == BRANCHES || below(LOCAL) || (below(SHORT_TERM) && !below(SESSIONS))
+}
+
+/// Says whether something may lie in a folder whose contents are known. Of other folders nothing is said.
+pub(super) fn is_expected(path: &str) -> bool {
+    let Some((folder, name)) = path.rsplit_once('/') else { return true };
+    let known: &[&str] = match folder {
+        FORGE => &[".gitattributes", ".gitignore", ".local", "config.toml", "git", "init.sh", "linear", "memory", "skills"],
+        MEMORY => &["artifacts", "long-term", "short-term"],
+        LONG_TERM => &["architecture.md", "features.json", "knowledge.json"],
+        SHORT_TERM => &["focus.json", "progress.txt", "scratch", "sessions"],
+        ARTIFACTS => &["code", "docs", "index.jsonl", "reports"],
+        ".forge/linear" => &["active.json", "history", "outbox.jsonl", "templates"],
+        ".forge/git" => &["branches.json", "checkpoints", "commits.log"],
+        _ => return true,
+    };
+    known.contains(&name)
+}
+
+/// Returns the folders whose contents are known.
+pub(super) const KNOWN: [&str; 7] = [FORGE, MEMORY, LONG_TERM, SHORT_TERM, ARTIFACTS, ".forge/linear", ".forge/git"];
