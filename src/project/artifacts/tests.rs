@@ -52,6 +52,31 @@ fn an_artifact_lies_under_a_name_of_its_content_and_the_index_knows_where_it_cam
     assert_eq!(line, expected);
     let mode = std::fs::metadata(by_hand.project.root().join(&entry.path)).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, 0, "nobody may run it");
+    let journal = by_hand.text(crate::layout::JOURNAL);
+    let told: serde_json::Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
+    assert_eq!(told["subject"], "sx9.forge.memory.artifact");
+    assert_eq!(told["data"], serde_json::json!({"triv": entry.triv, "kind": "code", "bytes": 13, "same": false}));
+}
+
+#[test]
+fn a_second_session_stores_for_itself() {
+    let by_hand = ByHand::new();
+    let set = |session: &str, key: &str| SetFocus {
+        task: Some("T".into()),
+        session: Some(session.to_owned()),
+        linear_issue: Some(key.to_owned()),
+        ..SetFocus::default()
+    };
+    by_hand.project.focus().set(&set("s-1", "SX9-1")).unwrap();
+    by_hand.project.focus().of("s-2").unwrap().set(&set("s-2", "SX9-2")).unwrap();
+    for (session, linear) in
+        [(None, Some("SX9-1")), (Some("s-1"), Some("SX9-1")), (Some("s-2"), Some("SX9-2")), (Some("s-3"), None)]
+    {
+        let world = crate::world::World { session: session.map(str::to_owned), ..by_hand.project.world().clone() };
+        let project = Project::open(by_hand.project.root(), world).unwrap().unwrap();
+        let entry = project.artifacts().put(MAIN, &code("a.rs")).unwrap().entry;
+        assert_eq!((entry.session.as_deref(), entry.linear.as_deref()), (session.or(Some("s-1")), linear));
+    }
 }
 
 #[test]

@@ -134,7 +134,9 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
         adopted.proposals.append(&mut proposals);
     }
     if !adopted.proposals.is_empty() {
-        let mut text = String::from("# Proposals\n\nNotes of other tools. None is learned unless somebody adds it: helmdeck forge knowledge add\n");
+        let mut text = String::from(
+            "# Proposals\n\nNotes of other tools. None is learned unless somebody adds it: helmdeck forge knowledge add\n",
+        );
         for proposal in &adopted.proposals {
             text.push_str(&format!("\n- {}:{}: {}", proposal.from, proposal.line, proposal.text));
         }
@@ -211,7 +213,8 @@ fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
             .unwrap_or(0);
         for new in new {
             let name = one_line(&new.name);
-            let here = |feature: &Members| string(feature, "adopted_from") == new.from && string(feature, "name") == name;
+            let here =
+                |feature: &Members| string(feature, "adopted_from") == new.from && string(feature, "name") == name;
             if name.is_empty() || features.features.iter().any(here) {
                 continue;
             }
@@ -290,7 +293,9 @@ fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
         if line.starts_with("```") {
             code = !code;
         }
-        let Some(note) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).filter(|_| !code) else { continue };
+        let Some(note) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).filter(|_| !code) else {
+            continue;
+        };
         let note = note.trim();
         if !NOTE.contains(&note.chars().count()) || note.chars().any(char::is_control) {
             continue;
