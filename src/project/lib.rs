@@ -1,18 +1,13 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+#[cfg(test)]
 mod by_hand;
 pub mod checkpoints;
-pub mod checkpoints;
-mod committed;
 mod committed;
 pub mod config;
-pub mod config;
-pub mod error;
 pub mod error;
 pub mod events;
-pub mod events;
-pub mod features;
 pub mod features;
 pub mod files;
 pub mod focus;
@@ -26,12 +21,9 @@ pub mod prime;
 pub mod progress;
 pub mod project;
 pub mod recovery;
-pub mod recovery;
 pub mod repair;
 pub mod runner;
-pub mod runner;
 pub mod scratch;
-pub mod secrets;
 pub mod secrets;
 pub mod sessions;
 pub mod skills;

@@ -348,7 +348,7 @@ fn a_snapshot_says_in_which_state_everything_was() {
     assert_eq!((first.entry.kind, first.entry.name.as_str()), (Kind::Reports, "context_snapshot.json"));
     let snapshot: Snapshot = serde_json::from_slice(&artifacts.bytes(&first.entry).unwrap()).unwrap();
     assert_eq!((snapshot.head, snapshot.branch.as_deref()), (Some(head.to_string()), Some("main")));
-    assert_eq!(snapshot.etags["focus"], Some(triv::sch(by_hand.text(FOCUS).as_bytes())));
+    assert_eq!(snapshot.etags["focus"], Some(triv::sch(by_hand.text(crate::layout::FOCUS).as_bytes())));
     assert_eq!(snapshot.etags["knowledge"], None);
     assert_eq!(snapshot.focus.unwrap().task.as_deref(), Some("One"));
     assert!(artifacts.snapshot().unwrap().same);
