@@ -125,10 +125,11 @@ impl Lock {
                 format!("process {}{session}, since {}", holder.pid, holder.since)
             },
         );
-        Error::new(Category::Locked, "E_LOCKED", format!("{} is held by {who}", self.root.join(self.path).display())).hint(format!(
-            "waited {} seconds; it is free as soon as that process goes on or ends",
-            self.wait.as_secs_f32()
-        ))
+        Error::new(Category::Locked, "E_LOCKED", format!("{} is held by {who}", self.root.join(self.path).display()))
+            .hint(format!(
+                "waited {} seconds; it is free as soon as that process goes on or ends",
+                self.wait.as_secs_f32()
+            ))
     }
 }
 

@@ -102,10 +102,12 @@ fn a_stale_copy_is_refused_with_the_current_value() {
     assert_eq!((error.code, error.category.exit_code()), ("E_STALE", 6));
     let current = error.current.unwrap();
     assert_eq!(current.text.as_bytes(), raw(files, Notes::PATH));
-    files.edit::<Notes, _>(Some(&current.etag), |notes| {
- notes.count = 7;
- Ok(())
- }).unwrap();
+    files
+        .edit::<Notes, _>(Some(&current.etag), |notes| {
+            notes.count = 7;
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.count, 7);
     files.remove(Notes::PATH).unwrap();
     assert_eq!(files.edit::<Notes, _>(Some(&etag), |_| Ok(())).unwrap_err().code, "E_STALE");

@@ -181,11 +181,16 @@ impl Project {
                 continue;
             }
             for entry in self.files().list(kind.path)? {
-                if !entry.folder && entry.name.ends_with(".json") {
-                    paths.push(format!("{}/{}", kind.path, entry.name));
+                let path = format!("{}/{}", kind.path, entry.name);
+                if entry.folder {
+                    let inner = self.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
+                    paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
+                } else {
+                    paths.push(path);
                 }
             }
         }
+        paths.retain(|path| path.ends_with(".json"));
         Ok(paths)
     }
 }
