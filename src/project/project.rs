@@ -39,7 +39,7 @@ impl Project {
         let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
         // An empty file is a config.
         let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
-        let config = Config::parse(CONFIG, text)?;
+        let config = Config::parse(text).map_err(damaged)?;
         Ok(Some(Self::with(project.found, project.world, config)))
     }
 
@@ -52,8 +52,7 @@ impl Project {
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
-        let common = found.common_dir.as_ref().filter(|_| config.git.enabled);
-        let common = common.map(|common| common.join("forge").join("lock"));
+        let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
         Self { found, world, config, files, git: OnceLock::new() }
