@@ -184,7 +184,7 @@ mod tests {
         let log = git.log("HEAD", 5).unwrap();
         assert_eq!(log.len(), 2);
         assert_eq!((&log[0].oid, log[0].subject.as_str(), log[0].body.as_str()), (&second, "second line", ""));
-        assert_eq!(log[0].parents, [first.clone()]);
+        assert_eq!(log[0].parents, std::slice::from_ref(&first));
         assert_eq!(log[1].author.email, "ann@example.com");
         assert_eq!(log[1].body, "body: of it\n\nmore\n\nSigned-off-by: A <a@b>\nFixes: #1\n  and #2");
         assert_eq!(log[1].trailer("fixes").collect::<Vec<_>>(), ["#1 and #2"]);
