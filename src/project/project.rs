@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-pub(crate) use find::Found;
+pub(crate) use find::{Found, Repository};
 
 use crate::config::Config;
 use crate::error::{Category, Error, Result};
