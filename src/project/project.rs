@@ -90,7 +90,11 @@ impl Project {
         if self.git.get().is_none() {
             let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
             let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
-            let git = git.map(|git| git.timeout(limit));
+            let git = git.map(|git| {
+                let folder = self.root().strip_prefix(git.root()).ok().and_then(Path::to_str).unwrap_or_default();
+                let memory = if folder.is_empty() { FORGE.to_owned() } else { format!("{folder}/{FORGE}") };
+                git.timeout(limit).with_memory(memory)
+            });
             // Another thread may have been faster: it found the same.
             let _ = self.git.set(git);
         }
