@@ -17,6 +17,7 @@ pub use contract::{Change, Difference, Weakened};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub use standing::{Counts, Next, Standing};
+pub(crate) use verify::without_secrets;
 pub use verify::{Problem, TestRun, Verified};
 
 use schemars::JsonSchema;

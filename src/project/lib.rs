@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod architecture;
 pub mod artifacts;
 mod committed;
 pub mod config;
@@ -9,9 +10,11 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
+pub mod invariants;
 pub mod json;
 pub mod knowledge;
 pub mod layout;
+pub mod merge;
 pub mod progress;
 pub mod project;
 pub mod runner;
