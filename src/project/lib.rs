@@ -1,13 +1,27 @@
 #![doc = include_str!("README.md")]
 
+pub mod artifacts;
+pub mod checkpoints;
+mod committed;
 pub mod config;
 pub mod error;
+pub mod events;
+pub mod features;
 pub mod files;
+pub mod focus;
 pub mod git;
+pub mod issues;
 pub mod json;
+pub mod knowledge;
 pub mod layout;
+pub mod prime;
+pub mod progress;
 pub mod project;
+pub mod recovery;
+pub mod runner;
+pub mod scratch;
 pub mod secrets;
+pub mod sessions;
 pub mod skills;
 pub mod time;
 pub mod triv;
@@ -15,10 +29,12 @@ pub mod world;
 
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
+pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
+pub use runner::{Ran, run_check};
 pub use time::Time;
 pub use triv::Triv;
 pub use world::{Ids, World};

@@ -93,7 +93,8 @@ impl Project {
         }
         self.git.get().and_then(Option::as_ref).ok_or_else(|| {
             let message = format!("{} is in no repository of git (not_a_repo)", self.root().display());
-            Error::new(Category::NotFound, "E_NOT_A_REPO", message).hint("what needs git is not available here; the rest is")
+            Error::new(Category::NotFound, "E_NOT_A_REPO", message)
+                .hint("what needs git is not available here; the rest is")
         })
     }
 

@@ -1,0 +1,329 @@
+//! Running a program that decides whether something works: bounded in time and output, and nothing of it outlives the answer.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use helmdeck_core::Clock;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
+
+use crate::error::{Category, Error, Result};
+
+/// The bytes kept of the beginning of an output.
+const HEAD: usize = 1 << 20;
+/// The bytes kept of the end of an output: where most programs say how it went.
+const TAIL: usize = 3 << 20;
+/// How long the output is read on after the program has ended. Only a process that left the group can hold it open so long.
+const LINGER: Duration = Duration::from_secs(1);
+/// What git tells the programs it starts about the repository it works on. A test of this project must not take it for its own.
+const GIT: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+];
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ran {
+    /// Its exit code; none if it was ended by a signal or ran out of time.
+    pub exit: Option<i32>,
+    /// Whether it ran out of time, and was ended.
+    pub timed_out: bool,
+    /// How long it ran, in milliseconds.
+    pub ms: u64,
+    /// What it wrote, standard output and standard error as they came. Of more than 4 MiB the middle is left out.
+    pub output: String,
+}
+
+impl Ran {
+    /// Says whether it ended by itself, with exit code 0.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.exit == Some(0) && !self.timed_out
+    }
+
+    /// Returns the last lines of the output, of at most so many bytes.
+    #[must_use]
+    pub fn tail(&self, bytes: usize) -> &str {
+        let mut from = self.output.len().saturating_sub(bytes);
+        while !self.output.is_char_boundary(from) {
+            from += 1;
+        }
+        let tail = &self.output[from..];
+        match tail.find('\n') {
+            Some(line) if from > 0 && line + 1 < tail.len() => &tail[line + 1..],
+            _ => tail,
+        }
+    }
+}
+
+/// Runs a program in a folder, without a shell: words are split at blanks, and `'`, `"` and `\` quote as a shell's do. A command
+/// that begins with `sh:` is given to `sh -c`. It reads nothing, and gets a process group of its own; what is left of that group
+/// when the program ends or runs out of time is ended with it.
+///
+/// # Errors
+/// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.
+pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock) -> Result<Ran> {
+    let cannot = |error: &std::io::Error| {
+        Error::new(Category::Failed, "E_CANNOT_START", format!("cannot start {command:?}: {error}"))
+            .hint("is the program installed, and on the PATH?")
+    };
+    let words = match command.strip_prefix("sh:") {
+        Some(script) => vec!["sh".to_owned(), "-c".to_owned(), script.trim_start().to_owned()],
+        None => words(command).map_err(|why| Error::usage(format!("the command {command:?} {why}")))?,
+    };
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Error::usage("the command is empty"));
+    };
+    let (reader, writer) = std::io::pipe().map_err(|error| cannot(&error))?;
+    let mut run = Command::new(program);
+    run.args(arguments).current_dir(root).stdin(Stdio::null()).process_group(0);
+    for name in GIT {
+        run.env_remove(name);
+    }
+    let errors = writer.try_clone().map_err(|error| cannot(&error))?;
+    let began = clock.monotonic();
+    let mut child = run.stdout(writer).stderr(errors).spawn().map_err(|error| cannot(&error))?;
+    // It holds the ends of the pipe into which the program writes.
+    drop(run);
+
+    let kept = Arc::new(Mutex::new(Kept::default()));
+    let ended = read(reader, Arc::clone(&kept));
+    let waited = wait(&mut child, timeout);
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // An empty group is an error, and the usual case.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let (status, timed_out) = match waited {
+        Ok(Some(status)) => (Some(status), false),
+        Ok(None) => (child.wait().ok(), true),
+        Err(error) => {
+            return Err(Error::new(Category::Failed, "E_IO", format!("cannot wait for {command:?}: {error}")));
+        }
+    };
+    let _ = ended.recv_timeout(LINGER);
+    let ms = u64::try_from(clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX);
+    let exit = status
+        .filter(|_| !timed_out)
+        .and_then(|status: ExitStatus| status.code().filter(|_| status.signal().is_none()));
+    let output = kept.lock().unwrap_or_else(PoisonError::into_inner).text();
+    Ok(Ran { exit, timed_out, ms, output })
+}
+
+/// Waits for a program; none if it has not ended in time. The time is the machine's, even where the project's clock stands still:
+/// a program does not run by that one.
+fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        let Some(left) = timeout.checked_sub(began.elapsed()) else {
+            return Ok(None);
+        };
+        std::thread::sleep(pause.min(left));
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Reads an output to its end in a thread of its own, and says when that is reached.
+fn read(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Kept>>) -> mpsc::Receiver<()> {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            match from.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => kept.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        // Nobody may wait any more.
+        let _ = done.send(());
+    });
+    ended
+}
+
+/// The beginning and the end of an output.
+#[derive(Debug, Default)]
+struct Kept {
+    head: Vec<u8>,
+    tail: std::collections::VecDeque<u8>,
+    dropped: usize,
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8]) {
+        let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend(rest);
+        let over = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..over);
+        self.dropped += over;
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::from_utf8_lossy(&self.head).into_owned();
+        if self.dropped > 0 {
+            text.push_str(&format!("\n[... {} bytes left out ...]\n", self.dropped));
+        }
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        text.push_str(&String::from_utf8_lossy(&tail));
+        text
+    }
+}
+
+/// Splits a command into words, as a shell does with quotes and nothing else.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn words(command: &str) -> Result<Vec<String>, &'static str> {
+    let mut all = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = command.chars();
+    while let Some(next) = chars.next() {
+        match next {
+            ' ' | '\t' | '\n' | '\r' => all.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        Some('\'') => break,
+                        Some(other) => word.push(other),
+                        None => return Err("has a ' that is not closed"),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        Some('"') => break,
+                        Some('\\') => match chars.next() {
+                            Some(quoted @ ('"' | '\\' | '$' | '`')) => word.push(quoted),
+                            Some(other) => word.extend(['\\', other]),
+                            None => return Err("has a \" that is not closed"),
+                        },
+                        Some(other) => word.push(other),
+                        None => return Err("has a \" that is not closed"),
+                    }
+                }
+            }
+            '\\' => match chars.next() {
+                Some(other) => word.get_or_insert_default().push(other),
+                None => return Err("ends with a \\"),
+            },
+            '\0' => return Err("has a NUL in it"),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    all.extend(word);
+    Ok(all)
+}
+
+/// Writes a word so that [`words`] reads it as one.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=+,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helmdeck_core::SystemClock;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn run(command: &str, timeout: Duration) -> Result<Ran> {
+        run_check(Path::new("/"), command, timeout, &SystemClock::default())
+    }
+
+    #[test]
+    fn a_program_runs_in_its_folder_and_says_how_it_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("here"), "").unwrap();
+        let clock = SystemClock::default();
+        let ran = run_check(folder.path(), "ls", LONG, &clock).unwrap();
+        assert_eq!((ran.exit, ran.output.as_str()), (Some(0), "here\n"));
+        assert!(ran.passed());
+        let ran = run_check(folder.path(), "sh: echo out; echo err >&2; exit 3", LONG, &clock).unwrap();
+        assert_eq!((ran.exit, ran.passed()), (Some(3), false));
+        assert_eq!(ran.output, "out\nerr\n");
+        let ran = run_check(folder.path(), "sh:kill -9 $$", LONG, &clock).unwrap();
+        assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, false, false));
+    }
+
+    #[test]
+    fn no_shell_reads_a_command() {
+        assert_eq!(run("echo $HOME; echo *", LONG).unwrap().output, "$HOME; echo *\n");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_cannot_start() {
+        let error = run("no-such-program --at-all", LONG).unwrap_err();
+        assert_eq!((error.code, error.category), ("E_CANNOT_START", Category::Failed));
+        for wrong in ["", "  ", "a 'b", "a \"b", "a \\"] {
+            assert_eq!(run(wrong, LONG).unwrap_err().category, Category::Usage, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_runs_out_of_time_is_ended_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = "sh: echo begun; sleep 600 & echo $! > child; wait";
+        let ran = run_check(folder.path(), command, Duration::from_millis(300), &SystemClock::default()).unwrap();
+        assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, true, false));
+        assert_eq!(ran.output, "begun\n");
+        let child: i32 = std::fs::read_to_string(folder.path().join("child")).unwrap().trim().parse().unwrap();
+        // Whoever took it over may take a moment to notice.
+        let began = Instant::now();
+        let alive = || {
+            std::fs::read_to_string(format!("/proc/{child}/stat"))
+                .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+        };
+        while alive() {
+            assert!(began.elapsed() < LONG, "it lives on");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_long_output_keeps_its_beginning_and_its_end() {
+        let ran = run("sh: echo first; head -c 6000000 /dev/zero | tr '\\0' 'x'; echo; echo last", LONG).unwrap();
+        assert!(ran.output.starts_with("first\nxxx"));
+        assert!(ran.output.ends_with("xxx\nlast\n"));
+        assert!(ran.output.contains("bytes left out"));
+        assert!(ran.output.len() < HEAD + TAIL + 100, "{}", ran.output.len());
+        assert_eq!(ran.tail(5), "last\n");
+    }
+
+    #[test]
+    fn words_are_split_as_a_shell_splits_them() {
+        for (command, split) in [
+            ("cargo test -p a", vec!["cargo", "test", "-p", "a"]),
+            (r#"a 'b c' "d \"e\" \n" f\ g"#, vec!["a", "b c", r#"d "e" \n"#, "f g"]),
+            ("x'y'\"z\" ''", vec!["xyz", ""]),
+        ] {
+            assert_eq!(words(command).unwrap(), split);
+        }
+        for word in ["plain", "", "two words", "it's", "a::b", "$x"] {
+            assert_eq!(words(&quoted(word)).unwrap(), [word]);
+        }
+    }
+}
