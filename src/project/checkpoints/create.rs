@@ -77,7 +77,9 @@ impl Stand {
     fn of(git: &Git) -> Result<Self> {
         if let Some(operation) = git.operation()? {
             let message = format!("git is in the middle of a {}", operation.name());
-            return Err(Error::new(Category::Refused, "E_OPERATION", message).hint("finish it first").next("git status"));
+            return Err(Error::new(Category::Refused, "E_OPERATION", message)
+                .hint("finish it first")
+                .next("git status"));
         }
         let status = git.status()?;
         let dirty: Vec<&str> = status.outside(layout::FORGE).collect();
@@ -147,7 +149,8 @@ impl Checkpoints<'_> {
     }
 
     fn key(&self, asked: &Create) -> Result<String> {
-        let key = asked.key.clone().or_else(|| memory::focused_issue(self.project)).unwrap_or_else(|| NO_KEY.to_owned());
+        let key =
+            asked.key.clone().or_else(|| memory::focused_issue(self.project)).unwrap_or_else(|| NO_KEY.to_owned());
         Name::new(&key, 1)?;
         Ok(key)
     }

@@ -274,7 +274,9 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
     let ancestor = commit.as_ref().is_some_and(|commit| merged.contains(commit));
     let state = Found { corrupt, tag: both.tag.is_some(), agree, commit: here, ancestor }.state();
     if both.tag.is_some() && held.is_none() && !damaged {
-        notes.push("its tag holds no manifest: a person made it, and nothing shows that anything was checked".to_owned());
+        notes.push(
+            "its tag holds no manifest: a person made it, and nothing shows that anything was checked".to_owned(),
+        );
     }
     if both.tag.is_some() && both.file.is_none() && held.is_some() {
         notes.push(NO_FILE.to_owned());

@@ -13,6 +13,7 @@ mod tests;
 
 pub use create::{Create, Made};
 pub use keep::{KEPT, Kept};
+pub(crate) use list::check_trees;
 pub use list::{Checkpoint, Checkpoints, Verified};
 pub use manifest::{Check, Manifest};
 pub use name::{NO_KEY, Name, PREFIX};

@@ -74,7 +74,11 @@ impl Recovery<'_> {
         let guard = self.project.common_lock()?;
         let planned = self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
             if let Some(other) = &journal.current {
-                return Err(Error::new(Category::Locked, "E_LOCKED", format!("a rollback began at {}", other.started_at)));
+                return Err(Error::new(
+                    Category::Locked,
+                    "E_LOCKED",
+                    format!("a rollback began at {}", other.started_at),
+                ));
             }
             journal.current = Some(plan.clone());
             Ok(plan)

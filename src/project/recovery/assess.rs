@@ -191,7 +191,9 @@ impl Recovery<'_> {
         let changes = match git.changes(&commit) {
             Ok(changes) => changes,
             // Without an index nothing can be compared; that is said already.
-            Err(_) if unknown.iter().any(|reason| matches!(reason, Unknown::IndexUnreadable { .. })) => return Ok(None),
+            Err(_) if unknown.iter().any(|reason| matches!(reason, Unknown::IndexUnreadable { .. })) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let limits = self.limits();
@@ -353,9 +355,8 @@ fn check_memory(path: &str, bytes: &[u8]) -> Result<(), String> {
 
 fn globs(patterns: &[String]) -> Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
-    let wrong = |error: globset::Error| {
-        Error::usage(format!("protected under [recovery] in {}: {error}", layout::CONFIG))
-    };
+    let wrong =
+        |error: globset::Error| Error::usage(format!("protected under [recovery] in {}: {error}", layout::CONFIG));
     for pattern in patterns {
         set.add(Glob::new(pattern).map_err(wrong)?);
     }

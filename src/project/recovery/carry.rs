@@ -86,8 +86,8 @@ pub(super) fn learn(knowledge: &Json, lesson: &Lesson, at: Time) -> Json {
     result
 }
 
-/// Returns the ids of the features that pass.
-pub(super) fn text<'a>(value: &'a Json, name: &str) -> Option<&'a str> {
+/// Returns a member that is a text.
+pub(crate) fn text<'a>(value: &'a Json, name: &str) -> Option<&'a str> {
     match value {
         Json::Object(members) => match members.0.get(name) {
             Some(Json::String(text)) => Some(text),

@@ -180,7 +180,9 @@ impl Recovery<'_> {
             at: now.seconds(),
             reason: reason.to_owned(),
             head: report.as_ref().and_then(|report| report.head.clone()),
-            unknown: report.map(|report| report.unknown.into_iter().map(|reason| reason.reason).collect()).unwrap_or_default(),
+            unknown: report
+                .map(|report| report.unknown.into_iter().map(|reason| reason.reason).collect())
+                .unwrap_or_default(),
             other: Members::default(),
         };
         files.edit_at::<Journal, _>(FILE, None, |journal| {

@@ -10,7 +10,8 @@ use crate::layout;
 impl Recovery<'_> {
     /// Refuses if a file that is not tracked stands where the checkpoint has one.
     pub(super) fn check_in_the_way(&self, git: &Git, commit: &Oid) -> Result<()> {
-        let found: Vec<String> = in_the_way(git, commit)?.into_iter().filter(|path| !is_memory(path.as_bytes())).collect();
+        let found: Vec<String> =
+            in_the_way(git, commit)?.into_iter().filter(|path| !is_memory(path.as_bytes())).collect();
         if found.is_empty() {
             return Ok(());
         }

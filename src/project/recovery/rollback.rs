@@ -214,7 +214,8 @@ pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
         let path = other.strip_suffix(b"/").unwrap_or(&other);
         let below = [path, b"/"].concat();
         let holds = tree.range(below.clone()..).next().is_some_and(|first| first.starts_with(&below));
-        let file_above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| tree.contains(&path[..at]));
+        let file_above =
+            path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| tree.contains(&path[..at]));
         if tree.contains(path) || holds || file_above {
             found.push(String::from_utf8_lossy(path).into_owned());
         }
@@ -231,7 +232,8 @@ fn hidden(git: &Git) -> Result<bool> {
     }
     let staged = git.succeed(&["ls-files", "-s", "-z"], &Run::default())?;
     let module = staged.stdout.split(|byte| *byte == 0).any(|record| record.starts_with(b"160000 "));
-    let changed = git.status()?.entries.iter().any(|entry| matches!(entry.state, State::Tracked { submodule: true, .. }));
+    let changed =
+        git.status()?.entries.iter().any(|entry| matches!(entry.state, State::Tracked { submodule: true, .. }));
     Ok(module || changed)
 }
 

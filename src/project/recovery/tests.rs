@@ -1,0 +1,3 @@
+//! Recovery in real repositories.
+
+pub(in crate::recovery) mod fault;
