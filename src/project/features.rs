@@ -4,6 +4,7 @@ mod file;
 mod standing;
 
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
+pub(crate) use standing::Ground;
 pub use standing::{Counts, Next, Standing};
 
 use crate::error::Result;

@@ -10,6 +10,7 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
+pub mod health;
 pub mod issues;
 pub mod json;
 pub mod knowledge;

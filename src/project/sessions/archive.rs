@@ -1,7 +1,7 @@
 //! Where a session goes that is over: its record, its focus and its progress lie in `short-term/sessions/<id>/`, which is committed.
 
-use super::{Sessions, parts};
 use super::record::{Living, Session, State};
+use super::{Sessions, parts};
 use crate::error::Result;
 use crate::focus::Focus;
 use crate::json::print;

@@ -109,7 +109,8 @@ impl Sessions<'_> {
     pub(super) fn finish(&self, id: &str) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
         let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
-        let mut on = On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
+        let mut on =
+            On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
         on.entry()?;
         on.learned()?;
         on.caches()?;
