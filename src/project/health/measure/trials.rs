@@ -71,6 +71,9 @@ fn measuring_changes_no_byte_no_index_and_no_time() {
         assert_eq!(health.long_term.colour == Colour::Red, damaged);
         assert!(!repository.path().join(layout::LOCAL).exists());
     }
+    let before = everything(repository.path());
+    repository.run(&["status"]);
+    assert_ne!(everything(repository.path()), before, "there was something that could have been written");
 }
 
 #[test]
@@ -184,7 +187,6 @@ fn a_checkpoint_counts_if_it_proves_what_it_says() {
     assert_eq!(codes(&health(&repository).git.reasons), [Code::CheckpointLag]);
     repository.run(&["checkout", "--quiet", "--orphan", "elsewhere"]);
     repository.commit("[session] Another root");
-    assert_eq!(found.git.inputs.checkpoint.as_deref(), Some("SX9-1-v1"));
     assert!(codes(&health(&repository).git.reasons).contains(&Code::NoCheckpoint), "nothing leads to it from here");
 }
 
@@ -276,7 +278,7 @@ fn a_large_repository() {
     }
     let run = crate::git::Run::writing().stdin(stream);
     repository.git().succeed(&["fast-import", "--quiet", "--force"], &run).unwrap();
-    repository.run(&["reset", "--quiet"]);
+    repository.run(&["read-tree", "HEAD"]);
     repository.write("n", "1999\n");
     let project = open(repository.path());
     for _ in 0..5 {
