@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+mod by_hand;
 pub mod checkpoints;
 mod committed;
 pub mod config;
@@ -11,6 +12,7 @@ pub mod files;
 pub mod focus;
 pub mod git;
 pub mod health;
+pub mod init;
 pub mod issues;
 pub mod json;
 pub mod knowledge;
@@ -19,6 +21,7 @@ pub mod prime;
 pub mod progress;
 pub mod project;
 pub mod recovery;
+pub mod repair;
 pub mod runner;
 pub mod scratch;
 pub mod secrets;
