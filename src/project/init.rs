@@ -138,7 +138,9 @@ fn place(start: &Path, init: &Init) -> Result<Found> {
     let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
     if Repository::is_bare(&start) {
         let message = format!("{} is a repository without a work tree", start.display());
-        return Err(Error::new(Category::Refused, "E_BARE_REPO", message).hint("run it in a work tree of the repository"));
+        return Err(
+            Error::new(Category::Refused, "E_BARE_REPO", message).hint("run it in a work tree of the repository")
+        );
     }
     if init.no_git {
         return Ok(Found { root: start, common_dir: None });

@@ -106,7 +106,8 @@ impl Project {
     pub fn repair(&self, path: &str, mend: Mend) -> Result<Repair> {
         check_path(path)?;
         let form = form(path).ok_or_else(|| {
-            Error::usage(format!("{path} is no file that can be repaired")).hint(format!("documents, lists of lines and settings below {FORGE} can"))
+            Error::usage(format!("{path} is no file that can be repaired"))
+                .hint(format!("documents, lists of lines and settings below {FORGE} can"))
         })?;
         if mend.yes {
             self.check_not_paused()?;
@@ -122,7 +123,13 @@ impl Project {
         let damage = match (huge.clone(), check(&form, path, &bytes)) {
             (Some(huge), _) => huge,
             (None, Ok(())) => {
-                return Ok(Repair { path: path.into(), damage: None, candidates: Vec::new(), applied: None, copy: None });
+                return Ok(Repair {
+                    path: path.into(),
+                    damage: None,
+                    candidates: Vec::new(),
+                    applied: None,
+                    copy: None,
+                });
             }
             (None, Err(Unreadable::Damaged(at))) => format!("line {}, column {}: {}", at.line, at.column, at.what),
             (None, Err(newer)) => return Err(self.files().unreadable(path, &bytes, newer)),
@@ -130,7 +137,8 @@ impl Project {
         let candidates = self.candidates(path, &form, &bytes)?;
         let mut repair = Repair { path: path.into(), damage: Some(damage), candidates, applied: None, copy: None };
         if mend.yes {
-            let chosen = repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
+            let chosen =
+                repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
             let chosen = chosen.ok_or_else(|| Error::refused(format!("no good version of {path} was found there")))?;
             let source = chosen.source;
             self.files().check_secrets(path, &chosen.bytes)?;
@@ -173,9 +181,15 @@ impl Project {
                 offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
             }
             Form::Document(kind) => {
-                offer(Source::Skeleton, "as a new project begins: all it held is lost but for the copy".into(), kind.skeleton());
+                offer(
+                    Source::Skeleton,
+                    "as a new project begins: all it held is lost but for the copy".into(),
+                    kind.skeleton(),
+                );
             }
-            Form::Config => offer(Source::Skeleton, "every setting has its default".into(), crate::init::config().to_vec()),
+            Form::Config => {
+                offer(Source::Skeleton, "every setting has its default".into(), crate::init::config().to_vec())
+            }
         }
         Ok(all)
     }
@@ -224,9 +238,9 @@ fn check(form: &Form, path: &str, bytes: &[u8]) -> Result<(), Unreadable> {
         Form::Config if bytes.is_empty() => Ok(()),
         Form::Config => {
             let text = text(bytes).map_err(Unreadable::Damaged)?;
-            Config::parse(path, text).map(drop).map_err(|error| {
-                Unreadable::Damaged(crate::files::Damage { line: 1, column: 1, what: error.message })
-            })
+            Config::parse(path, text)
+                .map(drop)
+                .map_err(|error| Unreadable::Damaged(crate::files::Damage { line: 1, column: 1, what: error.message }))
         }
     }
 }

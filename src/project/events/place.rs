@@ -28,7 +28,7 @@ pub(super) fn find(project: &Project, last: Option<&Envelope>) -> Place {
 }
 
 fn session(project: &Project) -> Option<String> {
-    None
+    project.sessions().current().ok().flatten().map(|session| session.id)
 }
 
 /// Names a work tree without its path, which is nobody else's business.

@@ -134,7 +134,9 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
         adopted.proposals.append(&mut proposals);
     }
     if !adopted.proposals.is_empty() {
-        let mut text = String::from("# Proposals\n\nNotes of other tools. None is learned unless somebody adds it: helmdeck forge knowledge add\n");
+        let mut text = String::from(
+            "# Proposals\n\nNotes of other tools. None is learned unless somebody adds it: helmdeck forge knowledge add\n",
+        );
         for proposal in &adopted.proposals {
             text.push_str(&format!("\n- {}:{}: {}", proposal.from, proposal.line, proposal.text));
         }
@@ -211,7 +213,8 @@ fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
             .unwrap_or(0);
         for new in new {
             let name = one_line(&new.name);
-            let here = |feature: &Members| string(feature, "adopted_from") == new.from && string(feature, "name") == name;
+            let here =
+                |feature: &Members| string(feature, "adopted_from") == new.from && string(feature, "name") == name;
             if name.is_empty() || features.features.iter().any(here) {
                 continue;
             }
@@ -261,7 +264,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(()) };
     let Some(about) = project.files().entry(FROM)? else { return Ok(()) };
     let zone = &project.world().zone;
-    let opening = progress::opening(about.modified, zone, None);
+    let opening = progress::text::opening(about.modified, zone, None);
     // No session that is counted has this number.
     let path = format!("{SESSIONS}/{}-session-000/progress.txt", zone.to_datetime(about.modified.0).date());
     let body = format!("# adopted from {FROM}\n{}\n", text.trim_end());
@@ -290,7 +293,9 @@ fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
         if line.starts_with("```") {
             code = !code;
         }
-        let Some(note) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).filter(|_| !code) else { continue };
+        let Some(note) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).filter(|_| !code) else {
+            continue;
+        };
         let note = note.trim();
         if !NOTE.contains(&note.chars().count()) || note.chars().any(char::is_control) {
             continue;

@@ -11,7 +11,12 @@ fn git(folder: &Path, args: &[&str]) {
         .args(args)
         .current_dir(folder)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .envs([("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@a"), ("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@a")])
+        .envs([
+            ("GIT_AUTHOR_NAME", "a"),
+            ("GIT_AUTHOR_EMAIL", "a@a"),
+            ("GIT_COMMITTER_NAME", "a"),
+            ("GIT_COMMITTER_EMAIL", "a@a"),
+        ])
         .output()
         .unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -92,10 +97,11 @@ fn a_new_project_has_the_tree_of_the_rfc() {
     let doctor = project.doctor(false).unwrap();
     assert!(doctor.healthy, "{doctor:#?}");
     assert!(Config::unknown(include_str!("config.toml")).is_empty());
-    let uncommented: String = include_str!("config.toml").lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).skip(1).fold(
-        String::new(),
-        |text, line| text + line + "\n",
-    );
+    let uncommented: String = include_str!("config.toml")
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .skip(1)
+        .fold(String::new(), |text, line| text + line + "\n");
     assert!(Config::unknown(&uncommented).is_empty(), "every setting that is shown exists");
     assert!(Config::parse("c", &uncommented).is_ok());
 }
@@ -145,7 +151,10 @@ fn where_the_memory_lies_depends_on_the_repository() {
     let two = other.path().join("two");
     git(&root, &["worktree", "add", "-q", two.to_str().unwrap()]);
     let (two, done) = init(&two, &Init::default());
-    assert!(done.created.contains(&crate::layout::PROGRESS.to_owned()) && !done.created.contains(&KNOWLEDGE.to_owned()), "{done:?}");
+    assert!(
+        done.created.contains(&crate::layout::PROGRESS.to_owned()) && !done.created.contains(&KNOWLEDGE.to_owned()),
+        "{done:?}"
+    );
     let guard = two.common_lock().unwrap();
     assert!(root.join(".git/forge/lock").is_file(), "shared with the other work tree");
     drop(guard);
@@ -161,14 +170,25 @@ fn what_belongs_to_one_clone_is_ignored_by_git() {
     let output = Command::new("git").args(["ls-files"]).current_dir(folder.path()).output().unwrap();
     let tracked = String::from_utf8(output.stdout).unwrap();
     let tracked: Vec<&str> = tracked.lines().collect();
-    for path in [FEATURES, KNOWLEDGE, INIT, ".forge/.gitignore", ".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt"] {
+    for path in [
+        FEATURES,
+        KNOWLEDGE,
+        INIT,
+        ".forge/.gitignore",
+        ".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt",
+    ] {
         assert!(tracked.contains(&path), "{path} is not in {tracked:?}");
     }
-    for part in [".local", "focus.json", "short-term/progress.txt", "scratch", "commits.log", "branches.json", "outbox"] {
+    for part in [".local", "focus.json", "short-term/progress.txt", "scratch", "commits.log", "branches.json", "outbox"]
+    {
         assert!(!tracked.iter().any(|path| path.contains(part)), "{part} is in {tracked:?}");
     }
     let attributes = |path: &str| {
-        let output = Command::new("git").args(["check-attr", "merge", "text", "--", path]).current_dir(folder.path()).output().unwrap();
+        let output = Command::new("git")
+            .args(["check-attr", "merge", "text", "--", path])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(attributes(KNOWLEDGE).contains("merge: forge-json"));
@@ -214,7 +234,10 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
          {\"id\":\"bd-3\",\"title\":\"Import\",\"status\":\"open\",\"issue_type\":\"feature\"}\n",
     );
     let token = format!("{}{}", concat!("gh", "p_"), "aB3".repeat(12));
-    put("MEMORY.md", &format!("# Notes\n- Always run the linter first\n- the token {token}\n```\n- not a note at all\n```\n"));
+    put(
+        "MEMORY.md",
+        &format!("# Notes\n- Always run the linter first\n- the token {token}\n```\n- not a note at all\n```\n"),
+    );
     let (project, done) = init(folder.path(), &Init { adopt: true, ..Init::default() });
     let adopted = done.adopted.unwrap();
     assert_eq!(adopted.features, ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003", "ADOPTED-004"]);
@@ -227,7 +250,10 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
     assert_eq!(adopted.skipped.len(), 2, "{:?}", adopted.skipped);
     assert!(!format!("{:?}", adopted.skipped).contains("aB3"));
     assert!(!std::fs::read_to_string(folder.path().join(SCRATCH).join("proposals.md")).unwrap().contains("aB3"));
-    assert!(std::fs::read_to_string(folder.path().join(KNOWLEDGE)).unwrap().len() < 200, "nothing is learned from notes");
+    assert!(
+        std::fs::read_to_string(folder.path().join(KNOWLEDGE)).unwrap().len() < 200,
+        "nothing is learned from notes"
+    );
     assert!(project.doctor(false).unwrap().healthy);
     let before = everything(folder.path());
     let (_, again) = init(folder.path(), &Init { adopt: true, ..Init::default() });

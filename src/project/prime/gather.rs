@@ -29,7 +29,8 @@ impl Project {
     /// `Corrupt` if the record of the sessions is damaged. What else cannot be read is a warning of the brief.
     pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
         let session = self.sessions().current()?;
-        let budget = budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
+        let budget =
+            budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
         Ok(self.prime_of(session.as_ref(), &[])?.render(budget))
     }
 
@@ -112,7 +113,8 @@ impl On<'_> {
             return Ok(Some(next));
         }
         let archives = self.project.progress().archives()?;
-        let Some(last) = archives.iter().rev().find(|id| Some(id.as_str()) != mine && session_folder(id).is_ok()) else {
+        let Some(last) = archives.iter().rev().find(|id| Some(id.as_str()) != mine && session_folder(id).is_ok())
+        else {
             return Ok(None);
         };
         Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
@@ -175,7 +177,8 @@ impl On<'_> {
 
 /// Returns the words by which a focus finds what bears on it.
 fn words(focus: &Focus) -> String {
-    let mut words: Vec<&str> = focus.task.iter().chain(&focus.feature_id).chain(&focus.linear_issue).map(String::as_str).collect();
+    let mut words: Vec<&str> =
+        focus.task.iter().chain(&focus.feature_id).chain(&focus.linear_issue).map(String::as_str).collect();
     words.extend(focus.files.iter().map(String::as_str));
     words.join(" ")
 }

@@ -47,7 +47,10 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     let shown = project.repair(FEATURES, Mend::default()).unwrap();
     assert_eq!(sources(&shown), [Source::LastGood, Source::Git, Source::Skeleton]);
     assert!(shown.damage.as_ref().unwrap().starts_with("line 1, column "), "{shown:?}");
-    assert!(shown.candidates[0].diff.contains("\n-{ \"schema_version\"") && shown.candidates[0].diff.contains("\n+  \"mine\": 1,"));
+    assert!(
+        shown.candidates[0].diff.contains("\n-{ \"schema_version\"")
+            && shown.candidates[0].diff.contains("\n+  \"mine\": 1,")
+    );
     assert!(shown.applied.is_none());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
 

@@ -61,7 +61,8 @@ impl Sessions<'_> {
     pub fn learn(&self, learning: Learning) -> Result<Added> {
         self.project.check_not_paused()?;
         let session = self.current_or_refuse()?.map(|session| session.id);
-        let added = self.project.knowledge().add(&Learning { session: learning.session.or(session), ..learning }, None)?;
+        let added =
+            self.project.knowledge().add(&Learning { session: learning.session.or(session), ..learning }, None)?;
         self.touch()?;
         Ok(added)
     }

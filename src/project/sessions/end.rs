@@ -57,6 +57,7 @@ mod step {
     pub(super) const LEARNED: &str = "end_learned";
     pub(super) const CACHES: &str = "end_caches";
     pub(super) const COMMIT: &str = "end_commit";
+    pub(super) const ARCHIVE: &str = "end_archive";
     pub(super) const EVENT: &str = "end_event";
 }
 
@@ -109,19 +110,17 @@ impl Sessions<'_> {
     pub(super) fn finish(&self, id: &str) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
         let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
-        let mut on = On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
+        let mut on =
+            On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
         on.entry()?;
         on.learned()?;
         on.caches()?;
         on.commit()?;
+        on.archive()?;
         on.event()?;
         let finished = on.finished(false);
-        // From here on it is over: whoever looks for a session that lives does not find it.
-        let now = self.project.world().now().seconds();
-        let over = self.change(id, |session| {
-            session.ended_at = session.ended_at.or(Some(now));
-        })?;
-        self.archive(&Session { state: State::Ended, ..over })?;
+        // Its record says all that was done. From here on whoever looks for a session that lives does not find it.
+        self.archive(&on.over())?;
         self.forget(id)?;
         Ok(finished)
     }
@@ -245,6 +244,19 @@ impl On<'_> {
         }
         let commit = parts::commit(self.sessions.project, &self.session, self.ending.key.as_deref())?;
         self.done(step::COMMIT, commit)
+    }
+
+    /// The session as its record keeps it.
+    fn over(&self) -> Session {
+        Session { state: State::Ended, ended_at: self.ending.since, ..self.session.clone() }
+    }
+
+    fn archive(&mut self) -> Result<()> {
+        if self.is_done(step::ARCHIVE) {
+            return Ok(());
+        }
+        self.sessions.archive(&self.over())?;
+        self.done(step::ARCHIVE, None)
     }
 
     fn event(&mut self) -> Result<()> {

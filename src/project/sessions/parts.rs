@@ -1,11 +1,14 @@
 //! What a session asks of the other parts of the project's memory.
 
+use serde::Serialize;
+
 use super::record::Session;
 use super::select::Named;
 use super::{Finished, Probed};
 use crate::error::Result;
-use crate::events::{Subject, data};
+use crate::events::{Replay, Subject, data};
 use crate::features::FeaturesFile;
+use crate::json::Json;
 use crate::knowledge::Learning;
 use crate::project::Project;
 use crate::time::Time;
@@ -74,12 +77,18 @@ pub(super) fn commits(project: &Project, session: &Session) -> usize {
 
 /// Tells others that a session began.
 pub(super) fn tell_start(project: &Project, session: &Session, issues: Vec<String>) {
+    if is_told(project, Subject::SessionStart, &session.id) {
+        return;
+    }
     let told = data::Started { branch: session.branch.clone(), active_issues: issues, ..data::Started::default() };
     project.emit(Subject::SessionStart, told);
 }
 
 /// Tells others that a session ended.
 pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
+    if is_told(project, Subject::SessionEnd, &finished.session) {
+        return;
+    }
     let told = data::Ended {
         reason: "done".to_owned(),
         commits: count(finished.commits),
@@ -90,15 +99,39 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
     project.emit(Subject::SessionEnd, told);
 }
 
+/// What others are told of a session that was given up: the event itself is of the session that found it.
+#[derive(Serialize)]
+struct GivenUp<'a> {
+    session: &'a str,
+    #[serde(flatten)]
+    ended: data::Ended,
+}
+
 /// Tells others that a session was given up.
 pub(super) fn tell_abandoned(project: &Project, session: &Session) {
+    let about = Replay { about: vec![Subject::SessionAbandoned], ..Replay::default() };
+    let name = Json::String(session.id.clone());
+    let told = project.events().replay(&about).is_ok_and(|told| {
+        told.events
+            .iter()
+            .any(|event| matches!(&event.data, Json::Object(data) if data.0.get("session") == Some(&name)))
+    });
+    if told {
+        return;
+    }
     let seconds = session.seen_at.0.as_second().saturating_sub(session.started_at.0.as_second());
-    let told = data::Ended {
+    let ended = data::Ended {
         reason: "abandoned".to_owned(),
         duration_s: u64::try_from(seconds).unwrap_or_default(),
         ..data::Ended::default()
     };
-    project.emit(Subject::SessionAbandoned, told);
+    project.emit(Subject::SessionAbandoned, GivenUp { session: &session.id, ended });
+}
+
+/// Says whether others were told: a step that was cut short after it tells nobody twice.
+fn is_told(project: &Project, subject: Subject, session: &str) -> bool {
+    let about = Replay { about: vec![subject], session: Some(session.to_owned()), ..Replay::default() };
+    project.events().replay(&about).is_ok_and(|told| !told.events.is_empty())
 }
 
 fn count(number: usize) -> u64 {

@@ -46,7 +46,8 @@ pub(super) fn take_place(
         (None, Some(primary)) if !who.join => again(primary, who, free)?.id.clone(),
         (None, primary) => {
             let primary = primary.is_none();
-            let left = living.sessions.iter().rev().find(|session| session.state == State::Abandoned && session.primary);
+            let left =
+                living.sessions.iter().rev().find(|session| session.state == State::Abandoned && session.primary);
             let resumes = left.filter(|_| primary).map(|session| session.id.clone());
             let session = Session { primary, resumes, ..fresh(living)? };
             let id = session.id.clone();

@@ -49,8 +49,9 @@ impl Sessions<'_> {
     pub fn run(&self, command: &[String], stop: &AtomicBool) -> Result<Outcome> {
         self.project.check_not_paused()?;
         let session = self.required()?;
-        let (program, arguments) =
-            command.split_first().ok_or_else(|| Error::usage("a command to run is missing: session run -- cargo test"))?;
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| Error::usage("a command to run is missing: session run -- cargo test"))?;
         let hold = self.hold(&session.id)?;
         let clock = self.project.world().clock.clone();
         let begun = clock.monotonic();

@@ -174,7 +174,9 @@ impl On<'_> {
         let failed = match &ran {
             Ok(ran) if ran.exit == Some(0) => None,
             Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),
-            Ok(ran) => Some(format!("{INIT} ended with {}", ran.exit.map_or_else(|| "a signal".into(), |n| n.to_string()))),
+            Ok(ran) => {
+                Some(format!("{INIT} ended with {}", ran.exit.map_or_else(|| "a signal".into(), |n| n.to_string())))
+            }
             Err(error) => Some(format!("{INIT} could not be run: {error}")),
         };
         self.warnings.extend(failed.clone());
