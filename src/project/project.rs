@@ -4,6 +4,7 @@ mod find;
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -87,7 +88,9 @@ impl Project {
     /// `NotFound` (`E_NOT_A_REPO`) if there is none, or the settings say so; what [`Git::find`] says.
     pub fn git(&self) -> Result<&Git> {
         if self.git.get().is_none() {
+            let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
             let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
+            let git = git.map(|git| git.timeout(limit));
             // Another thread may have been faster: it found the same.
             let _ = self.git.set(git);
         }
