@@ -3,9 +3,11 @@
 mod find;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use helmdeck_events::Sink;
 use serde::Deserialize;
 
 pub(crate) use find::{Found, Repository};
@@ -105,6 +107,13 @@ impl Project {
     #[must_use]
     pub fn allowing(mut self, rule: &str) -> Self {
         self.files = self.files.allowing(rule);
+        self
+    }
+
+    /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
+    #[must_use]
+    pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
+        self.world.sink = Some(sink);
         self
     }
 
