@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::parts::Kept;
 use super::record::{Ending, Session, State};
 use super::{Sessions, parts};
 use crate::error::{Error, Result};
@@ -242,8 +243,14 @@ impl On<'_> {
         if self.is_done(step::COMMIT) {
             return Ok(());
         }
-        let commit = parts::commit(self.sessions.project, &self.session, self.ending.key.as_deref())?;
-        self.done(step::COMMIT, commit)
+        match parts::commit(self.sessions.project, &self.session, &self.ending)? {
+            Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
+            Kept::Nothing => self.done(step::COMMIT, None),
+            Kept::Not(why) => {
+                self.warnings.push(why);
+                self.done(step::COMMIT, None)
+            }
+        }
     }
 
     /// The session as its record keeps it.
