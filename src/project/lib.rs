@@ -12,7 +12,11 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
+<<<<<<< HEAD
 pub mod init;
+=======
+pub mod health;
+>>>>>>> skills
 pub mod issues;
 pub mod json;
 pub mod knowledge;

@@ -10,6 +10,7 @@ use super::{Colour, Health};
 use crate::error::Result;
 use crate::layout;
 use crate::project::Project;
+use crate::subjects::Subject;
 use crate::time::Time;
 
 /// So long must colours stand before others are told of them.
@@ -81,9 +82,11 @@ fn step(ring: &[Entry], colours: Colours, now: Time) -> Step {
     let changed = last.is_none_or(|last| last.colours != colours);
     let since = ring.iter().rev().take_while(|entry| entry.colours == colours).last().map_or(now, |entry| entry.at);
     let told = ring.iter().rev().find(|entry| entry.told).map(|entry| entry.colours);
-    let change = told
-        .filter(|told| *told != colours && passed(since) >= DEBOUNCE)
-        .map(|from| Change { from, to: colours, since });
+    let change = told.filter(|told| *told != colours && passed(since) >= DEBOUNCE).map(|from| Change {
+        from,
+        to: colours,
+        since,
+    });
     let due = last.is_none_or(|last| passed(last.at) >= HOUR);
     let entry = (changed || due || change.is_some()).then(|| Entry {
         at: now,
@@ -107,8 +110,8 @@ impl Project {
         Ok(parse(&bytes))
     }
 
-    /// Keeps colours for the past, and returns the change if others are to be told of one now. Nothing is written if there is nothing
-    /// to keep. Measuring never does this by itself.
+    /// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns what was told. Nothing is
+    /// written if there is nothing to keep. Measuring never does this by itself.
     ///
     /// # Errors
     /// `Locked`; `Failed` if the file cannot be read or written.
@@ -126,6 +129,9 @@ impl Project {
             }
         }
         std::mem::drop(guard);
+        if let Some(change) = &change {
+            self.emit(Subject::Health, change);
+        }
         Ok(change)
     }
 }
@@ -148,7 +154,14 @@ mod tests {
     }
 
     fn all(colour: Colour) -> Colours {
-        Colours { overall: colour, long_term: colour, short_term: colour, features: colour, git: colour, linear: colour }
+        Colours {
+            overall: colour,
+            long_term: colour,
+            short_term: colour,
+            features: colour,
+            git: colour,
+            linear: colour,
+        }
     }
 
     const G: Colour = Colour::Green;

@@ -73,37 +73,46 @@ fn a_project_that_is_well_is_green_without_a_reason() {
 
 #[test]
 fn long_term_memory() {
-    check("long_term", &letter(), &[
-        ("absent", |i| i.long_term.knowledge = File::Absent, Red, &[("knowledge_missing", Error)]),
-        ("damaged", |i| i.long_term.knowledge = File::Damaged("x".into()), Red, &[("knowledge_corrupt", Error)]),
-        ("features damaged", |i| i.long_term.features = File::Damaged("x".into()), Red, &[("features_corrupt", Error)]),
-        ("features absent", |i| i.long_term.features = File::Absent, Green, &[]),
-        ("newer", |i| i.long_term.knowledge = File::Newer("2.0".into()), Yellow, &[("schema_newer", Warning)]),
-        ("7 d - 1 s", |i| i.long_term.last = Some(ago(7 * DAY - 1)), Green, &[]),
-        ("7 d", |i| i.long_term.last = Some(ago(7 * DAY)), Green, &[]),
-        ("7 d + 1 s", |i| i.long_term.last = Some(ago(7 * DAY + 1)), Yellow, &[("stale", Warning)]),
-        ("500 entries", |i| i.long_term.entries = 500, Green, &[]),
-        ("501 entries", |i| i.long_term.entries = 501, Green, &[("oversize", Info)]),
-        ("256 KiB", |i| i.long_term.bytes = 262_144, Green, &[]),
-        ("256 KiB + 1", |i| i.long_term.bytes = 262_145, Green, &[("oversize", Info)]),
-        ("5 min ahead", |i| i.long_term.last = Some(ago(-300)), Green, &[]),
-        ("5 min + 1 s ahead", |i| i.long_term.last = Some(ago(-301)), Green, &[("clock_skew", Info)]),
-        ("no time at all", |i| i.long_term.last = None, Green, &[]),
-        (
-            "damaged, old and large",
-            |i| {
-                i.long_term = LongTerm {
-                    knowledge: File::Damaged("x".into()),
-                    features: File::Damaged("y".into()),
-                    last: Some(ago(8 * DAY)),
-                    entries: 501,
-                    bytes: 0,
-                }
-            },
-            Red,
-            &[("knowledge_corrupt", Error), ("features_corrupt", Error), ("oversize", Info)],
-        ),
-    ]);
+    check(
+        "long_term",
+        &letter(),
+        &[
+            ("absent", |i| i.long_term.knowledge = File::Absent, Red, &[("knowledge_missing", Error)]),
+            ("damaged", |i| i.long_term.knowledge = File::Damaged("x".into()), Red, &[("knowledge_corrupt", Error)]),
+            (
+                "features damaged",
+                |i| i.long_term.features = File::Damaged("x".into()),
+                Red,
+                &[("features_corrupt", Error)],
+            ),
+            ("features absent", |i| i.long_term.features = File::Absent, Green, &[]),
+            ("newer", |i| i.long_term.knowledge = File::Newer("2.0".into()), Yellow, &[("schema_newer", Warning)]),
+            ("7 d - 1 s", |i| i.long_term.last = Some(ago(7 * DAY - 1)), Green, &[]),
+            ("7 d", |i| i.long_term.last = Some(ago(7 * DAY)), Green, &[]),
+            ("7 d + 1 s", |i| i.long_term.last = Some(ago(7 * DAY + 1)), Yellow, &[("stale", Warning)]),
+            ("500 entries", |i| i.long_term.entries = 500, Green, &[]),
+            ("501 entries", |i| i.long_term.entries = 501, Green, &[("oversize", Info)]),
+            ("256 KiB", |i| i.long_term.bytes = 262_144, Green, &[]),
+            ("256 KiB + 1", |i| i.long_term.bytes = 262_145, Green, &[("oversize", Info)]),
+            ("5 min ahead", |i| i.long_term.last = Some(ago(-300)), Green, &[]),
+            ("5 min + 1 s ahead", |i| i.long_term.last = Some(ago(-301)), Green, &[("clock_skew", Info)]),
+            ("no time at all", |i| i.long_term.last = None, Green, &[]),
+            (
+                "damaged, old and large",
+                |i| {
+                    i.long_term = LongTerm {
+                        knowledge: File::Damaged("x".into()),
+                        features: File::Damaged("y".into()),
+                        last: Some(ago(8 * DAY)),
+                        entries: 501,
+                        bytes: 0,
+                    }
+                },
+                Red,
+                &[("knowledge_corrupt", Error), ("features_corrupt", Error), ("oversize", Info)],
+            ),
+        ],
+    );
 }
 
 #[test]
@@ -184,14 +193,22 @@ fn features() {
         regressed(inputs);
         set(inputs, 4, 10);
     }
-    check("features", &letter(), &[
-        ("regressed", regressed, Green, &[("regression", Info)]),
-        ("regressed and red", regressed_red, Red, &[("few_passing", Error), ("regression", Info)]),
-    ]);
-    check("features", &softer, &[
-        ("regressed", regressed, Yellow, &[("regression", Warning)]),
-        ("regressed and red", regressed_red, Red, &[("few_passing", Error), ("regression", Warning)]),
-    ]);
+    check(
+        "features",
+        &letter(),
+        &[
+            ("regressed", regressed, Green, &[("regression", Info)]),
+            ("regressed and red", regressed_red, Red, &[("few_passing", Error), ("regression", Info)]),
+        ],
+    );
+    check(
+        "features",
+        &softer,
+        &[
+            ("regressed", regressed, Yellow, &[("regression", Warning)]),
+            ("regressed and red", regressed_red, Red, &[("few_passing", Error), ("regression", Warning)]),
+        ],
+    );
 }
 
 #[test]
@@ -241,10 +258,11 @@ fn the_repository() {
         (inputs.git.ahead, inputs.git.behind, inputs.git.merges_cleanly) = (1, 1, Some(false));
     }
     check("git", &letter(), &[("merges", clean, Red, diverged), ("conflicts", conflicts, Red, diverged)]);
-    check("git", &softer, &[
-        ("merges", clean, Yellow, &[("diverged", Warning)]),
-        ("conflicts", conflicts, Red, diverged),
-    ]);
+    check(
+        "git",
+        &softer,
+        &[("merges", clean, Yellow, &[("diverged", Warning)]), ("conflicts", conflicts, Red, diverged)],
+    );
     let mut inputs = well();
     clean(&mut inputs);
     let health = judge(inputs, &letter(), now());
@@ -253,22 +271,26 @@ fn the_repository() {
 
 #[test]
 fn the_issues() {
-    check("linear", &letter(), &[
-        ("off", |i| i.linear.off = true, Grey, &[("linear_off", Info)]),
-        ("no repository", |i| i.linear.no_git = true, Grey, &[("no_git", Info)]),
-        ("damaged", |i| i.linear.active = File::Damaged("x".into()), Red, &[("active_corrupt", Error)]),
-        ("absent", |i| i.linear.active = File::Absent, Green, &[]),
-        ("an outbox that fails", |i| i.linear.outbox_failed = 1, Red, &[("outbox_failed", Error)]),
-        ("a conflict", |i| i.linear.conflicts = 1, Red, &[("conflict", Error)]),
-        ("a pull that failed", |i| i.linear.pull_failed = Some(ago(1).at), Red, &[("pull_failed", Error)]),
-        ("one orphan", |i| i.linear.orphans = 1, Yellow, &[("orphan_commits", Warning)]),
-        (
-            "orphans and a conflict",
-            |i| (i.linear.orphans, i.linear.conflicts) = (1, 1),
-            Red,
-            &[("conflict", Error), ("orphan_commits", Warning)],
-        ),
-    ]);
+    check(
+        "linear",
+        &letter(),
+        &[
+            ("off", |i| i.linear.off = true, Grey, &[("linear_off", Info)]),
+            ("no repository", |i| i.linear.no_git = true, Grey, &[("no_git", Info)]),
+            ("damaged", |i| i.linear.active = File::Damaged("x".into()), Red, &[("active_corrupt", Error)]),
+            ("absent", |i| i.linear.active = File::Absent, Green, &[]),
+            ("an outbox that fails", |i| i.linear.outbox_failed = 1, Red, &[("outbox_failed", Error)]),
+            ("a conflict", |i| i.linear.conflicts = 1, Red, &[("conflict", Error)]),
+            ("a pull that failed", |i| i.linear.pull_failed = Some(ago(1).at), Red, &[("pull_failed", Error)]),
+            ("one orphan", |i| i.linear.orphans = 1, Yellow, &[("orphan_commits", Warning)]),
+            (
+                "orphans and a conflict",
+                |i| (i.linear.orphans, i.linear.conflicts) = (1, 1),
+                Red,
+                &[("conflict", Error), ("orphan_commits", Warning)],
+            ),
+        ],
+    );
 }
 
 #[test]

@@ -113,6 +113,9 @@ impl<'a> Sessions<'a> {
         changed
     }
 }
+<<<<<<< HEAD
 
 #[cfg(test)]
 mod tests;
+=======
+>>>>>>> skills
