@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,9 @@ use super::run::{self, Output, Run};
 use crate::error::{Category, Error, Result};
 use crate::time::Time;
 
+/// How long a run may take unless something else is said.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A repository with a work tree.
 #[derive(Debug, Clone)]
 pub struct Git {
@@ -18,6 +22,7 @@ pub struct Git {
     git_dir: PathBuf,
     common_dir: PathBuf,
     environment: Vec<(String, OsString)>,
+    timeout: Duration,
 }
 
 /// Something that git is in the middle of.
@@ -67,7 +72,7 @@ impl Git {
             return Ok(None);
         }
         let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
-        let output = run::run(&start, &[], &args, &Run::default())?;
+        let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines = text.lines();
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
@@ -80,6 +85,7 @@ impl Git {
                     .canonicalize()
                     .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
                 environment: Vec::new(),
+                timeout: TIMEOUT,
             })),
             (Some("false"), ..) => {
                 let message = format!("{} is inside a repository of git, but in no work tree", start.display());
@@ -98,8 +104,16 @@ impl Git {
         self
     }
 
+    /// Sets how long a run may take for which nothing else is said; 60 seconds by default.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
         self.environment.clone_from(&other.environment);
+        self.timeout = other.timeout;
         self
     }
 
@@ -126,7 +140,7 @@ impl Git {
     /// # Errors
     /// `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`; `E_GIT` if it cannot be started.
     pub fn run(&self, args: &[&str], options: &Run) -> Result<Output> {
-        run::run(&self.root, &self.environment, args, options)
+        run::run(&self.root, &self.environment, self.timeout, args, options)
     }
 
     /// Runs git and wants it to succeed.

@@ -1,7 +1,7 @@
 //! Trees: what a commit holds besides the memory, whether two commits merge, and commits that are made without the work tree.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -9,7 +9,7 @@ use super::oid::Oid;
 use super::repository::{Git, agent, complaint};
 use super::run::Run;
 use super::sha1;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout;
 
 /// What a merge of two commits would come to.
@@ -115,9 +115,14 @@ impl Git {
         self.blob(&format!("{commit}:{path}"))
     }
 
-    /// Returns a file as it is staged; `None` if there is none.
-    pub(super) fn staged_file(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.blob(&format!(":0:{path}"))
+    /// Returns a file of a tree; `None` if it has no such file.
+    pub(super) fn file_of_tree(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
+        self.blob(&format!("{tree}:{path}"))
+    }
+
+    /// Returns the name of the tree that holds nothing, which every repository knows.
+    pub(super) fn empty_tree(&self) -> Result<String> {
+        Ok(code_tree(&[], self.hash_bytes()?))
     }
 
     fn blob(&self, name: &str) -> Result<Option<Vec<u8>>> {
@@ -167,6 +172,20 @@ impl Git {
             Some(1) if output.stderr.is_empty() => Merged::WithConflicts,
             _ => Merged::Unknown,
         })
+    }
+
+    /// Copies the index of this work tree to a file in a folder, so that it can be changed without being changed. Returns the file,
+    /// which is absent if nothing was ever staged.
+    ///
+    /// # Errors
+    /// `E_IO` if it cannot be read or written.
+    pub fn copy_index(&self, folder: &Path, name: &str) -> Result<PathBuf> {
+        let (from, to) = (self.git_dir().join("index"), folder.join(name));
+        match std::fs::copy(&from, &to) {
+            Ok(_) => Ok(to),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(to),
+            Err(error) => Err(Error::io("cannot copy", &from, &error)),
+        }
     }
 
     /// Writes the tree of an index file that is not the repository's own.
