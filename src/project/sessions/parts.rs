@@ -54,7 +54,8 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     let class = report.class.to_string();
     if !report.must_pause() {
         let plain = matches!(report.action, Action::Continue | Action::Pause);
-        let warning = (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
+        let warning =
+            (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
         return Ok(Some(Assessed { class, warning, paused: None }));
     }
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
@@ -99,7 +100,9 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
         return Ok(Kept::Not(format!("the memory was not committed: {operation:?} is in progress").to_lowercase()));
     }
     if git.status()?.staged().any(|path| !below(path, FORGE)) {
-        return Ok(Kept::Not("the memory was not committed: code is staged, and would be committed with it".to_owned()));
+        return Ok(Kept::Not(
+            "the memory was not committed: code is staged, and would be committed with it".to_owned(),
+        ));
     }
     let checkpoint = project.checkpoints().newest_valid()?.and_then(|found| Some((found.tag.clone(), found.oid()?)));
     let origin = Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint };
