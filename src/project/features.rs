@@ -16,6 +16,7 @@ mod verify;
 pub use contract::{Change, Difference, Weakened};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
+pub(crate) use standing::Ground;
 pub use standing::{Counts, Next, Standing};
 pub use verify::{Problem, TestRun, Verified};
 

@@ -12,11 +12,8 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
-<<<<<<< HEAD
-pub mod init;
-=======
 pub mod health;
->>>>>>> skills
+pub mod init;
 pub mod issues;
 pub mod json;
 pub mod knowledge;

@@ -113,9 +113,6 @@ impl<'a> Sessions<'a> {
         changed
     }
 }
-<<<<<<< HEAD
 
 #[cfg(test)]
 mod tests;
-=======
->>>>>>> skills

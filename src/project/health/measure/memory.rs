@@ -40,7 +40,7 @@ pub(super) fn features(files: &Files) -> Features {
     let kept: HashSet<String> = index.entries.iter().map(|entry| entry.triv.to_string()).collect();
     let ground =
         Ground { code_tree: None, is_there: &|evidence| kept.contains(evidence), same_tests: &|_: &Feature| true };
-    let standings = file.standings(&ground);
+    let standings: Vec<_> = file.features.iter().map(|feature| feature.standing(&ground)).collect();
     let counts = FeaturesFile::counts(&standings);
     let regressed = || file.features.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Regressed);
     Features {
