@@ -1,16 +1,13 @@
 //! What a session asks of the other parts of the project's memory.
 
-use serde::Serialize;
-
 use super::record::{Ending, Session};
 use super::select::Named;
 use super::{Finished, Probed};
 use crate::error::Result;
 use crate::events::{Replay, Subject, data};
-use crate::features::FeaturesFile;
+use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{NewCommit, Origin};
-use crate::json::Json;
-use crate::knowledge::Learning;
+use crate::knowledge::{Learning, What};
 use crate::layout::FORGE;
 use crate::project::Project;
 use crate::recovery::{Action, Assess};
@@ -39,9 +36,10 @@ pub(super) fn read_features(project: &Project) -> Result<()> {
     project.files().load::<FeaturesFile>().map(drop)
 }
 
-/// Tests some features again that worked.
-pub(super) fn probe(_project: &Project) -> Result<Vec<Probed>> {
-    Ok(Vec::new())
+/// Tests some features again that worked: those whose last test is longest ago.
+pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
+    let probed = project.features().probe(Some(project.config().session.probes))?;
+    Ok(probed.into_iter().map(|feature| Probed { id: feature.id, passing: feature.passed }).collect())
 }
 
 /// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
@@ -64,8 +62,12 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
 }
 
 /// Returns the first feature that worked once and does not, and the one that comes next.
-pub(super) fn features(_project: &Project) -> Result<(Option<Named>, Option<Named>)> {
-    Ok((None, None))
+pub(super) fn features(project: &Project) -> Result<(Option<Named>, Option<Named>)> {
+    let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
+    let listed = project.features().list(false)?;
+    let regressed = listed.features.iter().find(|item| item.standing == Standing::Regressed);
+    let next = project.features().next()?;
+    Ok((regressed.map(|item| named(&item.feature)), next.map(|next| named(&next.feature))))
 }
 
 /// Returns the id of a learning that was kept since a time: an end that was cut short after it was written does not count it again.
@@ -113,7 +115,7 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
         subject: SUBJECT.to_owned(),
         what: vec![format!("End session {}", session.id)],
         why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
-        learned: ending.learned.iter().map(|learning| one_line(learning.what.context())).collect(),
+        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
         forge: true,
         ..NewCommit::default()
     };
@@ -134,7 +136,12 @@ fn below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn one_line(text: &str) -> String {
+/// Returns when a learning applies, in one line.
+fn context(what: &What) -> String {
+    let text = match what {
+        What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,
+        What::Invariant { text, .. } => text,
+    };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -150,7 +157,13 @@ pub(super) fn tell_start(project: &Project, session: &Session, issues: Vec<Strin
     if is_told(project, Subject::SessionStart, &session.id) {
         return;
     }
-    let told = data::Started { branch: session.branch.clone(), active_issues: issues, ..data::Started::default() };
+    let counts = project.features().list(false).map(|listed| listed.counts).unwrap_or_default();
+    let told = data::Started {
+        branch: session.branch.clone(),
+        active_issues: issues,
+        features: data::Tally { passing: count(counts.passing), total: count(counts.counted) },
+        health: Some(project.health().overall.as_str().to_owned()),
+    };
     project.emit(Subject::SessionStart, told);
 }
 
@@ -169,24 +182,9 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
     project.emit(Subject::SessionEnd, told);
 }
 
-/// What others are told of a session that was given up: the event itself is of the session that found it.
-#[derive(Serialize)]
-struct GivenUp<'a> {
-    session: &'a str,
-    #[serde(flatten)]
-    ended: data::Ended,
-}
-
 /// Tells others that a session was given up.
 pub(super) fn tell_abandoned(project: &Project, session: &Session) {
-    let about = Replay { about: vec![Subject::SessionAbandoned], ..Replay::default() };
-    let name = Json::String(session.id.clone());
-    let told = project.events().replay(&about).is_ok_and(|told| {
-        told.events
-            .iter()
-            .any(|event| matches!(&event.data, Json::Object(data) if data.0.get("session") == Some(&name)))
-    });
-    if told {
+    if is_told(project, Subject::SessionAbandoned, &session.id) {
         return;
     }
     let seconds = session.seen_at.0.as_second().saturating_sub(session.started_at.0.as_second());
@@ -195,7 +193,7 @@ pub(super) fn tell_abandoned(project: &Project, session: &Session) {
         duration_s: u64::try_from(seconds).unwrap_or_default(),
         ..data::Ended::default()
     };
-    project.emit(Subject::SessionAbandoned, GivenUp { session: &session.id, ended });
+    project.emit_of(&session.id, Subject::SessionAbandoned, ended);
 }
 
 /// Says whether others were told: a step that was cut short after it tells nobody twice.
