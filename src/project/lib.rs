@@ -13,6 +13,7 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
+pub mod health;
 pub mod init;
 pub mod invariants;
 pub mod issues;
