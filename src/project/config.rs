@@ -1,5 +1,6 @@
 //! The settings of a project: `.forge/config.toml`. Everything has a default, so a file may be empty or absent.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -46,12 +47,28 @@ pub struct FilesConfig {
 pub struct Verify {
     /// Runs the tests of a feature; `{prefix}` is what stands before the `*` of one of its tests. Default: `cargo test {prefix}`.
     pub runner: String,
+    /// What counts the tests in what the runner writes: the sum of its first group, or the number of its matches. Default: the form of
+    /// cargo, pytest, go, node and npm; another program needs this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count_regex: Option<String>,
+    /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
+    pub runners: BTreeMap<String, Runner>,
     /// What a checkpoint runs; the first is the build. Default: `cargo test` and `cargo check`.
     pub commands: Vec<String>,
     /// How long one of them may take, in seconds. Default: 1800.
     pub timeout_s: u64,
     /// How long the check of an invariant may take, in seconds. Default: 60.
     pub invariant_timeout_s: u64,
+}
+
+/// A runner of tests: `[verify.runners.<name>]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runner {
+    /// Runs them; `{prefix}` as in `runner`.
+    pub command: String,
+    /// What counts them, as in `count_regex`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_regex: Option<String>,
 }
 
 /// What counts as small when work strays from a checkpoint: `[recovery]`.
@@ -189,6 +206,8 @@ impl Default for Verify {
     fn default() -> Self {
         Self {
             runner: "cargo test {prefix}".into(),
+            count_regex: None,
+            runners: BTreeMap::new(),
             commands: vec!["cargo test".into(), "cargo check".into()],
             timeout_s: 1_800,
             invariant_timeout_s: 60,
@@ -284,7 +303,7 @@ impl Config {
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
         // Absent options do not appear among the defaults.
-        const OPTIONAL: [&str; 4] = ["git.base", "events.url", "events.credentials", "linear.me"];
+        const OPTIONAL: [&str; 5] = ["verify.count_regex", "git.base", "events.url", "events.credentials", "linear.me"];
         let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
         let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
         let mut unknown = Vec::new();

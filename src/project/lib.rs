@@ -1,23 +1,38 @@
 #![doc = include_str!("README.md")]
 
+pub mod artifacts;
+mod by_hand;
 pub mod checkpoints;
+mod committed;
 pub mod config;
 pub mod error;
+pub mod events;
+pub mod features;
 pub mod files;
+pub mod focus;
 pub mod git;
+pub mod init;
+pub mod issues;
 pub mod json;
+pub mod knowledge;
 pub mod layout;
+pub mod prime;
 pub mod progress;
 pub mod project;
 pub mod recovery;
+pub mod repair;
 pub mod runner;
+pub mod scratch;
 pub mod secrets;
+pub mod sessions;
+pub mod skills;
 pub mod time;
 pub mod triv;
 pub mod world;
 
 pub use config::Config;
 pub use error::{Category, Current, Error, Result};
+pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-pub(crate) use find::Found;
+pub(crate) use find::{Found, Repository};
 
 use crate::config::Config;
 use crate::error::{Category, Error, Result};

@@ -5,7 +5,8 @@ use schemars::Schema;
 use super::document::Kind;
 
 /// Every type of document. Each stands here once: this makes its schema public, and lets `init` create it and `repair` mend it.
-pub const KINDS: &[Kind] = &[];
+pub const KINDS: &[Kind] =
+    &[Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"), Kind::of::<crate::features::FeaturesFile>("features")];
 
 /// Returns the JSON Schema (draft 2020-12) of every document, by its name.
 #[must_use]

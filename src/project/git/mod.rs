@@ -5,6 +5,7 @@
 
 mod changes;
 mod log;
+pub mod message;
 mod oid;
 mod refs;
 mod repository;

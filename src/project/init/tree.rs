@@ -2,8 +2,8 @@
 
 use crate::files::kind_of;
 use crate::layout::{
-    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT, KNOWLEDGE,
-    LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
+    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT,
+    KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
 };
 use crate::progress;
 use crate::skills;
@@ -36,7 +36,12 @@ pub(super) fn folders() -> Vec<String> {
 
 /// Returns the files, those first that say which are committed.
 pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
-    let seed = |path: &str, bytes: &[u8]| Seed { path: path.to_owned(), bytes: bytes.to_vec(), mode: None, local: is_local(path) };
+    let seed = |path: &str, bytes: &[u8]| Seed {
+        path: path.to_owned(),
+        bytes: bytes.to_vec(),
+        mode: None,
+        local: is_local(path),
+    };
     let config = if git {
         include_str!("config.toml").to_owned()
     } else {
@@ -69,7 +74,9 @@ pub(super) fn is_local(path: &str) -> bool {
 pub(super) fn is_expected(path: &str) -> bool {
     let Some((folder, name)) = path.rsplit_once('/') else { return true };
     let known: &[&str] = match folder {
-        FORGE => &[".gitattributes", ".gitignore", ".local", "config.toml", "git", "init.sh", "linear", "memory", "skills"],
+        FORGE => {
+            &[".gitattributes", ".gitignore", ".local", "config.toml", "git", "init.sh", "linear", "memory", "skills"]
+        }
         MEMORY => &["artifacts", "long-term", "short-term"],
         LONG_TERM => &["architecture.md", "features.json", "knowledge.json"],
         SHORT_TERM => &["focus.json", "progress.txt", "scratch", "sessions"],

@@ -1,5 +1,207 @@
 //! What was done in a session: `progress.txt`, for people and for the next session.
+//!
+//! Lines are only ever added. The file is put away when the next session begins. Its times are those of the wall; exact times stand in
+//! the journal.
 
+mod archive;
 pub mod text;
 
-pub use text::{Entry, Log};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use archive::Archived;
+pub use text::{Entry, Log, opening};
+
+use crate::error::{Error, Result};
+use crate::files::{self, Unreadable};
+use crate::layout::{PROGRESS, SESSIONS};
+use crate::project::Project;
+
+impl Project {
+    /// Returns what was done in the session that the RFC's own paths show: the primary one.
+    #[must_use]
+    pub fn progress(&self) -> Progress<'_> {
+        Progress { project: self, path: PROGRESS.to_owned() }
+    }
+}
+
+/// The progress of one session.
+#[derive(Debug, Clone)]
+pub struct Progress<'a> {
+    project: &'a Project,
+    path: String,
+}
+
+/// A session's file was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Begun {
+    /// Whether it was begun before: then nothing was changed.
+    pub already: bool,
+    /// Where the one before was put.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Archived>,
+    /// Old archives that were removed; git has them.
+    pub removed: Vec<String>,
+}
+
+/// A line was added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Logged {
+    /// The line.
+    pub line: String,
+    /// Where it stands.
+    pub path: String,
+}
+
+/// Returns the folder of a session that is not the primary one, or has ended.
+///
+/// # Errors
+/// `Usage` if the id is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.
+pub fn session_folder(session: &str) -> Result<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let fits = session.len() <= 64
+        && session.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+        && session.bytes().all(plain);
+    if fits {
+        Ok(format!("{SESSIONS}/{session}"))
+    } else {
+        Err(Error::usage(format!("{session:?} is no id of a session")))
+    }
+}
+
+impl Progress<'_> {
+    /// Returns the progress of a secondary session, which has a folder of its own.
+    ///
+    /// # Errors
+    /// `Usage` if that is no id of a session.
+    pub fn of(self, session: &str) -> Result<Self> {
+        Ok(Self { path: format!("{}/progress.txt", session_folder(session)?), ..self })
+    }
+
+    /// Where the file lies, below the root.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Reads the file. `None` says that it is absent.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is no text.
+    pub fn read(&self) -> Result<Option<Log>> {
+        let Some(bytes) = self.project.files().read(&self.path)? else { return Ok(None) };
+        let text = as_text(self.project, &self.path, &bytes)?;
+        Ok(Some(Log::parse(text, &self.project.world().zone)))
+    }
+
+    /// Begins the file of a session. What another session left there is put into that session's folder first; the newest of those
+    /// (`[session] archives`, 20 unless configured otherwise) are kept, and all that git does not have. Once begun, the file of a session is not begun again.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is no text, `Secret` if somebody wrote a credential into it, `Paused`, `Locked`, `Usage`.
+    pub fn begin(&self, session: &str) -> Result<Begun> {
+        self.project.check_not_paused()?;
+        session_folder(session)?;
+        let files = self.project.files();
+        let guard = files.lock()?;
+        let old = self.read()?;
+        if old.as_ref().and_then(|old| old.session.as_deref()) == Some(session) {
+            return Ok(Begun { already: true, archived: None, removed: Vec::new() });
+        }
+        let archived = match &old {
+            Some(old) => archive::rotate(self.project, &self.path, old)?,
+            None => None,
+        };
+        let world = self.project.world();
+        files.write(&self.path, text::opening(world.now(), &world.zone, Some(session)).as_bytes())?;
+        drop(guard);
+        Ok(Begun { already: false, archived, removed: archive::prune(self.project)? })
+    }
+
+    /// Adds what was done.
+    ///
+    /// # Errors
+    /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
+    pub fn log(&self, said: &str) -> Result<Logged> {
+        self.add(|| text::line(self.project.world().now(), &self.project.world().zone, said))
+    }
+
+    /// Adds that a checkpoint was made.
+    ///
+    /// # Errors
+    /// As [`Self::log`].
+    pub fn checkpoint(&self, said: &str) -> Result<Logged> {
+        self.add(|| text::checkpoint(self.project.world().now(), &self.project.world().zone, said))
+    }
+
+    /// Adds what is to be done next, after a blank line. Said again, it is not written again.
+    ///
+    /// # Errors
+    /// As [`Self::log`].
+    pub fn next(&self, said: &str) -> Result<Logged> {
+        let line = text::next(said)?;
+        let files = self.project.files();
+        files.check_secrets(&self.path, line.as_bytes())?;
+        let _guard = files.lock()?;
+        let bytes = files.read(&self.path)?.unwrap_or_default();
+        if bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next() == Some(line.as_bytes()) {
+            return Ok(Logged { line, path: self.path.clone() });
+        }
+        if !bytes.is_empty() && !bytes.ends_with(b"\n\n") {
+            self.add(|| Ok(String::new()))?;
+        }
+        self.add(|| Ok(line))
+    }
+
+    /// Adds a line, made under the lock so that times stand in order.
+    fn add(&self, line: impl FnOnce() -> Result<String>) -> Result<Logged> {
+        self.project.check_not_paused()?;
+        let files = self.project.files();
+        let _guard = files.lock()?;
+        let line = line()?;
+        files.check_secrets(&self.path, line.as_bytes())?;
+        match files.read(&self.path)? {
+            Some(bytes) if !bytes.is_empty() => drop(as_text(self.project, &self.path, &bytes)?),
+            _ => {
+                let world = self.project.world();
+                files.write(&self.path, text::opening(world.now(), &world.zone, None).as_bytes())?;
+            }
+        }
+        files.append(&self.path, &line)?;
+        Ok(Logged { line, path: self.path.clone() })
+    }
+
+    /// Copies the file of a session that ends into the session's folder. Done again, it changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn archive(&self) -> Result<Option<Archived>> {
+        let _guard = self.project.files().lock()?;
+        match self.read()? {
+            Some(log) => archive::copy(self.project, &self.path, &log),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the sessions that have a folder, the oldest first.
+    ///
+    /// # Errors
+    /// What listing the folder says.
+    pub fn archives(&self) -> Result<Vec<String>> {
+        archive::list(self.project)
+    }
+}
+
+/// Returns the text of a progress file. An empty one is text, and so is one with the marks of a merge.
+fn as_text<'b>(project: &Project, path: &str, bytes: &'b [u8]) -> Result<&'b str> {
+    if let (Ok(text), false) = (std::str::from_utf8(bytes), bytes.contains(&0)) {
+        return Ok(text);
+    }
+    Err(match files::text(bytes) {
+        Err(damage) => project.files().unreadable(path, bytes, Unreadable::Damaged(damage)),
+        Ok(_) => Error::refused(format!("{path} is no text")),
+    })
+}
+
+#[cfg(test)]
+mod tests;

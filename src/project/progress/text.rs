@@ -187,12 +187,12 @@ pub fn checkpoint(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
     line(now, zone, &format!("{CHECKPOINT}{}", one_line(text)?))
 }
 
-/// Writes what is to be done next, with the blank line before it and without a line feed.
+/// Writes what is to be done next, without a line feed. A blank line stands before it.
 ///
 /// # Errors
 /// As [`line`].
 pub fn next(text: &str) -> Result<String> {
-    Ok(format!("\n{NEXT}{}", one_line(text)?))
+    Ok(format!("{NEXT}{}", one_line(text)?))
 }
 
 fn one_line(text: &str) -> Result<&str> {
@@ -234,8 +234,8 @@ mod tests {
             text.push_str(&write(entry.at.unwrap(), &TimeZone::UTC, &entry.text).unwrap());
             text.push('\n');
         }
-        text.push_str(&next(log.next.as_deref().unwrap()).unwrap());
-        assert_eq!(text + "\n", SAMPLE);
+        text.push_str(&format!("\n{}\n", next(log.next.as_deref().unwrap()).unwrap()));
+        assert_eq!(text, SAMPLE);
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! The way out to other processes, as whoever publishes sees it: one blocking call with a deadline.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A message for other processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What it is about, in words with dots between them: `sx9.forge.memory.session.start`.
+    pub subject: String,
+    /// Its id. Whoever hears a message twice knows it by that.
+    pub id: String,
+    /// What it says.
+    pub body: Vec<u8>,
+}
+
+/// A message was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its place in what is stored, from 1.
+    pub sequence: u64,
+    /// It was there already, and is not stored twice.
+    pub duplicate: bool,
+}
+
+/// A message that is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its place in what is stored, from 1.
+    pub sequence: u64,
+    /// The message.
+    pub message: Message,
+}
+
+/// Why a message was not stored, as far as it is known: after [`SinkError::Elapsed`] it may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// A setting makes no sense, or is not allowed.
+    #[error("{0}")]
+    Settings(String),
+    /// Nobody is there.
+    #[error("no event server: {0}")]
+    Unreachable(String),
+    /// It took too long.
+    #[error("the event server did not answer within {} ms", .0.as_millis())]
+    Elapsed(Duration),
+    /// The server does not want it.
+    #[error("the event server refused: {0}")]
+    Refused(String),
+}
+
+/// The way out to other processes.
+pub trait Sink: fmt::Debug + Send + Sync {
+    /// Hands a message on and waits until it is stored, but never longer than `within`. Blocking.
+    ///
+    /// # Errors
+    /// [`SinkError`]. A message that failed may be handed on again, with the same id.
+    fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError>;
+}

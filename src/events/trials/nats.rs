@@ -1,0 +1,182 @@
+use std::time::{Duration, Instant};
+
+use helmdeck_events::nats::{Nats, NatsOptions};
+use helmdeck_events::{Message, Receipt, Sink as _, SinkError, Stored};
+
+use crate::server::Nats as Server;
+
+/// What a command waits for at most.
+const CAP: Duration = Duration::from_millis(250);
+/// What a test waits for something that has to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn open(server: &Server) -> Nats {
+    Nats::open(NatsOptions::new(server.url(), "sx9.forge.memory.>")).unwrap()
+}
+
+fn message(count: usize) -> Message {
+    Message {
+        subject: "sx9.forge.memory.learning".to_owned(),
+        id: format!("id-{count}"),
+        body: format!("{{\"seq\":{count}}}").into_bytes(),
+    }
+}
+
+fn ids(stored: &[Stored]) -> Vec<String> {
+    stored.iter().map(|stored| stored.message.id.clone()).collect()
+}
+
+/// Tries until the server takes it.
+fn insist(nats: &Nats, message: &Message) -> Receipt {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match nats.publish(message, CAP) {
+            Ok(receipt) => return receipt,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_message_is_stored_once_however_often_it_is_sent() {
+    let server = Server::start();
+    let nats = open(&server);
+    assert_eq!(nats.publish(&message(1), PATIENCE), Ok(Receipt { sequence: 1, duplicate: false }));
+    assert_eq!(nats.publish(&message(2), PATIENCE), Ok(Receipt { sequence: 2, duplicate: false }));
+    assert_eq!(open(&server).publish(&message(1), PATIENCE), Ok(Receipt { sequence: 1, duplicate: true }));
+    let all = nats.replay(1, 100, PATIENCE).unwrap();
+    assert_eq!(
+        all.iter().map(|stored| (stored.sequence, &stored.message)).collect::<Vec<_>>(),
+        [(1, &message(1)), (2, &message(2))]
+    );
+    assert_eq!(ids(&nats.replay(2, 100, PATIENCE).unwrap()), ["id-2"]);
+    assert_eq!(ids(&nats.replay(1, 1, PATIENCE).unwrap()), ["id-1"]);
+    assert!(nats.replay(3, 100, PATIENCE).unwrap().is_empty());
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_kill_9_and_the_link_comes_back_by_itself() {
+    let server = Server::start();
+    let nats = open(&server);
+    let mut acknowledged = Vec::new();
+    for count in 0..30 {
+        match count {
+            10 => {
+                server.kill9();
+                server.start_again();
+            }
+            20 => {
+                server.stop();
+                server.start_again();
+            }
+            _ => {}
+        }
+        insist(&nats, &message(count));
+        acknowledged.push(format!("id-{count}"));
+    }
+    assert_eq!(ids(&nats.replay(1, 100, PATIENCE).unwrap()), acknowledged, "in order, none twice");
+    assert_eq!(ids(&open(&server).replay(1, 100, PATIENCE).unwrap()), acknowledged, "others see the same");
+}
+
+#[test]
+fn a_server_that_is_away_is_said_to_be_away_and_used_once_it_comes() {
+    let server = Server::stopped();
+    let nats = open(&server);
+    assert!(matches!(nats.publish(&message(1), PATIENCE), Err(SinkError::Unreachable(_))));
+    server.start_again();
+    assert!(!insist(&nats, &message(2)).duplicate);
+    server.kill9();
+    let end = Instant::now() + PATIENCE;
+    while !matches!(nats.publish(&message(3), CAP), Err(SinkError::Unreachable(_))) {
+        assert!(Instant::now() < end, "it is away, and nobody notices");
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_costs_the_deadline_and_no_more() {
+    let server = Server::start();
+    let nats = open(&server);
+    insist(&nats, &message(1));
+    server.freeze();
+    assert_eq!(nats.publish(&message(2), CAP), Err(SinkError::Elapsed(CAP)));
+    // One that was never heard of, too.
+    assert_eq!(open(&server).publish(&message(3), CAP), Err(SinkError::Elapsed(CAP)));
+    server.go_on();
+    insist(&nats, &message(2));
+    insist(&nats, &message(3));
+    let mut seen = ids(&nats.replay(1, 100, PATIENCE).unwrap());
+    seen.sort();
+    assert_eq!(seen, ["id-1", "id-2", "id-3"], "what was late is there once");
+}
+
+#[test]
+fn a_named_reader_goes_on_where_it_stopped_also_after_a_restart() {
+    let server = Server::start();
+    let nats = open(&server);
+    for count in 1..=5 {
+        insist(&nats, &message(count));
+    }
+    let hear = |nats: &Nats, most, wanted: usize| {
+        let mut heard = Vec::new();
+        let end = Instant::now() + PATIENCE;
+        while heard.len() < wanted {
+            assert!(Instant::now() < end, "{heard:?}");
+            let taken = nats.follow("reader", most, PATIENCE, |stored| {
+                let wants = heard.len() < wanted;
+                if wants {
+                    heard.push(stored.message.id.clone());
+                }
+                wants
+            });
+            assert!(taken.unwrap() <= wanted);
+        }
+        heard
+    };
+    assert_eq!(hear(&nats, 2, 2), ["id-1", "id-2"]);
+    server.stop();
+    server.start_again();
+    let nats = open(&server);
+    insist(&nats, &message(6));
+    // One is taken and the others are handed back, to come again in any order.
+    let mut rest = hear(&nats, 100, 1);
+    rest.extend(hear(&nats, 100, 3));
+    rest.sort();
+    assert_eq!(rest, ["id-3", "id-4", "id-5", "id-6"]);
+    assert_eq!(nats.follow("reader", 100, PATIENCE, |_| true), Ok(0));
+}
+
+#[test]
+fn the_stream_is_made_as_specified_and_again_if_it_is_lost() {
+    let server = Server::start();
+    let nats = open(&server);
+    insist(&nats, &message(1));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(server.url()).await.unwrap();
+        let jetstream = async_nats::jetstream::new(client);
+        let info = jetstream.get_stream("FORGE_MEMORY").await.unwrap().get_info().await.unwrap();
+        let written = serde_json::to_value(&info.config).unwrap();
+        for (name, value) in [
+            ("subjects", serde_json::json!(["sx9.forge.memory.>"])),
+            ("storage", serde_json::json!("file")),
+            ("retention", serde_json::json!("limits")),
+            ("discard", serde_json::json!("old")),
+            ("max_age", serde_json::json!(30_u64 * 24 * 60 * 60 * 1_000_000_000)),
+            ("max_bytes", serde_json::json!(64 * 1024 * 1024)),
+            ("duplicate_window", serde_json::json!(120_000_000_000_u64)),
+        ] {
+            assert_eq!(written[name], value, "{name}");
+        }
+        jetstream.delete_stream("FORGE_MEMORY").await.unwrap();
+    });
+    assert_eq!(nats.publish(&message(2), PATIENCE), Ok(Receipt { sequence: 1, duplicate: false }));
+}
+
+#[test]
+fn what_the_stream_does_not_take_is_refused() {
+    let server = Server::start();
+    let nats = open(&server);
+    insist(&nats, &message(1));
+    let other = Message { subject: "other.forge.memory.learning".to_owned(), ..message(2) };
+    assert!(matches!(nats.publish(&other, PATIENCE), Err(SinkError::Refused(_))));
+}

@@ -1,0 +1,166 @@
+//! Artifacts that nothing needs any more.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::entry::{Entry, Kind};
+use super::index::Index;
+use super::{Artifacts, append};
+use crate::committed;
+use crate::error::Result;
+use crate::layout::{ARTIFACTS, CHECKPOINTS, FORGE, SHORT_TERM};
+use crate::project::Project;
+use crate::triv::{FileName, Reference};
+
+/// Which artifacts are of no more use: those that another one replaces, and those that are old. One that any file of the memory names
+/// is kept, and so is one that another artifact was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gc {
+    /// Also those last stored longer ago than that. `None` = age does not matter.
+    pub older: Option<Duration>,
+    /// Only of this kind.
+    pub kind: Option<Kind>,
+    /// Also those that git does not have as they are: they cannot be had again.
+    pub uncommitted: bool,
+    /// Whether they are removed. Otherwise it is only said which would be.
+    pub apply: bool,
+}
+
+/// What was of no more use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Gone {
+    /// Those that were removed, or would be.
+    pub removed: Vec<Candidate>,
+    /// Those of no more use that are kept, as git does not have them.
+    pub uncommitted: Vec<Candidate>,
+    /// How many of those that are replaced or old are kept, as something names them.
+    pub needed: usize,
+    /// How long the removed ones are together, in bytes.
+    pub bytes: u64,
+    /// Whether they were removed.
+    pub applied: bool,
+}
+
+/// An artifact of no more use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Candidate {
+    /// Its file, below the root.
+    pub path: String,
+    /// How long it is, in bytes.
+    pub bytes: u64,
+    /// Why it is of no more use: `superseded` or `old`.
+    pub reason: String,
+}
+
+impl Artifacts<'_> {
+    /// Finds the artifacts of no more use, and removes them if asked. The index keeps what is known of them.
+    ///
+    /// # Errors
+    /// `Corrupt` if the index is damaged, `Paused`, `Locked`.
+    pub fn gc(&self, gc: &Gc) -> Result<Gone> {
+        let project = self.project;
+        let has = committed::below(project, ARTIFACTS).unwrap_or_default();
+        let files = project.files();
+        let guard = if gc.apply {
+            project.check_not_paused()?;
+            Some(files.lock()?)
+        } else {
+            None
+        };
+        let (index, _) = Index::read(project)?;
+        index.check_sound(project)?;
+        let mut by_path: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+        for entry in index.entries.iter().filter(|entry| entry.removed_at.is_none()) {
+            by_path.entry(&entry.path).or_default().push(entry);
+        }
+        let named = Named::in_memory(project)?;
+        let now = project.world().now();
+        let mut gone = Gone { applied: gc.apply, ..Gone::default() };
+        for (path, entries) in &by_path {
+            let Some(newest) = entries.iter().max_by_key(|entry| entry.created_at) else { continue };
+            let others = || by_path.iter().filter(|(other, _)| *other != path).flat_map(|(_, entries)| entries);
+            let is_it = |reference: &Reference| entries.iter().any(|entry| reference.matches(&entry.triv));
+            let age = Duration::try_from(now.0.duration_since(newest.created_at.0)).unwrap_or_default();
+            let reason = if others().any(|other| other.supersedes.as_ref().is_some_and(is_it)) {
+                "superseded"
+            } else if gc.older.is_some_and(|older| age > older) {
+                "old"
+            } else {
+                continue;
+            };
+            let Some(file) = files.entry(path)? else { continue };
+            if gc.kind.is_some_and(|kind| kind != newest.kind) {
+                continue;
+            }
+            if named.references.iter().any(is_it)
+                || named.files.iter().any(|name| newest.triv.sch().starts_with(name.short()))
+                || others().any(|other| other.produced_from.iter().any(is_it))
+            {
+                gone.needed += 1;
+                continue;
+            }
+            let candidate = Candidate { path: (*path).to_owned(), bytes: file.bytes, reason: reason.to_owned() };
+            if !gc.uncommitted && !has.contains(*path) {
+                gone.uncommitted.push(candidate);
+                continue;
+            }
+            gone.bytes += file.bytes;
+            gone.removed.push(candidate);
+            if gc.apply {
+                // The line first: killed between, the file is only there a little longer.
+                for entry in entries {
+                    append(project, &Entry { removed_at: Some(now.seconds()), ..(*entry).clone() })?;
+                }
+                files.remove(path)?;
+            }
+        }
+        drop(guard);
+        Ok(gone)
+    }
+}
+
+/// The artifacts that the memory names.
+#[derive(Default)]
+struct Named {
+    references: Vec<Reference>,
+    files: Vec<FileName>,
+}
+
+static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new("triv:[0-9a-z]{3,25}_[0-9a-z]{3,13}_[0-9a-z-]{3,36}|triv_[0-9a-z]{6,25}_[a-z0-9][a-z0-9._-]*").ok()
+});
+
+impl Named {
+    /// Reads every file of the memory but the artifacts and what belongs to this clone alone.
+    fn in_memory(project: &Project) -> Result<Self> {
+        let mut named = Self::default();
+        let folders = ["memory/long-term", "linear", "linear/history"].map(|folder| format!("{FORGE}/{folder}"));
+        for folder in folders.into_iter().chain([CHECKPOINTS.to_owned(), SHORT_TERM.to_owned()]) {
+            named.add_folder(project, &folder)?;
+        }
+        for session in project.files().list(crate::layout::SESSIONS)? {
+            named.add_folder(project, &format!("{}/{}", crate::layout::SESSIONS, session.name))?;
+        }
+        Ok(named)
+    }
+
+    fn add_folder(&mut self, project: &Project, folder: &str) -> Result<()> {
+        if !project.files().entry(folder)?.is_some_and(|entry| entry.folder) {
+            return Ok(());
+        }
+        for file in project.files().list(folder)?.into_iter().filter(|entry| !entry.folder) {
+            let bytes = project.files().read(&format!("{folder}/{}", file.name))?.unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            for name in NAMES.iter().flat_map(|names| names.find_iter(&text)) {
+                self.references.extend(Reference::parse(name.as_str()).ok());
+                self.files.extend(FileName::parse(name.as_str()).ok());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! The index of the artifacts: lines that are only ever added.
+//!
+//! A line that was torn by a crash is passed over and reported, and the next one begins on a line of its own. Any other line that makes
+//! no sense is damage: what can be read is still read, but nothing is added before the file is repaired.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::entry::Entry;
+use crate::error::Result;
+use crate::files::{Damage, Unreadable};
+use crate::layout::ARTIFACT_INDEX;
+use crate::project::Project;
+use crate::triv::FileName;
+
+/// The most bytes of a line that are parsed: 1 MiB.
+const LINE_MAX: usize = 1 << 20;
+
+/// What the index says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Index {
+    /// Its lines, in their order; of lines for the same name, the last.
+    pub entries: Vec<Entry>,
+    /// Lines that make no sense.
+    pub bad: Vec<BadLine>,
+}
+
+/// A line that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BadLine {
+    /// Which line, from 1.
+    pub line: usize,
+    /// Whether it is the beginning of a good one: a crash tore it, and nothing else is wrong.
+    pub torn: bool,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Index {
+    /// Reads any bytes.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Self {
+        let mut index = Self::default();
+        let mut seen = BTreeSet::new();
+        for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            match read_line(line) {
+                Ok(entry) => index.entries.push(entry),
+                Err((torn, what)) => index.bad.push(BadLine { line: at + 1, torn, what }),
+            }
+        }
+        // A merge may bring the same line twice.
+        index.entries.reverse();
+        index.entries.retain(|entry| seen.insert(entry.triv.clone()));
+        index.entries.reverse();
+        index
+    }
+
+    /// Reads the index of a project; an absent one is empty.
+    ///
+    /// # Errors
+    /// What reading the file says.
+    pub(super) fn read(project: &Project) -> Result<(Self, bool)> {
+        let bytes = project.files().read(ARTIFACT_INDEX)?;
+        Ok((bytes.as_deref().map(Self::parse).unwrap_or_default(), bytes.is_some()))
+    }
+
+    /// Refuses an index with damage other than torn lines.
+    ///
+    /// # Errors
+    /// `Corrupt` with the first such line.
+    pub(super) fn check_sound(&self, project: &Project) -> Result<()> {
+        let Some(bad) = self.bad.iter().find(|bad| !bad.torn) else { return Ok(()) };
+        let bytes = project.files().read(ARTIFACT_INDEX)?.unwrap_or_default();
+        let damage = Damage { line: bad.line, column: 1, what: bad.what.clone() };
+        Err(project.files().unreadable(ARTIFACT_INDEX, &bytes, Unreadable::Damaged(damage)))
+    }
+}
+
+fn read_line(line: &[u8]) -> Result<Entry, (bool, String)> {
+    if line.len() > LINE_MAX {
+        return Err((false, "expected a line of at most 1 MiB".to_owned()));
+    }
+    let entry: Entry = serde_json::from_slice(line).map_err(|error| {
+        // A line torn within a character is torn, too.
+        let torn = error.is_eof() || std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none());
+        let torn = torn && line.starts_with(b"{");
+        (torn, if torn { "the line is torn".to_owned() } else { format!("expected an artifact: {error}") })
+    })?;
+    let file = entry.path.strip_prefix(&entry.kind.folder()).and_then(|rest| rest.strip_prefix('/'));
+    match file.map(FileName::parse) {
+        Some(Ok(_)) => Ok(entry),
+        _ => Err((false, format!("expected a file of {}, found {:?}", entry.kind.folder(), entry.path))),
+    }
+}

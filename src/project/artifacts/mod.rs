@@ -1,0 +1,361 @@
+//! What was produced: code, documents and reports, each under a name that says what it is and where it was made.
+//!
+//! A file is written once and never changed. The index is only added to. Nothing here runs an artifact.
+
+mod entry;
+mod gc;
+mod index;
+mod snapshot;
+mod verify;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+pub use entry::{Entry, Kind, is_text, media_type};
+pub use gc::{Candidate, Gc, Gone};
+pub use index::{BadLine, Index};
+pub use snapshot::Snapshot;
+pub use verify::{Checked, Rebuilt, State, Verified};
+
+use crate::committed;
+use crate::error::{Category, Error, Result};
+use crate::files::Document as _;
+use crate::focus::Focus;
+use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, FOCUS};
+use crate::project::Project;
+use crate::triv::{self, Context, FileName, Reference, Triv};
+
+/// What is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Put {
+    /// What kind of thing it is.
+    pub kind: Kind,
+    /// Its name with its ending: `qa_report.json`.
+    pub name: String,
+    /// What it was made from.
+    #[serde(default)]
+    pub produced_from: Vec<Reference>,
+    /// What it replaces.
+    #[serde(default)]
+    pub supersedes: Option<Reference>,
+    /// The session. Not given: that of the focus.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// The issue. Not given: that of the focus.
+    #[serde(default)]
+    pub linear: Option<String>,
+    /// The skill. Not given: that of the focus.
+    #[serde(default)]
+    pub skill: Option<String>,
+}
+
+impl Put {
+    /// Stores a thing under a name; what else is known of it comes from the focus.
+    #[must_use]
+    pub fn new(kind: Kind, name: impl Into<String>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+            produced_from: Vec::new(),
+            supersedes: None,
+            session: None,
+            linear: None,
+            skill: None,
+        }
+    }
+}
+
+/// An artifact was stored.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Stored {
+    /// What is known of it.
+    pub entry: Entry,
+    /// Whether its file was there already: then only a line was added to the index.
+    pub same: bool,
+    /// What is odd: references that stand for nothing, more bytes than there should be, torn lines in the index.
+    pub warnings: Vec<String>,
+}
+
+/// An artifact that was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Got {
+    /// What is known of it: the newest line.
+    pub entry: Entry,
+    /// How many times it was made.
+    pub made: usize,
+    /// Whether its file is as it was.
+    pub state: State,
+}
+
+/// Which artifacts are wanted. What is not given does not matter.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Filter {
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// Made in this session.
+    pub session: Option<String>,
+    /// Made for this issue.
+    pub linear: Option<String>,
+    /// Made with this skill.
+    pub skill: Option<String>,
+    /// With this in its name.
+    pub name: Option<String>,
+    /// The most that are returned; 0 = all.
+    pub limit: usize,
+}
+
+/// The artifacts.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Listed {
+    /// Those that were wanted, the newest first.
+    pub artifacts: Vec<Entry>,
+    /// How many were wanted, with those beyond the limit.
+    pub total: usize,
+    /// Lines of the index that make no sense.
+    pub bad_lines: Vec<BadLine>,
+}
+
+impl Project {
+    /// Returns what was produced.
+    #[must_use]
+    pub const fn artifacts(&self) -> Artifacts<'_> {
+        Artifacts { project: self }
+    }
+}
+
+/// What was produced.
+#[derive(Debug, Clone, Copy)]
+pub struct Artifacts<'a> {
+    project: &'a Project,
+}
+
+impl Artifacts<'_> {
+    /// Stores a file of anywhere on this machine: a copy of it.
+    ///
+    /// # Errors
+    /// As [`Self::put`]; `Failed` if the file cannot be read.
+    pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
+        let io = |error: std::io::Error| Error::io("cannot read", file, &error);
+        let source = File::open(file).map_err(io)?;
+        let about = source.metadata().map_err(io)?;
+        if !about.is_file() {
+            return Err(io(std::io::Error::other("it is no file")));
+        }
+        self.check_size(about.len())?;
+        let mut bytes = Vec::new();
+        source.take(self.project.config().artifacts.max_bytes + 1).read_to_end(&mut bytes).map_err(io)?;
+        self.put(&bytes, put)
+    }
+
+    /// Stores bytes. The same bytes of the same kind are one file, whatever their names; each time adds a line to the index.
+    ///
+    /// # Errors
+    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential, `Corrupt` if the index is damaged,
+    /// `Usage`, `Paused`, `Locked`.
+    pub fn put(&self, bytes: &[u8], put: &Put) -> Result<Stored> {
+        self.project.check_not_paused()?;
+        self.check_size(bytes.len() as u64)?;
+        if put.name.trim().is_empty() || put.name.chars().count() > 255 || put.name.chars().any(char::is_control) {
+            return Err(Error::usage("the name of an artifact has 1 to 255 characters, and no control characters"));
+        }
+        let world = self.project.world();
+        let head = committed::head(self.project);
+        let focus = self.focus();
+        let session = put.session.clone().or(focus.session);
+        let linear = put.linear.clone().or(focus.linear_issue);
+        let context = Context {
+            kind: put.kind.as_str(),
+            session: session.as_deref().unwrap_or("-"),
+            agent: &world.agent,
+            key: linear.as_deref(),
+            head: head.as_deref(),
+            name: &put.name,
+        };
+        let triv = Triv::new(bytes, &context, world.uuid())?;
+
+        let files = self.project.files();
+        let guard = files.lock()?;
+        let (mut index, indexed) = Index::read(self.project)?;
+        index.check_sound(self.project)?;
+        if !indexed && verify::add_unindexed(self.project, &index)? > 0 {
+            index = Index::read(self.project)?.0;
+        }
+        let (path, same) = self.place(put.kind, &put.name, triv.sch(), bytes)?;
+        let mut warnings = Vec::new();
+        for reference in put.produced_from.iter().chain(&put.supersedes) {
+            if !index.entries.iter().any(|entry| reference.matches(&entry.triv)) {
+                warnings.push(format!("dangling: {reference} stands for no artifact"));
+            }
+        }
+        warnings.extend(index.bad.iter().map(|bad| format!("{ARTIFACT_INDEX}:{}: {}", bad.line, bad.what)));
+        let entry = Entry {
+            triv,
+            path,
+            kind: put.kind,
+            name: put.name.clone(),
+            media_type: media_type(&put.name, bytes).to_owned(),
+            bytes: bytes.len() as u64,
+            created_at: world.now(),
+            session,
+            agent: Some(world.agent.clone()),
+            linear,
+            skill: put.skill.clone().or(focus.active_skill),
+            commit: head,
+            produced_from: put.produced_from.clone(),
+            supersedes: put.supersedes.clone(),
+            sha256: Some(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()),
+            rebuilt: false,
+            removed_at: None,
+            other: crate::json::Members::default(),
+        };
+        append(self.project, &entry)?;
+        drop(guard);
+        let (total, most) = (self.total()?, self.project.config().artifacts.total_bytes);
+        if total > most {
+            warnings
+                .push(format!("the artifacts have {total} bytes, more than {most}: see which of them nothing needs"));
+        }
+        Ok(Stored { entry, same, warnings })
+    }
+
+    /// Finds the file with these bytes, or writes one under a name that no other content has.
+    fn place(&self, kind: Kind, name: &str, sch: &str, bytes: &[u8]) -> Result<(String, bool)> {
+        let (files, folder) = (self.project.files(), kind.folder());
+        let mut shorts = Vec::new();
+        for file in files.list(&folder)? {
+            let Ok(there) = FileName::parse(&file.name) else { continue };
+            if sch.starts_with(there.short()) {
+                let path = format!("{folder}/{}", file.name);
+                if files.read(&path)?.as_deref() == Some(bytes) {
+                    return Ok((path, true));
+                }
+            }
+            shorts.push(there.short().to_owned());
+        }
+        let path = format!("{folder}/{}", FileName::new(sch, name, |short| shorts.iter().any(|taken| taken == short)));
+        if files.create(&path, bytes)? {
+            return Ok((path, false));
+        }
+        let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{path} is not what its name says"));
+        Err(error
+            .hint("it was changed after it was stored; nothing was written over it")
+            .next("helmdeck forge artifact verify"))
+    }
+
+    /// Finds an artifact: by its whole name or a part of it (`triv:abc_def_ghi`), by its file's name or path, or by the first six or
+    /// more characters of its hash.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_DANGLING`) if there is none, `Usage` (`E_AMBIGUOUS`) if there are several.
+    pub fn get(&self, name: &str) -> Result<Got> {
+        let (index, _) = Index::read(self.project)?;
+        let reference = Reference::parse(name).ok();
+        let is_hash = (6..=triv::SCH_LEN).contains(&name.len());
+        let file = name.rsplit('/').next().filter(|file| file.starts_with("triv_"));
+        let found: Vec<&Entry> = index
+            .entries
+            .iter()
+            .filter(|entry| match (&reference, file) {
+                (Some(reference), _) => reference.matches(&entry.triv),
+                (None, Some(file)) if name == file => entry.path.rsplit('/').next() == Some(file),
+                (None, Some(_)) => entry.path.ends_with(name.trim_start_matches("./")),
+                (None, None) => is_hash && entry.triv.sch().starts_with(name),
+            })
+            .collect();
+        let Some(entry) = found.iter().max_by_key(|entry| entry.created_at).copied() else {
+            return Err(Error::new(Category::NotFound, "E_DANGLING", format!("{name} stands for no artifact"))
+                .next("helmdeck forge artifact list"));
+        };
+        if found.iter().any(|other| other.path != entry.path) {
+            let message = format!("{name} stands for {} lines of the index, of more than one file", found.len());
+            return Err(Error::new(Category::Usage, "E_AMBIGUOUS", message).hint("write more of the name"));
+        }
+        let made = index.entries.iter().filter(|other| other.path == entry.path).count();
+        Ok(Got { state: verify::state(self.project, entry)?, entry: entry.clone(), made })
+    }
+
+    /// Returns the bytes of an artifact.
+    ///
+    /// # Errors
+    /// `NotFound` if the file is missing, `Corrupt` if it is not what was stored.
+    pub fn bytes(&self, entry: &Entry) -> Result<Vec<u8>> {
+        let bytes = self.project.files().read(&entry.path)?;
+        let bytes = bytes.ok_or_else(|| Error::not_found(format!("{} is missing", entry.path)))?;
+        if triv::sch(&bytes) == entry.triv.sch() {
+            return Ok(bytes);
+        }
+        let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{} is not what was stored", entry.path));
+        Err(error.hint("it was changed after it was stored").next("helmdeck forge artifact verify"))
+    }
+
+    /// Lists what is known of artifacts.
+    ///
+    /// # Errors
+    /// What reading the index says.
+    pub fn list(&self, filter: &Filter) -> Result<Listed> {
+        let (index, _) = Index::read(self.project)?;
+        let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        let mut artifacts: Vec<Entry> = index
+            .entries
+            .into_iter()
+            .filter(|entry| {
+                entry.removed_at.is_none()
+                    && filter.kind.is_none_or(|kind| kind == entry.kind)
+                    && is(&filter.session, &entry.session)
+                    && is(&filter.linear, &entry.linear)
+                    && is(&filter.skill, &entry.skill)
+                    && filter.name.as_ref().is_none_or(|name| entry.name.contains(name.as_str()))
+            })
+            .collect();
+        artifacts.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.triv.cmp(&b.triv)));
+        let total = artifacts.len();
+        if filter.limit > 0 {
+            artifacts.truncate(filter.limit);
+        }
+        Ok(Listed { artifacts, total, bad_lines: index.bad })
+    }
+
+    /// Returns how long all artifacts are together, in bytes.
+    ///
+    /// # Errors
+    /// What listing the folders says.
+    pub fn total(&self) -> Result<u64> {
+        let mut total = 0;
+        for kind in Kind::ALL {
+            total += self.project.files().list(&kind.folder())?.iter().map(|file| file.bytes).sum::<u64>();
+        }
+        Ok(total)
+    }
+
+    fn check_size(&self, bytes: u64) -> Result<()> {
+        let most = self.project.config().artifacts.max_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let message = format!("the artifact has {bytes} bytes or more, and at most {most} are stored");
+        let error = Error::new(Category::Refused, "E_TOO_LARGE", message);
+        Err(error.hint("if it must be so large, raise max_bytes under [artifacts] in .forge/config.toml"))
+    }
+
+    /// Returns the focus; none if it is absent or cannot be read, for an artifact is stored all the same.
+    fn focus(&self) -> Focus {
+        let loaded = self.project.files().load_at::<Focus>(FOCUS);
+        loaded.ok().flatten().map_or_else(Focus::skeleton, |loaded| loaded.value)
+    }
+}
+
+/// Adds a line to the index.
+fn append(project: &Project, entry: &Entry) -> Result<()> {
+    let line = serde_json::to_string(entry).map_err(|error| Error::usage(format!("{ARTIFACTS}: {error}")))?;
+    project.files().append(ARTIFACT_INDEX, &line)
+}
+
+#[cfg(test)]
+mod tests;

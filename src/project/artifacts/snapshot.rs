@@ -1,0 +1,63 @@
+//! A snapshot of the context: in which state of everything an issue was begun.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Artifacts, Kind, Put, Stored};
+use crate::committed;
+use crate::error::{Category, Error, Result};
+use crate::files::etag;
+use crate::focus::Focus;
+use crate::json::{self, Members};
+use crate::layout::{FEATURES, FOCUS, KNOWLEDGE};
+
+/// In which state everything is. The same state is the same artifact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Snapshot {
+    /// The version of its shape: `1.0`.
+    pub schema_version: String,
+    /// What it is: `context_snapshot`.
+    pub kind: String,
+    /// The commit that was checked out.
+    pub head: Option<String>,
+    /// The branch.
+    pub branch: Option<String>,
+    /// What names the bytes of each file of the memory; `null` if it is absent.
+    pub etags: BTreeMap<String, Option<String>>,
+    /// What was being done: git does not keep it.
+    pub focus: Option<Focus>,
+    /// Members this program does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Artifacts<'_> {
+    /// Stores the state of knowledge, features, focus and git as a report. Its name is what stands in an issue as `context_snapshot`.
+    ///
+    /// # Errors
+    /// As [`Artifacts::put`]; `Corrupt` if the focus is damaged.
+    pub fn snapshot(&self) -> Result<Stored> {
+        let files = self.project.files();
+        let guard = files.lock()?;
+        let mut etags = BTreeMap::new();
+        for (name, path) in [("features", FEATURES), ("focus", FOCUS), ("knowledge", KNOWLEDGE)] {
+            etags.insert(name.to_owned(), files.read(path)?.map(|bytes| etag(&bytes)));
+        }
+        let focus = files.load_at::<Focus>(FOCUS)?.map(|loaded| loaded.value);
+        drop(guard);
+        let snapshot = Snapshot {
+            schema_version: "1.0".to_owned(),
+            kind: "context_snapshot".to_owned(),
+            head: committed::head(self.project),
+            branch: committed::branch(self.project),
+            etags,
+            focus,
+            other: Members::default(),
+        };
+        let bytes =
+            json::print(&snapshot).map_err(|error| Error::new(Category::Failed, "E_JSON", error.to_string()))?;
+        self.put(&bytes, &Put::new(Kind::Reports, "context_snapshot.json"))
+    }
+}

@@ -1,0 +1,193 @@
+//! Whether the artifacts are what they were, and how the index is made again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::entry::{Entry, Kind, media_type};
+use super::index::{BadLine, Index};
+use super::{Artifacts, append};
+use crate::error::Result;
+use crate::json::Members;
+use crate::project::Project;
+use crate::triv::{self, Context, FileName, Triv};
+
+/// How an artifact's file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is what was stored.
+    Ok,
+    /// It is something else.
+    Changed,
+    /// It is gone.
+    Missing,
+    /// The index does not know it.
+    Unindexed,
+    /// It was removed as of no more use.
+    Removed,
+}
+
+/// An artifact's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Checked {
+    /// The file, below the root.
+    pub path: String,
+    /// How it is.
+    pub state: State,
+    /// Its newest name; none if the index does not know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub triv: Option<Triv>,
+}
+
+/// How the artifacts are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Verified {
+    /// Whether every file is what was stored, and every line of the index makes sense.
+    pub ok: bool,
+    /// Every file that there is or should be, by its path.
+    pub artifacts: Vec<Checked>,
+    /// Lines of the index that make no sense.
+    pub bad_lines: Vec<BadLine>,
+    /// How long the files are together, in bytes.
+    pub bytes: u64,
+    /// Whether that is more than `[artifacts] total_bytes` (500 MiB unless configured otherwise).
+    pub over: bool,
+}
+
+/// Lines were added for files the index did not know.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Rebuilt {
+    /// How many lines were added, each marked `rebuilt`.
+    pub added: usize,
+    /// Files whose names are not those of artifacts, or not of what they hold.
+    pub left: Vec<String>,
+}
+
+impl Artifacts<'_> {
+    /// Compares every artifact with its name, or those whose path has a text in it.
+    ///
+    /// # Errors
+    /// What reading the files says.
+    pub fn verify(&self, only: Option<&str>) -> Result<Verified> {
+        let (index, _) = Index::read(self.project)?;
+        let mut newest: BTreeMap<&str, &Entry> = BTreeMap::new();
+        for entry in &index.entries {
+            let known = newest.entry(&entry.path).or_insert(entry);
+            if entry.created_at >= known.created_at {
+                *known = entry;
+            }
+        }
+        let mut artifacts = Vec::new();
+        for (path, entry) in &newest {
+            artifacts.push(Checked {
+                path: (*path).to_owned(),
+                state: state(self.project, entry)?,
+                triv: Some(entry.triv.clone()),
+            });
+        }
+        for path in files(self.project)? {
+            if !newest.contains_key(path.as_str()) {
+                artifacts.push(Checked { path, state: State::Unindexed, triv: None });
+            }
+        }
+        artifacts.retain(|checked| only.is_none_or(|only| checked.path.contains(only)));
+        artifacts.sort_by(|a, b| a.path.cmp(&b.path));
+        let bytes = self.total()?;
+        let fine = |checked: &Checked| matches!(checked.state, State::Ok | State::Removed);
+        Ok(Verified {
+            ok: artifacts.iter().all(fine) && index.bad.is_empty(),
+            artifacts,
+            bad_lines: index.bad,
+            bytes,
+            over: bytes > self.project.config().artifacts.total_bytes,
+        })
+    }
+
+    /// Adds lines for the files that the index does not know: all of them, if it was lost. What only the index knew stays unknown.
+    ///
+    /// # Errors
+    /// `Corrupt` if the index is damaged, `Paused`, `Locked`.
+    pub fn rebuild(&self) -> Result<Rebuilt> {
+        self.project.check_not_paused()?;
+        let _guard = self.project.files().lock()?;
+        let (index, _) = Index::read(self.project)?;
+        index.check_sound(self.project)?;
+        let added = add_unindexed(self.project, &index)?;
+        let known: BTreeSet<String> =
+            Index::read(self.project)?.0.entries.into_iter().map(|entry| entry.path).collect();
+        let left = files(self.project)?.into_iter().filter(|path| !known.contains(path)).collect();
+        Ok(Rebuilt { added, left })
+    }
+}
+
+/// Says how the file of an artifact is.
+pub(super) fn state(project: &Project, entry: &Entry) -> Result<State> {
+    Ok(match project.files().read(&entry.path)? {
+        None if entry.removed_at.is_some() => State::Removed,
+        None => State::Missing,
+        Some(bytes) if triv::sch(&bytes) == entry.triv.sch() => State::Ok,
+        Some(_) => State::Changed,
+    })
+}
+
+/// Returns every file in the folders of the artifacts.
+fn files(project: &Project) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for kind in Kind::ALL {
+        let folder = kind.folder();
+        let files = project.files().list(&folder)?.into_iter().filter(|file| !file.folder);
+        // Git does not keep an empty folder without one.
+        let files = files.filter(|file| file.name != ".gitkeep");
+        all.extend(files.map(|file| format!("{folder}/{}", file.name)));
+    }
+    Ok(all)
+}
+
+/// Adds a line for each file that the index does not know and that is what its name says. Returns how many.
+pub(super) fn add_unindexed(project: &Project, index: &Index) -> Result<usize> {
+    let known: BTreeSet<&str> = index.entries.iter().map(|entry| entry.path.as_str()).collect();
+    let mut added = 0;
+    for kind in Kind::ALL {
+        let folder = kind.folder();
+        for file in project.files().list(&folder)?.into_iter().filter(|file| !file.folder) {
+            let path = format!("{folder}/{}", file.name);
+            let Ok(name) = FileName::parse(&file.name) else { continue };
+            if known.contains(path.as_str()) {
+                continue;
+            }
+            let Some(bytes) = project.files().read(&path)? else { continue };
+            if !triv::sch(&bytes).starts_with(name.short()) {
+                continue;
+            }
+            let context =
+                Context { kind: kind.as_str(), session: "-", agent: "-", key: None, head: None, name: name.slug() };
+            append(
+                project,
+                &Entry {
+                    triv: Triv::new(&bytes, &context, project.world().uuid())?,
+                    path,
+                    kind,
+                    name: name.slug().to_owned(),
+                    media_type: media_type(name.slug(), &bytes).to_owned(),
+                    bytes: bytes.len() as u64,
+                    created_at: file.modified,
+                    session: None,
+                    agent: None,
+                    linear: None,
+                    skill: None,
+                    commit: None,
+                    produced_from: Vec::new(),
+                    supersedes: None,
+                    sha256: None,
+                    rebuilt: true,
+                    removed_at: None,
+                    other: Members::default(),
+                },
+            )?;
+            added += 1;
+        }
+    }
+    Ok(added)
+}

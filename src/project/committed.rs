@@ -1,0 +1,34 @@
+//! What git has exactly as it is here: that may be removed, for it can be had again.
+
+use std::collections::BTreeSet;
+
+use crate::git::{Git, Run};
+use crate::project::Project;
+
+fn git(project: &Project) -> Option<Git> {
+    Git::find(project.root()).ok().flatten().filter(|_| project.config().git.enabled)
+}
+
+/// Returns the commit that is checked out, in hex. `None` without git, or before the first commit.
+pub(crate) fn head(project: &Project) -> Option<String> {
+    git(project)?.head().ok().flatten().map(|head| head.to_string())
+}
+
+/// Returns the branch that is checked out.
+pub(crate) fn branch(project: &Project) -> Option<String> {
+    git(project)?.branch().ok().flatten()
+}
+
+/// Returns the files below a folder that the last commit has exactly as they are. `None` if git cannot say.
+pub(crate) fn below(project: &Project, folder: &str) -> Option<BTreeSet<String>> {
+    let git = git(project)?;
+    let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };
+    let names = |args: &[&str]| -> Option<BTreeSet<String>> {
+        let output = git.run(args, &run).ok().filter(|output| output.ok())?;
+        let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Some(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    };
+    let tracked = names(&["ls-tree", "-r", "-z", "--name-only", "HEAD", "--", folder])?;
+    let changed = names(&["diff", "--no-ext-diff", "--relative", "-z", "--name-only", "HEAD", "--", folder])?;
+    Some(tracked.difference(&changed).cloned().collect())
+}

@@ -1,0 +1,219 @@
+//! An event as it stands in the journal and goes to others.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::subjects::Subject;
+use crate::json::{Json, Members};
+use crate::secrets;
+use crate::time::Time;
+
+/// The most an event may have, in bytes, as it is sent.
+pub const MOST_BYTES: usize = 64 * 1024;
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Envelope {
+    /// The version of this form: 1.
+    pub v: u32,
+    /// Its id, a `UUIDv7`: whoever hears it twice knows it by that.
+    #[serde(with = "id")]
+    #[schemars(with = "String")]
+    pub id: Uuid,
+    /// The type of the Redux action: `forge/memory/session/start`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The subject: `sx9.forge.memory.session.start`.
+    pub subject: String,
+    /// When it happened.
+    pub ts: Time,
+    /// Its place among the events of this work tree, from 1. A number that is missing is an event that is missing.
+    pub seq: u64,
+    /// The first commit of the repository, which all its clones share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo: Option<String>,
+    /// The work tree: the name of its folder, and what tells it from others of that name.
+    pub worktree: String,
+    /// The branch that was checked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit that was checked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// The session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Who worked.
+    pub agent: String,
+    /// What happened: references and counts. `{"withheld": [...]}` if it could not be said.
+    #[serde(default)]
+    pub data: Json,
+    /// What else stands in it.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// Where and by whom something was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) repo: Option<String>,
+    pub(super) worktree: String,
+    pub(super) branch: Option<String>,
+    pub(super) head: Option<String>,
+    pub(super) session: Option<String>,
+    pub(super) agent: String,
+}
+
+impl Envelope {
+    pub(super) fn new(
+        subject: Subject,
+        prefix: &str,
+        place: Place,
+        data: Json,
+        (id, ts, seq): (Uuid, Time, u64),
+    ) -> Self {
+        Self {
+            v: 1,
+            id,
+            kind: subject.redux(),
+            subject: subject.with(prefix),
+            ts,
+            seq,
+            repo: place.repo,
+            worktree: place.worktree,
+            branch: place.branch,
+            head: place.head,
+            session: place.session,
+            agent: place.agent,
+            data,
+            other: Members::default(),
+        }
+    }
+
+    /// Returns the event as one line, with its data withheld if it is too long, or looks as if there were a secret in it.
+    pub(super) fn line(mut self) -> (Self, String) {
+        let text = compact(&self);
+        let mut reasons: Vec<_> = secrets::scan(&text).into_iter().map(|finding| finding.rule).collect();
+        if text.len() > MOST_BYTES {
+            reasons.push("too_large");
+        }
+        if reasons.is_empty() {
+            return (self, text);
+        }
+        reasons.dedup();
+        let withhold = |reasons: &[&str]| {
+            let reasons = reasons.iter().map(|reason| Json::String((*reason).to_owned())).collect();
+            Json::Object(Members([("withheld".to_owned(), Json::Array(reasons))].into_iter().collect()))
+        };
+        self.data = withhold(&reasons);
+        let mut text = compact(&self);
+        if text.len() > MOST_BYTES || !secrets::scan(&text).is_empty() {
+            // It was not in the data: a branch may be called anything.
+            self.branch = None;
+            self.session = None;
+            "withheld".clone_into(&mut self.worktree);
+            "withheld".clone_into(&mut self.agent);
+            text = compact(&self);
+        }
+        (self, text)
+    }
+
+    /// Reads an event. `None` if the bytes are none.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bounded = bytes.len() <= MOST_BYTES;
+        bounded.then(|| serde_json::from_slice(bytes).ok()).flatten()
+    }
+
+    /// Returns what the event is about; `None` for a type that this program does not know.
+    #[must_use]
+    pub fn about(&self) -> Option<Subject> {
+        Subject::of_redux(&self.kind)
+    }
+}
+
+mod id {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use uuid::Uuid;
+
+    pub(super) fn serialize<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+fn compact(envelope: &Envelope) -> String {
+    serde_json::to_string(envelope).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn event(seq: u64, data: Json) -> Envelope {
+        let place = Place {
+            repo: Some("c0ffee".to_owned()),
+            worktree: "deck-3nec5pfi".to_owned(),
+            branch: Some("main".to_owned()),
+            session: Some("2025-12-24-session-001".to_owned()),
+            agent: "Forge".to_owned(),
+            ..Place::default()
+        };
+        let id = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0000 + u128::from(seq));
+        let ts = Time::parse("2025-12-24T10:30:00.25Z").unwrap();
+        Envelope::new(Subject::SessionStart, "sx9", place, data, (id, ts, seq))
+    }
+
+    #[test]
+    fn an_event_is_one_line_of_known_form() {
+        let data: Json = serde_json::from_str(r#"{"branch":"main","features":{"passing":2,"total":3}}"#).unwrap();
+        let (event, line) = event(7, data).line();
+        assert_eq!(
+            line,
+            r#"{"v":1,"id":"01980000-0000-7000-8000-000000000007","type":"forge/memory/session/start","#.to_owned()
+                + r#""subject":"sx9.forge.memory.session.start","ts":"2025-12-24T10:30:00.25Z","seq":7,"repo":"c0ffee","#
+                + r#""worktree":"deck-3nec5pfi","branch":"main","session":"2025-12-24-session-001","agent":"Forge","#
+                + r#""data":{"branch":"main","features":{"passing":2,"total":3}}}"#
+        );
+        assert_eq!(Envelope::parse(line.as_bytes()), Some(event));
+    }
+
+    #[test]
+    fn what_others_add_to_an_event_is_kept() {
+        let (_, line) = event(1, Json::Null).line();
+        let more = line.replace("\"seq\":1", "\"seq\":1,\"trace\":\"x\"");
+        let read = Envelope::parse(more.as_bytes()).unwrap();
+        assert_eq!(read.other.0["trace"], Json::String("x".to_owned()));
+        assert_eq!(Envelope::parse(b"{\"v\":1}"), None);
+    }
+
+    #[test]
+    fn long_data_is_withheld_and_the_event_is_not() {
+        let fits = event(1, Json::Null).line().1.len();
+        let data = |length: usize| Json::String("x".repeat(length));
+        // `null` becomes a text between quotes.
+        let most = MOST_BYTES - fits + 4 - 2;
+        let (_, line) = event(1, data(most)).line();
+        assert_eq!(line.len(), MOST_BYTES);
+        let (event, line) = event(1, data(most + 1)).line();
+        assert!(line.contains(r#""data":{"withheld":["too_large"]}"#), "{}", &line[..300]);
+        assert_eq!(Envelope::parse(line.as_bytes()), Some(event));
+    }
+
+    #[test]
+    fn a_secret_is_withheld_and_not_repeated() {
+        let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+        let (_, line) = event(1, Json::String(format!("used {token}"))).line();
+        assert!(!line.contains(&token) && line.contains("withheld"), "{line}");
+        let mut named = event(1, Json::Null);
+        named.branch = Some(token.clone());
+        let (_, line) = named.line();
+        assert!(!line.contains(&token) && line.contains("\"seq\":1"), "{line}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Events: what happened to the memory, in the order in which it did. Each stands in the journal of the work tree, and goes to a server
+//! if there is one. Whoever makes something happen says so after it is written, and is never held up by it.
+
+pub mod data;
+mod envelope;
+mod journal;
+mod outbox;
+mod place;
+mod read;
+pub mod subjects;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use envelope::{Envelope, MOST_BYTES};
+pub use outbox::{Drained, MOST_WAITING};
+pub use read::{Gap, Replay, Replayed, Status};
+pub use subjects::Subject;
+
+use crate::error::Result;
+use crate::json::Json;
+use crate::project::Project;
+
+/// How long whoever makes something happen waits for the server at most.
+pub const CAP: Duration = Duration::from_millis(250);
+
+/// The events of a project.
+#[derive(Debug, Clone, Copy)]
+pub struct Events<'a> {
+    project: &'a Project,
+}
+
+impl Project {
+    /// Returns the events.
+    #[must_use]
+    pub const fn events(&self) -> Events<'_> {
+        Events { project: self }
+    }
+
+    /// Says that something happened, after it was written. It stands in the journal then; the server gets it now, or later if it is not
+    /// there within 250 ms. Never fails: what cannot be told is logged.
+    pub fn emit(&self, subject: Subject, data: impl Serialize) {
+        if let Err(error) = self.events().tell(subject, &data) {
+            tracing::warn!(%subject, %error, "an event was not told");
+        }
+    }
+}
+
+impl Events<'_> {
+    fn tell(&self, subject: Subject, data: &impl Serialize) -> Result<()> {
+        let project = self.project;
+        let files = project.files();
+        // A data that cannot be written is a mistake of ours: the event counts all the same.
+        let data = serde_json::to_vec(data).and_then(|bytes| serde_json::from_slice(&bytes)).unwrap_or(Json::Null);
+        let prefix = self.prefix();
+        let last = journal::last(files)?;
+        // git is asked before the lock is taken.
+        let place = place::find(project, last.as_ref());
+        let guard = files.lock()?;
+        // Another process may have added some since.
+        let seq = journal::last(files)?.map_or(1, |last| last.seq.saturating_add(1));
+        let world = project.world();
+        let now = world.now();
+        let (_, line) = Envelope::new(subject, prefix, place, data, (world.ids.uuid(now), now, seq)).line();
+        // What was looked through passes, and no exception is noted for it.
+        journal::add(files, &line)?;
+        if world.sink.is_some() || project.config().events.url.is_some() {
+            outbox::add(files, &line)?;
+        }
+        drop(guard);
+        if let Some(sink) = &world.sink {
+            let drained = outbox::drain(files, world, sink.as_ref(), CAP)?;
+            if let Some(error) = drained.error {
+                tracing::debug!(%subject, error, waiting = drained.waiting, "events wait for the server");
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what waits for the server, oldest first, for at most `within`. Without a server nothing is sent.
+    ///
+    /// # Errors
+    /// `Locked`; `Failed` if the file of what waits cannot be read or written.
+    pub fn drain(&self, within: Duration) -> Result<Drained> {
+        let files = self.project.files();
+        if let Some(sink) = &self.project.world().sink {
+            return outbox::drain(files, self.project.world(), sink.as_ref(), within);
+        }
+        let waiting = outbox::read(files)?;
+        let error = Some("no event server is configured".to_owned());
+        Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
+    }
+
+    /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        let prefix = self.project.config().events.prefix.as_str();
+        if subjects::check_prefix(prefix).is_ok() { prefix } else { subjects::PREFIX }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Reading events again: from the journal, and from what a server kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helmdeck_events::Stored;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::envelope::Envelope;
+use super::subjects::Subject;
+use super::{Events, journal, outbox};
+use crate::error::Result;
+use crate::time::Time;
+
+/// Which events are read again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Replay {
+    /// Only those after this place; 0, the default, = from the first that is kept.
+    pub after: u64,
+    /// Only those of this time or later.
+    pub since: Option<Time>,
+    /// Only those about these; none, the default, = about anything.
+    pub about: Vec<Subject>,
+    /// Only those of this session.
+    pub session: Option<String>,
+    /// Only the last so many of them; all by default.
+    pub last: Option<usize>,
+}
+
+/// Events that are missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Gap {
+    /// The work tree whose events they are.
+    pub worktree: String,
+    /// The place of the first that is missing.
+    pub from: u64,
+    /// The place of the last that is missing.
+    pub to: u64,
+}
+
+/// Events, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Replayed {
+    /// The events.
+    pub events: Vec<Envelope>,
+    /// What is missing between them.
+    pub gaps: Vec<Gap>,
+    /// How many lines or messages were no events.
+    pub damaged: u64,
+}
+
+/// How events stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Status {
+    /// The place of the last event; 0 if there is none.
+    pub seq: u64,
+    /// When it happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Time>,
+    /// Whether there is a server to send to.
+    pub server: bool,
+    /// How many wait for it.
+    pub waiting: u64,
+    /// How many were dropped since they began to wait.
+    pub dropped: u64,
+    /// How many lines of the journal are no events.
+    pub damaged: u64,
+}
+
+impl Events<'_> {
+    /// Reads the journal again. It keeps some 4 to 8 MiB of events.
+    ///
+    /// # Errors
+    /// `Corrupt` (`E_TOO_LARGE`) or `Failed` if it cannot be read. A line that is no event is only counted.
+    pub fn replay(&self, replay: &Replay) -> Result<Replayed> {
+        let lines = journal::read(self.project.files())?;
+        Ok(replay.of(lines.events, lines.damaged))
+    }
+
+    /// Returns the last events of the journal.
+    ///
+    /// # Errors
+    /// As [`Self::replay`].
+    pub fn tail(&self, last: usize) -> Result<Replayed> {
+        self.replay(&Replay { last: Some(last), ..Replay::default() })
+    }
+
+    /// Says how events stand.
+    ///
+    /// # Errors
+    /// As [`Self::replay`].
+    pub fn status(&self) -> Result<Status> {
+        let lines = journal::read(self.project.files())?;
+        let outbox = outbox::read(self.project.files())?;
+        let last = lines.events.last();
+        Ok(Status {
+            seq: last.map_or(0, |last| last.seq),
+            last: last.map(|last| last.ts),
+            server: self.project.world().sink.is_some(),
+            waiting: outbox.waiting.len() as u64,
+            dropped: outbox.dropped,
+            damaged: lines.damaged,
+        })
+    }
+}
+
+impl Replay {
+    /// Reads what a server kept: events of any work tree and repository, each once.
+    #[must_use]
+    pub fn stored(&self, stored: &[Stored]) -> Replayed {
+        let mut damaged = 0;
+        let mut events = Vec::new();
+        for stored in stored {
+            match Envelope::parse(&stored.message.body) {
+                Some(event) => events.push(event),
+                None => damaged += 1,
+            }
+        }
+        self.of(events, damaged)
+    }
+
+    fn of(&self, all: Vec<Envelope>, damaged: u64) -> Replayed {
+        let mut seen = BTreeSet::new();
+        let mut events: Vec<_> = all.into_iter().filter(|event| seen.insert(event.id)).collect();
+        let gaps = gaps(&events).into_iter().filter(|gap| gap.to > self.after).collect();
+        events.retain(|event| self.takes(event));
+        if let Some(last) = self.last {
+            events.drain(..events.len().saturating_sub(last));
+        }
+        Replayed { events, gaps, damaged }
+    }
+
+    fn takes(&self, event: &Envelope) -> bool {
+        event.seq > self.after
+            && self.since.is_none_or(|since| event.ts >= since)
+            && (self.about.is_empty() || event.about().is_some_and(|about| self.about.contains(&about)))
+            && (self.session.is_none() || event.session == self.session)
+    }
+}
+
+/// Finds what is missing between the first and the last event of each work tree.
+fn gaps(events: &[Envelope]) -> Vec<Gap> {
+    let mut places: BTreeMap<(&Option<String>, &str), BTreeSet<u64>> = BTreeMap::new();
+    for event in events {
+        places.entry((&event.repo, &event.worktree)).or_default().insert(event.seq);
+    }
+    let mut gaps = Vec::new();
+    for ((_, worktree), places) in places {
+        for (before, after) in places.iter().zip(places.iter().skip(1)) {
+            if before + 1 < *after {
+                gaps.push(Gap { worktree: worktree.to_owned(), from: before + 1, to: after - 1 });
+            }
+        }
+    }
+    gaps
+}

@@ -1,0 +1,306 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use helmdeck_events::{Message, Receipt, Sink, SinkError, Stored};
+use uuid::Uuid;
+
+use super::*;
+use crate::git::Git;
+use crate::layout::{EVENTS_OUTBOX, JOURNAL};
+use crate::world::World;
+
+/// A server that knows ids, fails when told to, and forgets to say that it has something when told to.
+#[derive(Debug, Default)]
+struct Server {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stored: Vec<Message>,
+    asked: Vec<Duration>,
+    /// How many calls still succeed; then they fail.
+    left: usize,
+    /// Whether what fails is stored all the same.
+    silent: bool,
+}
+
+impl Server {
+    fn up() -> Arc<Self> {
+        let server = Arc::new(Self::default());
+        server.answers(usize::MAX);
+        server
+    }
+
+    fn answers(&self, calls: usize) {
+        self.state.lock().unwrap().left = calls;
+    }
+
+    fn seqs(&self) -> Vec<u64> {
+        self.state.lock().unwrap().stored.iter().map(|message| Envelope::parse(&message.body).unwrap().seq).collect()
+    }
+
+    fn stored(&self) -> Vec<Stored> {
+        let state = self.state.lock().unwrap();
+        state.stored.iter().zip(1..).map(|(message, sequence)| Stored { sequence, message: message.clone() }).collect()
+    }
+}
+
+impl Sink for Server {
+    fn publish(&self, message: &Message, within: Duration) -> std::result::Result<Receipt, SinkError> {
+        let mut state = self.state.lock().unwrap();
+        state.asked.push(within);
+        let fails = state.left == 0;
+        if fails && !state.silent {
+            return Err(SinkError::Unreachable("it is away".to_owned()));
+        }
+        state.left = state.left.saturating_sub(1);
+        let duplicate = state.stored.iter().any(|stored| stored.id == message.id);
+        if !duplicate {
+            state.stored.push(message.clone());
+        }
+        if fails { Err(SinkError::Elapsed(within)) } else { Ok(Receipt { sequence: 1, duplicate }) }
+    }
+}
+
+fn project(root: &Path, sink: Option<Arc<dyn Sink>>) -> Project {
+    std::fs::create_dir_all(root.join(".forge")).unwrap();
+    Project::open(root, World { sink, ..World::default() }).unwrap().unwrap()
+}
+
+fn say(project: &Project, count: u64) {
+    for count in 0..count {
+        project.emit(Subject::Learning, data::Learned { id: format!("l-{count}"), ..data::Learned::default() });
+    }
+}
+
+fn seqs(replayed: &Replayed) -> Vec<u64> {
+    replayed.events.iter().map(|event| event.seq).collect()
+}
+
+#[test]
+fn without_a_server_events_stand_in_the_journal_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    say(&project, 3);
+    project.emit(Subject::SessionStart, data::Started::default());
+    let replayed = project.events().tail(2).unwrap();
+    assert_eq!(seqs(&replayed), [3, 4]);
+    assert_eq!(replayed.events[1].about(), Some(Subject::SessionStart));
+    assert_eq!(replayed.events[1].agent, "Forge");
+    assert!(!folder.path().join(EVENTS_OUTBOX).exists());
+    assert_eq!(project.events().drain(CAP).unwrap().sent, 0);
+}
+
+#[test]
+fn events_reach_the_server_in_order_and_none_waits_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    say(&project, 3);
+    assert_eq!(server.seqs(), [1, 2, 3]);
+    assert!(!folder.path().join(EVENTS_OUTBOX).exists());
+    let read = Replay::default().stored(&server.stored());
+    assert_eq!(read, project.events().replay(&Replay::default()).unwrap(), "the server has what the journal has");
+    assert!(server.state.lock().unwrap().asked.iter().all(|within| *within <= CAP));
+}
+
+#[test]
+fn what_the_server_missed_reaches_it_first_and_with_the_same_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    say(&project, 2);
+    server.answers(0);
+    say(&project, 3);
+    let status = project.events().status().unwrap();
+    assert_eq!((status.seq, status.waiting, status.dropped, status.server), (5, 3, 0, true));
+    server.answers(2);
+    assert_eq!(
+        project.events().drain(CAP).unwrap(),
+        Drained { sent: 2, waiting: 1, dropped: 0, error: Some("no event server: it is away".to_owned()) }
+    );
+    server.answers(usize::MAX);
+    say(&project, 1);
+    assert_eq!(server.seqs(), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(project.events().status().unwrap().waiting, 0);
+    let ids: Vec<_> = project.events().tail(6).unwrap().events.iter().map(|event| event.id.to_string()).collect();
+    assert_eq!(server.stored().into_iter().map(|stored| stored.message.id).collect::<Vec<_>>(), ids);
+}
+
+#[test]
+fn an_event_whose_answer_was_lost_is_sent_again_and_stored_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    server.answers(0);
+    server.state.lock().unwrap().silent = true;
+    say(&project, 1);
+    assert_eq!((server.seqs().len(), project.events().status().unwrap().waiting), (1, 1));
+    server.answers(usize::MAX);
+    say(&project, 1);
+    assert_eq!(server.seqs(), [1, 2]);
+}
+
+#[test]
+fn many_at_once_count_without_a_gap_and_the_server_has_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    project(folder.path(), None);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let project = project(folder.path(), Some(server.clone()));
+            scope.spawn(move || say(&project, 25));
+        }
+    });
+    let project = project(folder.path(), Some(server.clone()));
+    project.events().drain(CAP).unwrap();
+    let replayed = project.events().replay(&Replay::default()).unwrap();
+    assert_eq!(seqs(&replayed), (1..=100).collect::<Vec<_>>());
+    assert!(replayed.gaps.is_empty());
+    assert_eq!(server.seqs(), (1..=100).collect::<Vec<_>>(), "in order, however many send");
+    assert_eq!(project.events().status().unwrap().waiting, 0);
+}
+
+#[test]
+fn a_torn_line_costs_that_event_only_and_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    server.answers(0);
+    say(&project, 3);
+    for path in [JOURNAL, EVENTS_OUTBOX] {
+        let path = folder.path().join(path);
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 30]).unwrap();
+    }
+    server.answers(usize::MAX);
+    say(&project, 1);
+    let replayed = project.events().replay(&Replay::default()).unwrap();
+    assert_eq!((seqs(&replayed), replayed.damaged), (vec![1, 2, 3], 1), "the number of the torn one is given again");
+    assert_eq!(server.seqs(), [1, 2, 3]);
+    let status = project.events().status().unwrap();
+    assert_eq!((status.waiting, status.dropped, status.damaged), (0, 1, 1));
+}
+
+#[test]
+fn what_is_missing_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    say(&project, 8);
+    let path = folder.path().join(JOURNAL);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let left: Vec<_> =
+        text.lines().enumerate().filter(|(at, _)| ![2, 3, 6].contains(at)).map(|(_, line)| line).collect();
+    std::fs::write(&path, left.join("\n")).unwrap();
+    let replayed = project.events().replay(&Replay::default()).unwrap();
+    assert_eq!(seqs(&replayed), [1, 2, 5, 6, 8]);
+    assert_eq!(replayed.gaps.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(), [(3, 4), (7, 7)]);
+    let later = project.events().replay(&Replay { after: 5, ..Replay::default() }).unwrap();
+    assert_eq!((seqs(&later), later.gaps.len()), (vec![6, 8], 1));
+}
+
+#[test]
+fn a_large_journal_becomes_the_older_one_and_the_count_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    say(&project, 2);
+    let path = folder.path().join(JOURNAL);
+    let first = std::fs::read_to_string(&path).unwrap();
+    // Padding is no event, and no damage.
+    std::fs::write(&path, first + &" ".repeat(4 << 20) + "\n").unwrap();
+    say(&project, 2);
+    assert!(std::fs::metadata(&path).unwrap().len() < 4_096);
+    let replayed = project.events().replay(&Replay::default()).unwrap();
+    assert_eq!((seqs(&replayed), replayed.damaged), (vec![1, 2, 3, 4], 0));
+}
+
+#[test]
+fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    say(&project, 2);
+    project.emit(Subject::Health, serde_json::json!({"colour": "green"}));
+    let chosen = |replay: Replay| seqs(&project.events().replay(&replay).unwrap());
+    assert_eq!(chosen(Replay { about: vec![Subject::Health], ..Replay::default() }), [3]);
+    assert_eq!(chosen(Replay { last: Some(1), about: vec![Subject::Learning], ..Replay::default() }), [2]);
+    let third = project.events().tail(1).unwrap().events.remove(0);
+    assert_eq!(chosen(Replay { since: Some(third.ts), ..Replay::default() }), [3]);
+    assert!(chosen(Replay { session: Some("other".to_owned()), ..Replay::default() }).is_empty());
+}
+
+#[test]
+fn an_event_never_fails_whatever_is_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    // JSON has no map with such keys.
+    project.emit(Subject::Health, BTreeMap::from([((1, 2), 3)]));
+    assert_eq!(project.events().tail(1).unwrap().events[0].data, Json::Null);
+    std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
+    std::fs::create_dir(folder.path().join(JOURNAL)).unwrap();
+    say(&project, 1);
+}
+
+#[test]
+fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
+    for (configured, subject) in
+        [("acme.team", "acme.team.forge.memory.learning"), ("a b", "sx9.forge.memory.learning")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        project(folder.path(), None);
+        let text = format!("[events]\nprefix = \"{configured}\"\n");
+        std::fs::write(folder.path().join(crate::layout::CONFIG), text).unwrap();
+        let project = project(folder.path(), None);
+        say(&project, 1);
+        let event = project.events().tail(1).unwrap().events.remove(0);
+        assert_eq!((event.subject.as_str(), event.kind.as_str()), (subject, "forge/memory/learning"));
+    }
+}
+
+#[test]
+fn with_a_server_configured_but_none_to_talk_to_events_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    project(folder.path(), None);
+    std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nurl = \"nats://127.0.0.1:4222\"\n").unwrap();
+    let project = project(folder.path(), None);
+    say(&project, 2);
+    assert_eq!(project.events().drain(CAP).unwrap().waiting, 2);
+}
+
+#[test]
+fn an_event_says_where_it_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |args: &[&str]| {
+        let run = Command::new("git")
+            .args(args)
+            .current_dir(folder.path())
+            .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")])
+            .envs([
+                ("GIT_AUTHOR_NAME", "a"),
+                ("GIT_AUTHOR_EMAIL", "a@b"),
+                ("GIT_COMMITTER_NAME", "a"),
+                ("GIT_COMMITTER_EMAIL", "a@b"),
+            ])
+            .output()
+            .unwrap();
+        assert!(run.status.success());
+    };
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    git(&["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    git(&["commit", "--quiet", "--allow-empty", "-m", "second"]);
+    let project = project(folder.path(), None);
+    say(&project, 2);
+    let events = project.events().tail(2).unwrap().events;
+    let repository = Git::find(folder.path()).unwrap().unwrap();
+    for event in &events {
+        assert_eq!(event.branch.as_deref(), Some("main"));
+        assert_eq!(event.head, repository.head().unwrap().map(|head| head.to_string()));
+        assert_eq!(event.repo, repository.root_commit().unwrap().map(|first| first.to_string()));
+        assert_ne!(event.head, event.repo);
+    }
+    assert!(!events[0].worktree.contains('/') && events[0].worktree.len() > 8, "{}", events[0].worktree);
+    let ids: Vec<Uuid> = events.iter().map(|event| event.id).collect();
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.get_version_num() == 7));
+}

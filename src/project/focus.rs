@@ -1,0 +1,424 @@
+//! What is being done now: `focus.json`.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::committed;
+use crate::error::{Category, Error, Result};
+use crate::files::{Document, Loaded, check_path};
+use crate::json::Members;
+use crate::layout::FOCUS;
+use crate::progress::session_folder;
+use crate::project::Project;
+use crate::time::Time;
+
+/// The longest task, in characters.
+const TASK_MAX: usize = 500;
+/// The most files, and the most blockers.
+const LIST_MAX: usize = 200;
+
+/// How far the work is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub enum Phase {
+    /// It is being planned.
+    #[default]
+    Plan,
+    /// It is being made.
+    Build,
+    /// It is being tested.
+    Verify,
+    /// Somebody looks at it.
+    Review,
+    /// It waits for something.
+    Blocked,
+    /// It is finished.
+    Done,
+    /// A phase that this program does not know. It is kept as it is.
+    Other(String),
+}
+
+impl Phase {
+    /// Every known phase.
+    pub const ALL: [Self; 6] = [Self::Plan, Self::Build, Self::Verify, Self::Review, Self::Blocked, Self::Done];
+
+    /// Returns the word in the file.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Plan => "PLAN",
+            Self::Build => "BUILD",
+            Self::Verify => "VERIFY",
+            Self::Review => "REVIEW",
+            Self::Blocked => "BLOCKED",
+            Self::Done => "DONE",
+            Self::Other(word) => word,
+        }
+    }
+
+    /// Returns the phase of a word; any other word is kept.
+    #[must_use]
+    pub fn of(word: &str) -> Self {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == word).unwrap_or_else(|| Self::Other(word.to_owned()))
+    }
+}
+
+impl Serialize for Phase {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Phase {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::of(&Cow::<'de, str>::deserialize(deserializer)?))
+    }
+}
+
+impl JsonSchema for Phase {
+    fn schema_name() -> Cow<'static, str> {
+        "Phase".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "PLAN, BUILD, VERIFY, REVIEW, BLOCKED or DONE; another word is kept, with a warning."
+        })
+    }
+}
+
+/// What is being done now.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Focus {
+    /// The version of the file's shape; absent = `1.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_version: Option<String>,
+    /// What is to be done, 1 to 500 characters. `null` = nothing.
+    #[serde(default)]
+    pub task: Option<String>,
+    /// The issue it belongs to: `SX9-123`. `null` = none.
+    #[serde(default)]
+    pub linear_issue: Option<String>,
+    /// The files it is about, below the root.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// How far it is.
+    #[serde(default)]
+    pub phase: Phase,
+    /// What it waits for.
+    #[serde(default)]
+    pub blockers: Vec<String>,
+    /// When it was begun.
+    #[serde(default)]
+    pub started_at: Option<Time>,
+    /// The skill that is followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_skill: Option<String>,
+    /// The feature it is about: `FORGE-001`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature_id: Option<String>,
+    /// The session whose focus it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The commit that was checked out when it was begun, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_commit: Option<String>,
+    /// Why it is the task, or why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Members this program does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Document for Focus {
+    const PATH: &'static str = FOCUS;
+
+    fn skeleton() -> Self {
+        Self::default()
+    }
+
+    /// Only what would mislead whoever reads it is refused; the rest is a warning.
+    fn check(&self) -> Result<(), String> {
+        if let Some(task) = &self.task
+            && (task.trim().is_empty() || task.chars().count() > TASK_MAX || task.chars().any(char::is_control))
+        {
+            return Err(format!("task is not one line of 1 to {TASK_MAX} characters"));
+        }
+        if let Some(key) = self.linear_issue.as_deref().filter(|key| !is_key(key)) {
+            return Err(format!("linear_issue {key:?} is neither null nor a key as SX9-123"));
+        }
+        for path in &self.files {
+            check_path(path).map_err(|error| format!("files: {error}"))?;
+        }
+        if let Phase::Other(word) = &self.phase
+            && (word.chars().count() > 32 || word.chars().any(char::is_control))
+        {
+            return Err("phase is not a word of at most 32 characters".to_owned());
+        }
+        if self.blockers.iter().any(|blocker| blocker.trim().is_empty() || blocker.chars().count() > 4000) {
+            return Err("blockers: each has 1 to 4000 characters".to_owned());
+        }
+        if self.files.len() > LIST_MAX || self.blockers.len() > LIST_MAX {
+            return Err(format!("there are more than {LIST_MAX} files or blockers"));
+        }
+        Ok(())
+    }
+}
+
+/// Says whether a text is the key of an issue: capital letters and digits, the first a letter, a hyphen, a number.
+#[must_use]
+pub fn is_key(text: &str) -> bool {
+    text.split_once('-').is_some_and(|(team, number)| {
+        team.starts_with(|first: char| first.is_ascii_uppercase())
+            && team.len() <= 32
+            && team.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+            && (1..=12).contains(&number.len())
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+impl Focus {
+    /// Returns what is odd about it, though not wrong: a phase nobody knows, files that are missing below the root.
+    #[must_use]
+    pub fn warnings(&self, root: &Path) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Phase::Other(word) = &self.phase {
+            let known: Vec<_> = Phase::ALL.iter().map(Phase::as_str).collect();
+            warnings.push(format!("phase {word:?} is none of {}; it is kept", known.join(", ")));
+        }
+        let real = root.canonicalize();
+        for path in &self.files {
+            match (root.join(path).canonicalize(), &real) {
+                (Ok(file), Ok(root)) if !file.starts_with(root) => {
+                    warnings.push(format!("{path} leads out of the project"));
+                }
+                (Ok(_), _) => {}
+                (Err(_), _) => warnings.push(format!("{path} does not exist")),
+            }
+        }
+        warnings
+    }
+}
+
+/// How a focus is to be changed. What is not given stays, unless the task is another one: that is a new focus, and what is not given is
+/// empty there.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetFocus {
+    /// What is to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The issue it belongs to; empty = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_issue: Option<String>,
+    /// The files it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<String>>,
+    /// How far it is. Letters may be small.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blockers: Option<Vec<String>>,
+    /// The skill that is followed; empty = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_skill: Option<String>,
+    /// The feature it is about; empty = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature_id: Option<String>,
+    /// Why it is the task; empty = not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The session that sets it. A focus of another session is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The etag it must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_match: Option<String>,
+}
+
+impl SetFocus {
+    /// Applies the change.
+    fn apply(&self, focus: &mut Focus, now: Time, head: Option<String>) {
+        let text = |new: &Option<String>, old: &mut Option<String>| {
+            if let Some(new) = new {
+                *old = Some(new.trim().to_owned()).filter(|new| !new.is_empty());
+            }
+        };
+        let task = self.task.as_deref().map(str::trim);
+        if task.is_some_and(|task| focus.task.as_deref() != Some(task)) {
+            *focus = Focus {
+                schema_version: focus.schema_version.take(),
+                session: focus.session.take(),
+                started_at: Some(now.seconds()),
+                base_commit: head,
+                other: std::mem::take(&mut focus.other),
+                ..Focus::default()
+            };
+            text(&self.task, &mut focus.task);
+        }
+        text(&self.linear_issue, &mut focus.linear_issue);
+        text(&self.active_skill, &mut focus.active_skill);
+        text(&self.feature_id, &mut focus.feature_id);
+        text(&self.reason, &mut focus.reason);
+        text(&self.session, &mut focus.session);
+        if let Some(files) = &self.files {
+            focus.files.clone_from(files);
+        }
+        if let Some(blockers) = &self.blockers {
+            focus.blockers.clone_from(blockers);
+        }
+        if let Some(phase) = &self.phase {
+            focus.phase = Phase::of(&phase.trim().to_ascii_uppercase());
+        }
+    }
+}
+
+/// A focus, and what there is to say about it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Shown {
+    /// The focus.
+    pub focus: Focus,
+    /// What names exactly these bytes; for [`SetFocus::if_match`].
+    pub etag: String,
+    /// Whether a newer program wrote it: then it is read only.
+    pub read_only: bool,
+    /// What is odd about it.
+    pub warnings: Vec<String>,
+}
+
+/// A focus was set.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Set {
+    /// Whether anything changed. Only then it is told as an event.
+    pub changed: bool,
+    /// The task before.
+    pub from: Option<String>,
+    /// The focus now.
+    #[serde(flatten)]
+    pub now: Shown,
+}
+
+impl Project {
+    /// Returns the focus of the session that the RFC's own path shows: the primary one.
+    #[must_use]
+    pub fn focus(&self) -> Focused<'_> {
+        Focused { project: self, path: FOCUS.to_owned() }
+    }
+}
+
+/// The focus of one session.
+#[derive(Debug, Clone)]
+pub struct Focused<'a> {
+    project: &'a Project,
+    path: String,
+}
+
+impl Focused<'_> {
+    /// Returns the focus of a secondary session, which has a folder of its own.
+    ///
+    /// # Errors
+    /// `Usage` if that is no id of a session.
+    pub fn of(self, session: &str) -> Result<Self> {
+        Ok(Self { path: format!("{}/focus.json", session_folder(session)?), ..self })
+    }
+
+    /// Where the file lies, below the root.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Reads the focus. `None` says that the file is absent.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn show(&self) -> Result<Option<Shown>> {
+        let loaded: Option<Loaded<Focus>> = self.project.files().load_at(&self.path)?;
+        Ok(loaded.map(|Loaded { value, etag, read_only }| {
+            let mut warnings = value.warnings(self.project.root());
+            if read_only {
+                warnings.push("schema_newer: a newer program wrote it; it is read only here".to_owned());
+            }
+            Shown { focus: value, etag, read_only, warnings }
+        }))
+    }
+
+    /// Changes the focus.
+    ///
+    /// # Errors
+    /// `Locked` (`E_FOCUS_TAKEN`) if it is that of another session, `Stale`, `Usage`, `Corrupt`, `Secret`, `Paused`.
+    pub fn set(&self, change: &SetFocus) -> Result<Set> {
+        self.change(change.if_match.as_deref(), |focus, now, head| {
+            if let (Some(mine), Some(theirs)) = (&change.session, &focus.session)
+                && mine != theirs
+            {
+                let message = format!("{} is the focus of the session {theirs}", self.path);
+                let error = Error::new(Category::Locked, "E_FOCUS_TAKEN", message);
+                return Err(error.hint("end that session, or join it as a second one with a focus of its own"));
+            }
+            change.apply(focus, now, head);
+            Ok(())
+        })
+    }
+
+    /// Begins a focus for a session, whatever was there and whosever it was.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn begin(&self, session: &str, change: &SetFocus) -> Result<Set> {
+        session_folder(session)?;
+        self.change(change.if_match.as_deref(), |focus, now, head| {
+            let old = focus.clone();
+            *focus = Focus { schema_version: focus.schema_version.take(), ..Focus::default() };
+            SetFocus { session: Some(session.to_owned()), ..change.clone() }.apply(focus, now, head);
+            if focus.task == old.task {
+                // It goes on with what was being done.
+                (focus.started_at, focus.base_commit, focus.other) = (old.started_at, old.base_commit, old.other);
+            }
+            Ok(())
+        })
+    }
+
+    /// Says that nothing is being done.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn clear(&self, session: Option<&str>, reason: Option<&str>) -> Result<Set> {
+        self.change(None, |focus, _, _| {
+            *focus = Focus {
+                schema_version: focus.schema_version.take(),
+                session: session.map(str::to_owned),
+                reason: reason.map(str::to_owned),
+                ..Focus::default()
+            };
+            Ok(())
+        })
+    }
+
+    fn change(
+        &self,
+        if_match: Option<&str>,
+        change: impl FnOnce(&mut Focus, Time, Option<String>) -> Result<()>,
+    ) -> Result<Set> {
+        self.project.check_not_paused()?;
+        let now = self.project.world().now();
+        let head = committed::head(self.project);
+        let _guard = self.project.files().lock()?;
+        let (old, new) = self.project.files().edit_at(&self.path, if_match, |focus: &mut Focus| {
+            let old = focus.clone();
+            change(focus, now, head)?;
+            Ok((old, focus.clone()))
+        })?;
+        let changed = old != new;
+        let shown = self.show()?.ok_or_else(|| Error::not_found(format!("{} is gone", self.path)))?;
+        Ok(Set { changed, from: old.task, now: shown })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! What was learned, for good: `knowledge.json`.
+//!
+//! Nothing in it is deleted by age. What no longer holds is superseded and stays; what did not work stays as a warning.
+
+mod compact;
+mod drift;
+mod edit;
+mod export;
+mod file;
+mod search;
+mod text;
+#[cfg(test)]
+mod trials;
+
+pub use compact::{Compacted, Folded, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Proposal};
+pub use drift::{Drift, Stale};
+pub use edit::{Added, Confirmed, Learning, Superseded, What};
+pub use export::Format;
+pub use file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Patterns, Successful, Trace};
+pub use search::{Found, Hit, Search};
+
+use crate::error::{Category, Error, Result};
+use crate::files::Document;
+use crate::git::Git;
+use crate::json::{self, Members};
+use crate::layout::KNOWLEDGE;
+use crate::project::Project;
+
+impl Document for KnowledgeFile {
+    const PATH: &'static str = KNOWLEDGE;
+
+    fn skeleton() -> Self {
+        Self {
+            schema_version: "1.0".to_owned(),
+            patterns: Patterns::default(),
+            invariants: Vec::new(),
+            decisions: Vec::new(),
+            other: Members::default(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.validate()
+    }
+}
+
+impl Project {
+    /// Returns what was learned.
+    #[must_use]
+    pub const fn knowledge(&self) -> Knowledge<'_> {
+        Knowledge { project: self }
+    }
+
+    /// Returns git, or nothing where there is no repository.
+    pub(crate) fn repository(&self) -> Result<Option<Git>> {
+        if self.config().git.enabled { Git::find(self.root()) } else { Ok(None) }
+    }
+}
+
+/// What was learned, for good.
+#[derive(Debug, Clone, Copy)]
+pub struct Knowledge<'a> {
+    project: &'a Project,
+}
+
+impl Knowledge<'_> {
+    /// Returns all of it; empty if there is no file.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged.
+    pub fn read(&self) -> Result<KnowledgeFile> {
+        Ok(self.project.files().load::<KnowledgeFile>()?.map_or_else(KnowledgeFile::skeleton, |loaded| loaded.value))
+    }
+
+    /// Adds something that was learned. What is known already counts once more, and is confirmed.
+    ///
+    /// # Errors
+    /// `Usage` for a text that is empty or too long; what writing says.
+    pub fn add(&self, learning: &Learning, if_match: Option<&str>) -> Result<Added> {
+        self.project.check_not_paused()?;
+        let learning = self.at_commit(learning)?;
+        let now = self.project.world().now().seconds();
+        self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now))
+    }
+
+    /// Notes that an entry still holds: now, and at the current commit. An id may be cut down to 6 characters.
+    ///
+    /// # Errors
+    /// `NotFound` for an entry that is not there; what writing says.
+    pub fn confirm(&self, id: &str, if_match: Option<&str>) -> Result<Confirmed> {
+        self.project.check_not_paused()?;
+        let now = self.project.world().now().seconds();
+        let head = self.head()?;
+        self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.confirm(id, head.as_deref(), now))
+    }
+
+    /// Puts something in the place of an entry. The entry stays, and says so.
+    ///
+    /// # Errors
+    /// `NotFound` for an entry that is not there; `Usage` if both are the same, or would take each other's place; what writing says.
+    pub fn supersede(&self, id: &str, learning: &Learning, if_match: Option<&str>) -> Result<Superseded> {
+        self.project.check_not_paused()?;
+        let learning = self.at_commit(learning)?;
+        let now = self.project.world().now().seconds();
+        self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now))
+    }
+
+    /// Returns the entries that fit some words best.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged.
+    pub fn search(&self, search: &Search) -> Result<Found> {
+        Ok(self.read()?.search(search))
+    }
+
+    /// Returns all of it as text. It is data: nobody should take it for instructions.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged.
+    pub fn export(&self, format: Format) -> Result<String> {
+        let file = self.read()?;
+        Ok(match format {
+            Format::Markdown => file.markdown(),
+            Format::Jsonl => file.jsonl(),
+            Format::Json => String::from_utf8_lossy(&print(&file)?).into_owned(),
+        })
+    }
+
+    /// Returns the entries whose files have changed since they were learned or last confirmed. Without git, none.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged; what git says.
+    pub fn drift(&self) -> Result<Drift> {
+        match self.project.repository()? {
+            Some(git) => self.read()?.drift(&git),
+            None => Ok(Drift::default()),
+        }
+    }
+
+    /// Says whether there is so much of it that nobody will read it: more than 500 entries, or more than 256 KiB.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged.
+    pub fn oversize(&self) -> Result<Option<Oversize>> {
+        let Some(bytes) = self.project.files().read(KNOWLEDGE)? else { return Ok(None) };
+        Ok(self.read()?.oversize(bytes.len()))
+    }
+
+    /// Proposes to merge entries that say nearly the same. Nothing is changed.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged.
+    pub fn propose(&self) -> Result<Proposal> {
+        Ok(match self.project.files().load::<KnowledgeFile>()? {
+            Some(loaded) => Proposal { etag: loaded.etag, merges: loaded.value.alike() },
+            None => Proposal { etag: String::new(), merges: Vec::new() },
+        })
+    }
+
+    /// Makes merges that were proposed for the file with this etag: those into the entries named, or all if none is. The entries
+    /// as they were must be in git, which keeps them.
+    ///
+    /// # Errors
+    /// `Stale` if the file has changed since; `Refused` (`E_NOT_COMMITTED`) if it is not committed as it stands; `NotFound` for an
+    /// entry into which no merge is proposed.
+    pub fn compact(&self, etag: &str, approved: &[String]) -> Result<Compacted> {
+        self.project.check_not_paused()?;
+        let now = self.project.files().read(KNOWLEDGE)?;
+        let kept = match self.project.repository()? {
+            Some(git) => match git.head()? {
+                Some(head) => git.file_at(&head, KNOWLEDGE)?,
+                None => None,
+            },
+            None => None,
+        };
+        if now.is_some() && now != kept {
+            return Err(Error::new(
+                Category::Refused,
+                "E_NOT_COMMITTED",
+                format!(
+                    "{KNOWLEDGE} is not in the last commit as it stands, so its entries would be lost by merging them"
+                ),
+            )
+            .hint("commit it first, then compact it")
+            .next("helmdeck forge commit"));
+        }
+        self.project.files().edit(Some(etag), |file: &mut KnowledgeFile| file.compact(approved))
+    }
+
+    /// Adds the current commit to a learning that names files and no commit.
+    fn at_commit(&self, learning: &Learning) -> Result<Learning> {
+        let mut learning = learning.clone();
+        if learning.commit.is_none() && !learning.paths.is_empty() {
+            learning.commit = self.head()?;
+        }
+        Ok(learning)
+    }
+
+    fn head(&self) -> Result<Option<String>> {
+        match self.project.repository()? {
+            Some(git) => Ok(git.head()?.map(|oid| oid.as_str().to_owned())),
+            None => Ok(None),
+        }
+    }
+}
+
+fn print(file: &KnowledgeFile) -> Result<Vec<u8>> {
+    json::print(file).map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{KNOWLEDGE}: {error}")))
+}

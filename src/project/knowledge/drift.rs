@@ -1,0 +1,93 @@
+//! Whether the files an entry is about have changed since it was learned.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::file::{Kind, KnowledgeFile};
+use crate::error::Result;
+use crate::git::{Change, Git, Oid};
+
+/// What has changed under the entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// Entries whose files have changed since. They may be wrong by now: confirm or supersede them.
+    pub maybe_stale: Vec<Stale>,
+    /// How many entries name both files and a commit, so that it can be told.
+    pub looked_at: usize,
+    /// Entries whose commit is not here, as in a shallow clone: nothing can be told.
+    pub commit_missing: Vec<String>,
+}
+
+/// An entry whose files have changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stale {
+    /// The entry's id.
+    pub id: String,
+    /// What kind of entry it is.
+    pub kind: Kind,
+    /// Its first text: the context, or the invariant.
+    pub text: String,
+    /// The commit at which it was learned or last confirmed.
+    pub commit: String,
+    /// The files that have changed since, with how much.
+    pub changed: Vec<Change>,
+}
+
+impl KnowledgeFile {
+    /// Returns the entries whose files have changed since their commit. Superseded ones are left out.
+    pub(super) fn drift(&self, git: &Git) -> Result<Drift> {
+        let mut drift = Drift::default();
+        // Many entries share a commit: git is asked once for each.
+        let mut commits: HashMap<&str, Option<(Oid, Vec<Change>)>> = HashMap::new();
+        let mut entries = Vec::new();
+        let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();
+        for entry in self.entries() {
+            let Some(commit) = entry.trace.commit.as_deref() else { continue };
+            if entry.trace.paths.is_empty() || entry.trace.superseded_by.is_some() {
+                continue;
+            }
+            drift.looked_at += 1;
+            paths.entry(commit).or_default().extend(entry.trace.paths.iter().map(String::as_str));
+            entries.push((commit, entry));
+        }
+        for (commit, paths) in &mut paths {
+            paths.sort_unstable();
+            paths.dedup();
+            let known = match git.resolve(&format!("{commit}^{{commit}}")) {
+                Ok(Some(oid)) => {
+                    let changes = git.changes_of(&oid, paths)?;
+                    Some((oid, changes))
+                }
+                _ => None,
+            };
+            commits.insert(commit, known);
+        }
+        for (commit, entry) in entries {
+            let Some(Some((_, changes))) = commits.get(commit) else {
+                drift.commit_missing.push(entry.id());
+                continue;
+            };
+            let below = |path: &str, folder: &str| {
+                path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let changed: Vec<Change> = changes
+                .iter()
+                .filter(|change| entry.trace.paths.iter().any(|path| below(&change.path, path)))
+                .cloned()
+                .collect();
+            if !changed.is_empty() {
+                let text = entry.texts()[0].1.to_owned();
+                drift.maybe_stale.push(Stale {
+                    id: entry.id(),
+                    kind: entry.kind,
+                    text,
+                    commit: commit.to_owned(),
+                    changed,
+                });
+            }
+        }
+        Ok(drift)
+    }
+}

@@ -1,0 +1,425 @@
+//! Adding, confirming and superseding: what a change does to the file, whoever asks for it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Successful, Trace};
+use super::text;
+use crate::error::{Category, Error, Result};
+use crate::json::Members;
+use crate::time::Time;
+
+/// Something that was learned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Learning {
+    /// What it is.
+    #[serde(flatten)]
+    pub what: What,
+    /// The session in which it was learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The issue on which it was learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear: Option<String>,
+    /// The commit at which it was learned. With `paths` and without this: the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The files and folders it is about, from the root of the repository.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+}
+
+/// What was learned. A context has 1 to 500 characters, every other text 1 to 4,000.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum What {
+    /// Something that works.
+    Successful {
+        /// When it applies.
+        context: String,
+        /// What to do then.
+        approach: String,
+    },
+    /// Something that does not.
+    Failed {
+        /// What was tried.
+        context: String,
+        /// What went wrong.
+        issue: String,
+        /// What helped, or why it was given up.
+        resolution: String,
+    },
+    /// Something that was decided.
+    Decision {
+        /// What it is about.
+        context: String,
+        /// What was decided.
+        decision: String,
+        /// Why.
+        rationale: String,
+    },
+    /// Something that must always hold.
+    Invariant {
+        /// What must hold.
+        text: String,
+        /// A command that ends with 0 if it holds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<String>,
+        /// How bad it is if it does not hold: `error` (the default), `warning` or `info`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        severity: Option<String>,
+    },
+}
+
+impl Learning {
+    /// Makes a learning of which nothing more is known.
+    #[must_use]
+    pub fn new(what: What) -> Self {
+        Self { what, session: None, linear: None, commit: None, paths: Vec::new() }
+    }
+}
+
+/// What became of something that was learned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Added {
+    /// The entry's id.
+    pub id: String,
+    /// What kind of entry it is.
+    pub kind: Kind,
+    /// Whether it is new. If not, it was known, and counts once more.
+    pub new: bool,
+    /// How often it was learned.
+    pub seen: u64,
+    /// The id of the entry that took its place, if it was known and one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
+}
+
+/// What became of an entry that was confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confirmed {
+    /// The entry's id.
+    pub id: String,
+    /// What kind of entry it is.
+    pub kind: Kind,
+    /// When it was confirmed.
+    pub last_confirmed_at: Time,
+}
+
+/// What became of an entry in whose place another was put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Superseded {
+    /// The id of the entry that was superseded. It stays.
+    pub id: String,
+    /// The entry in its place.
+    pub by: Added,
+}
+
+impl KnowledgeFile {
+    /// Adds something that was learned; what is known already counts once more, and is confirmed.
+    pub(super) fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
+        let mut trace = Trace {
+            session: learning.session.clone(),
+            linear: learning.linear.clone(),
+            commit: learning.commit.clone(),
+            paths: paths(&learning.paths)?,
+            ..Trace::default()
+        };
+        let what = stored(&learning.what)?;
+        let id = what.id();
+        let kind = what.kind();
+        let known = self.entries().position(|entry| {
+            entry.kind == kind && (entry.id() == id || text::id(entry.texts().iter().map(|(_, text)| *text)) == id)
+        });
+        if let Some(at) = known {
+            // A text alone has no room for more: its first repetition gives it that.
+            let known_id = self.entries().nth(at).map(|entry| entry.id()).unwrap_or(id);
+            let Some(known) = self.trace_mut(at) else {
+                return Err(Error::not_found(format!("there is no entry {known_id}")));
+            };
+            known.id = Some(known_id.clone());
+            let seen = known.seen.unwrap_or(1).saturating_add(1);
+            known.seen = Some(seen);
+            known.last_confirmed_at = Some(now);
+            for path in trace.paths {
+                if !known.paths.contains(&path) {
+                    known.paths.push(path);
+                }
+            }
+            // It holds at this commit: what changed before it no longer makes it doubtful.
+            if trace.commit.is_some() {
+                known.commit = trace.commit;
+            }
+            return Ok(Added { id: known_id, kind, new: false, seen, superseded_by: known.superseded_by.clone() });
+        }
+        trace.id = Some(id.clone());
+        let (learned_at, other) = (now, Members::default());
+        match what {
+            What::Successful { context, approach } => {
+                self.patterns.successful.push(Successful { context, approach, learned_at, trace, other });
+            }
+            What::Failed { context, issue, resolution } => {
+                self.patterns.failed.push(Failed { context, issue, resolution, learned_at, trace, other });
+            }
+            What::Decision { context, decision, rationale } => {
+                self.decisions.push(Decision { context, decision, rationale, learned_at, trace, other });
+            }
+            What::Invariant { text, check, severity } => {
+                self.invariants.push(Invariant::Full(FullInvariant { text, check, severity, trace, other }));
+            }
+        }
+        Ok(Added { id, kind, new: true, seen: 1, superseded_by: None })
+    }
+
+    /// Notes that an entry still holds.
+    pub(super) fn confirm(&mut self, id: &str, commit: Option<&str>, now: Time) -> Result<Confirmed> {
+        let (at, id, kind) = self.find(id)?;
+        if let Some(trace) = self.trace_mut(at) {
+            trace.id = Some(id.clone());
+            trace.last_confirmed_at = Some(now);
+            if !trace.paths.is_empty() && commit.is_some() {
+                trace.commit = commit.map(str::to_owned);
+            }
+        }
+        Ok(Confirmed { id, kind, last_confirmed_at: now })
+    }
+
+    /// Puts something in the place of an entry, which stays and says so.
+    pub(super) fn supersede(&mut self, id: &str, learning: &Learning, now: Time) -> Result<Superseded> {
+        let (at, id, kind) = self.find(id)?;
+        let what = stored(&learning.what)?;
+        if what.id() == id && what.kind() == kind {
+            return Err(Error::usage(format!("the entry {id} cannot supersede itself: say what is different now")));
+        }
+        if self.leads_to(&what.id(), &id) {
+            return Err(Error::usage(format!(
+                "the entry {} was superseded by {id} itself: they cannot take each other's place",
+                what.id()
+            )));
+        }
+        let by = self.add(learning, now)?;
+        // Entries only ever grow at the end of their kind: the place must be looked up again.
+        let at = self.entries().position(|entry| entry.kind == kind && entry.id() == id).unwrap_or(at);
+        if let Some(trace) = self.trace_mut(at) {
+            trace.id = Some(id.clone());
+            trace.superseded_by = Some(by.id.clone());
+        }
+        Ok(Superseded { id, by })
+    }
+
+    /// Says whether the entries that took a place lead from one to another.
+    fn leads_to(&self, from: &str, to: &str) -> bool {
+        let mut at = from.to_owned();
+        for _ in 0..=self.entries().count() {
+            if at == to {
+                return true;
+            }
+            match self.entries().find(|entry| entry.id() == at).and_then(|entry| entry.trace.superseded_by.clone()) {
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Finds an entry by its id, or by how that begins: its place, its id, its kind.
+    pub(super) fn find(&self, id: &str) -> Result<(usize, String, Kind)> {
+        const SHORTEST: usize = 6;
+        let all: Vec<_> = self.entries().map(|entry| (entry.id(), entry.kind)).collect();
+        if let Some(at) = all.iter().position(|(known, _)| known == id) {
+            return Ok((at, all[at].0.clone(), all[at].1));
+        }
+        let mut begin = all.iter().enumerate().filter(|(_, (known, _))| id.len() >= SHORTEST && known.starts_with(id));
+        match (begin.next(), begin.next()) {
+            (Some((at, (id, kind))), None) => Ok((at, id.clone(), *kind)),
+            (Some(_), Some(_)) => {
+                Err(Error::usage(format!("more than one entry begins with {id:?}: write more of it")))
+            }
+            (None, _) => Err(Error::not_found(format!("there is no entry {id:?}"))
+                .hint("ids have 25 characters; the first 6 are enough if no other begins so")
+                .next("helmdeck forge knowledge search")),
+        }
+    }
+}
+
+impl What {
+    /// Returns what kind of entry it is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Successful { .. } => Kind::Successful,
+            Self::Failed { .. } => Kind::Failed,
+            Self::Decision { .. } => Kind::Decision,
+            Self::Invariant { .. } => Kind::Invariant,
+        }
+    }
+
+    /// Returns the id of an entry with these texts.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let texts = match self {
+            Self::Successful { context, approach } => vec![context, approach],
+            Self::Failed { context, issue, resolution } => vec![context, issue, resolution],
+            Self::Decision { context, decision, rationale } => vec![context, decision, rationale],
+            Self::Invariant { text, .. } => vec![text],
+        };
+        text::id(texts.into_iter().map(String::as_str))
+    }
+}
+
+fn stored(what: &What) -> Result<What> {
+    Ok(match what {
+        What::Successful { context, approach } => What::Successful {
+            context: text::stored("context", context)?,
+            approach: text::stored("approach", approach)?,
+        },
+        What::Failed { context, issue, resolution } => What::Failed {
+            context: text::stored("context", context)?,
+            issue: text::stored("issue", issue)?,
+            resolution: text::stored("resolution", resolution)?,
+        },
+        What::Decision { context, decision, rationale } => What::Decision {
+            context: text::stored("context", context)?,
+            decision: text::stored("decision", decision)?,
+            rationale: text::stored("rationale", rationale)?,
+        },
+        What::Invariant { text, check, severity } => {
+            if let Some(severity) = severity.as_deref()
+                && !matches!(severity, "error" | "warning" | "info")
+            {
+                return Err(Error::usage(format!("the severity {severity:?} is none of error, warning, info")));
+            }
+            What::Invariant {
+                text: text::stored("text", text)?,
+                check: check.as_deref().map(|check| text::stored("check", check)).transpose()?,
+                severity: severity.clone(),
+            }
+        }
+    })
+}
+
+/// Returns paths as they are stored, each once.
+fn paths(all: &[String]) -> Result<Vec<String>> {
+    const MOST: usize = 100;
+    let mut stored: Vec<String> = Vec::new();
+    for path in all {
+        let path = path.trim().trim_start_matches("./").trim_end_matches('/');
+        check_path(path)?;
+        if !stored.iter().any(|known| known == path) {
+            stored.push(path.to_owned());
+        }
+    }
+    if stored.len() > MOST {
+        return Err(Error::usage(format!("an entry may name {MOST} paths, not {}: name their folder", stored.len())));
+    }
+    Ok(stored)
+}
+
+/// Says whether a path stays below the root.
+fn check_path(path: &str) -> Result<()> {
+    let part = |part: &str| matches!(part, "" | "." | "..");
+    if path.starts_with('/') || path.contains(char::is_control) || path.split('/').any(part) {
+        return Err(Error::new(Category::Refused, "E_PATH", format!("the path {path:?} leaves the repository")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(minute: u8) -> Time {
+        Time::parse(&format!("2025-12-24T10:{minute:02}:00Z")).unwrap()
+    }
+
+    fn works(context: &str, approach: &str) -> Learning {
+        Learning::new(What::Successful { context: context.into(), approach: approach.into() })
+    }
+
+    fn file() -> KnowledgeFile {
+        serde_json::from_str(include_str!("../fixtures/knowledge.json")).unwrap()
+    }
+
+    #[test]
+    fn what_is_learned_twice_counts_and_stands_once() {
+        let mut file = file();
+        let first = file.add(&works(" New  subject ", "Add e\u{301} it\r\nthere"), now(1)).unwrap();
+        assert_eq!((first.new, first.seen, first.kind), (true, 1, Kind::Successful));
+        let mut again = works("New subject", "Add é it there");
+        again.paths = vec!["./src/".into(), "src".into()];
+        let second = file.add(&again, now(2)).unwrap();
+        assert_eq!((&second.id, second.new, second.seen), (&first.id, false, 2));
+        assert_eq!(file.patterns.successful.len(), 2);
+        let entry = &file.patterns.successful[1];
+        assert_eq!((entry.context.as_str(), entry.approach.as_str()), ("New  subject", "Add é it\nthere"));
+        assert_eq!((entry.learned_at, entry.trace.last_confirmed_at), (now(1), Some(now(2))));
+        assert_eq!(entry.trace.paths, ["src"]);
+        file.validate().unwrap();
+    }
+
+    #[test]
+    fn an_invariant_that_is_known_as_a_text_alone_gets_a_count() {
+        let mut file = file();
+        let text = "Always use foundation crates for common deps".to_owned();
+        let added = file.add(&Learning::new(What::Invariant { text, check: None, severity: None }), now(1)).unwrap();
+        assert_eq!((added.new, added.seen, file.invariants.len()), (false, 2, 3));
+        assert_eq!(file.invariants[1].trace().unwrap().seen, Some(2));
+    }
+
+    #[test]
+    fn a_failure_is_not_the_success_of_the_same_words() {
+        let mut file = file();
+        let (context, issue, resolution) = ("a".to_owned(), "b".to_owned(), "c".to_owned());
+        let failed = Learning::new(What::Failed {
+            context: context.clone(),
+            issue: issue.clone(),
+            resolution: resolution.clone(),
+        });
+        let decision = Learning::new(What::Decision { context, decision: issue, rationale: resolution });
+        assert!(file.add(&failed, now(1)).unwrap().new);
+        assert!(file.add(&decision, now(1)).unwrap().new);
+        assert_eq!((file.patterns.failed.len(), file.decisions.len()), (2, 1));
+        file.validate().unwrap();
+    }
+
+    #[test]
+    fn what_is_superseded_stays_and_says_by_what() {
+        let mut file = file();
+        let old = file.add(&works("c", "old"), now(1)).unwrap().id;
+        let by = file.supersede(&old[..8], &works("c", "new"), now(2)).unwrap();
+        assert_eq!((&by.id, by.by.new), (&old, true));
+        assert_eq!(file.patterns.successful.len(), 3);
+        assert_eq!(file.patterns.successful[1].trace.superseded_by.as_ref(), Some(&by.by.id));
+        assert!(file.supersede(&old, &works("c", " old "), now(3)).is_err(), "itself");
+        assert!(file.supersede(&by.by.id, &works("c", "old"), now(3)).is_err(), "in a ring");
+        let again = file.add(&works("c", "old"), now(4)).unwrap();
+        assert_eq!(again.superseded_by, Some(by.by.id));
+    }
+
+    #[test]
+    fn an_entry_is_found_by_how_its_id_begins() {
+        let mut file = file();
+        let id = file.add(&works("c", "a"), now(1)).unwrap().id;
+        assert_eq!(file.confirm(&id[..6], None, now(5)).unwrap().id, id);
+        assert_eq!(file.patterns.successful[1].trace.last_confirmed_at, Some(now(5)));
+        for wrong in [&id[..5], "", "nothing", "zzzzzz"] {
+            assert!(file.confirm(wrong, None, now(6)).is_err(), "{wrong:?}");
+        }
+        // Worked out, then written.
+        let worked_out = file.entries().nth(2).unwrap().id();
+        file.confirm(&worked_out, None, now(7)).unwrap();
+        assert_eq!(file.patterns.failed[0].trace.id, Some(worked_out));
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_repository_is_refused() {
+        for wrong in ["../x", "/etc/passwd", "a/../../b", ""] {
+            let mut learning = works("c", "a");
+            learning.paths = vec![wrong.into()];
+            assert!(file().add(&learning, now(1)).is_err(), "{wrong:?}");
+        }
+        let severity = Some("fatal".to_owned());
+        let invariant = Learning::new(What::Invariant { text: "t".into(), check: None, severity });
+        assert!(file().add(&invariant, now(1)).is_err());
+    }
+}

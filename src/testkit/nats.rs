@@ -1,0 +1,167 @@
+//! A real NATS server with `JetStream` for tests: one of its own on a loopback port, in a folder that goes with it. A test that cannot
+//! have one fails; it is never skipped.
+
+use std::fmt;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The variable that names the program, if it is another than the one of the path.
+pub const NATS_VARIABLE: &str = "HELMDECK_TEST_NATS_SERVER";
+
+/// How long a server may take to start or stop before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A NATS server of its own, stopped and removed when dropped. Its streams survive everything but that.
+pub struct Nats {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    port: u16,
+    running: Mutex<Option<Child>>,
+}
+
+impl fmt::Debug for Nats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nats").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+#[allow(clippy::expect_used, reason = "a test without a server fails")]
+impl Nats {
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// If there is no NATS server on this machine, or it does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let server = Self::stopped();
+        server.start_again();
+        server
+    }
+
+    /// Makes a server that does not run yet.
+    ///
+    /// # Panics
+    /// If there is no folder or port for it.
+    #[must_use]
+    pub fn stopped() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        Self { folder, program: program(), port, running: Mutex::new(None) }
+    }
+
+    /// Returns the URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Starts the server, with the same port and streams, and waits until it answers.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start_again(&self) {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let mut server = self.command().spawn().expect("a NATS server (Debian: nats-server)");
+            while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
+                if self.answers() {
+                    *self.lock() = Some(server);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        panic!("the server does not start:\n{}", fs::read_to_string(self.log()).unwrap_or_default());
+    }
+
+    /// Ends the server with SIGKILL, at once.
+    pub fn kill9(&self) {
+        if let Some(mut server) = self.lock().take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+
+    /// Stops the server in the middle of what it does, until [`Nats::go_on`]: to its clients it is one that nothing is heard of.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Stops the server as an administrator would.
+    pub fn stop(&self) {
+        self.signal("-CONT");
+        self.signal("-TERM");
+        if let Some(mut server) = self.lock().take() {
+            let end = Instant::now() + PATIENCE;
+            while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        if let Some(server) = self.lock().as_ref() {
+            let _ = Command::new("kill").args([signal, &server.id().to_string()]).stderr(Stdio::null()).status();
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
+            .arg(self.folder.path().join("js"));
+        command.arg("-l").arg(self.log());
+        // A test that is interrupted from the keyboard ends its server itself.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command
+    }
+
+    /// It tells whoever connects that it is there, with `JetStream`.
+    fn answers(&self) -> bool {
+        let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let mut line = String::new();
+        stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+            && BufReader::new(stream).read_line(&mut line).is_ok()
+            && line.starts_with("INFO ")
+            && line.contains("\"jetstream\":true")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+/// Returns the program: the one that is named, or the one of the path, or where Debian has it.
+fn program() -> PathBuf {
+    #[expect(clippy::disallowed_methods, reason = "tests are told so which program it is")]
+    let named = std::env::var_os(NATS_VARIABLE).map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        let debian = Path::new("/usr/sbin/nats-server");
+        if debian.exists() { debian.to_owned() } else { PathBuf::from("nats-server") }
+    })
+}
