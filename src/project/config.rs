@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Damage;
+use crate::error::{Category, Error, Result};
+use crate::git::message::Style;
 
 /// The settings of a project.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -159,6 +161,8 @@ pub struct GitConfig {
     pub base: Option<String>,
     /// How long a git command may take, in seconds. Default: 60.
     pub timeout_s: u64,
+    /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123): …`). Default: `forge`.
+    pub style: Style,
 }
 
 /// Events: `[events]`.
@@ -252,7 +256,7 @@ impl Default for ArtifactsConfig {
 
 impl Default for GitConfig {
     fn default() -> Self {
-        Self { enabled: true, base: None, timeout_s: 60 }
+        Self { enabled: true, base: None, timeout_s: 60, style: Style::Forge }
     }
 }
 

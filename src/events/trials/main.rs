@@ -5,4 +5,5 @@
 #[allow(dead_code, unreachable_pub, reason = "the fixture of the test kit, without everything else that is there")]
 mod server;
 
+mod memory;
 mod nats;

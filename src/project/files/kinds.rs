@@ -15,6 +15,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<crate::sessions::Living>("sessions"),
     Kind::of::<crate::recovery::Journal>("recovery"),
     Kind::of::<crate::recovery::Paused>("paused"),
+    Kind::of::<crate::git::Branches>("branches"),
 ];
 
 /// Returns the JSON Schema (draft 2020-12) of every document, by its name.
