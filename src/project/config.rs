@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Damage;
-use crate::error::{Category, Error, Result};
 use crate::git::message::Style;
 
 /// The settings of a project.
