@@ -1,15 +1,34 @@
 //! The features, and which of them work: `features.json`.
+//!
+//! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A feature that is said to pass
+//! without that counts as failing.
 
+mod contract;
+mod execute;
 mod file;
+mod ground;
+mod manage;
 mod standing;
+#[cfg(test)]
+mod trials;
+mod verify;
 
+pub use contract::{Change, Difference, Weakened};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
+pub(crate) use ground::judge_by_evidence;
+pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub use standing::{Counts, Next, Standing};
+pub(crate) use verify::without_secrets;
+pub use verify::{Problem, TestRun, Verified};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::files::Document;
 use crate::json::Members;
 use crate::layout::FEATURES;
+use crate::project::Project;
 
 impl Document for FeaturesFile {
     const PATH: &'static str = FEATURES;
@@ -26,5 +45,87 @@ impl Document for FeaturesFile {
 
     fn check(&self) -> Result<(), String> {
         self.validate()
+    }
+}
+
+impl Project {
+    /// Returns the features.
+    #[must_use]
+    pub const fn features(&self) -> Features<'_> {
+        Features { project: self }
+    }
+}
+
+/// The features, and which of them work.
+#[derive(Debug, Clone, Copy)]
+pub struct Features<'a> {
+    project: &'a Project,
+}
+
+/// All features.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Listed {
+    /// Which file they are in; none if there is no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// How many stand how.
+    pub counts: Counts,
+    /// The features, in the order of the file.
+    pub features: Vec<Item>,
+}
+
+/// A feature, and how it really stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Item {
+    /// How it really stands.
+    pub standing: Standing,
+    /// The feature.
+    pub feature: Feature,
+}
+
+/// The feature to work on next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Chosen {
+    /// Why it is this one.
+    pub why: Next,
+    /// The feature.
+    pub feature: Feature,
+}
+
+impl Features<'_> {
+    /// Returns the file; an empty one if there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged.
+    pub fn read(&self) -> Result<FeaturesFile> {
+        Ok(self.project.files().load::<FeaturesFile>()?.map_or_else(FeaturesFile::skeleton, |loaded| loaded.value))
+    }
+
+    /// Returns all features and how they stand. With `closely`, the files of their tests are looked at, too, to say whether a pass of
+    /// older code still stands; without, such a pass is stale, which counts as passing all the same.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged; what git says.
+    pub fn list(&self, closely: bool) -> Result<Listed> {
+        let loaded = self.project.files().load::<FeaturesFile>()?;
+        let etag = loaded.as_ref().map(|loaded| loaded.etag.clone());
+        let features = loaded.map(|loaded| loaded.value.features).unwrap_or_default();
+        let standings = ground::judge(self.project, &features, closely)?;
+        let counts = FeaturesFile::counts(&standings);
+        let features =
+            features.into_iter().zip(standings).map(|(feature, standing)| Item { standing, feature }).collect();
+        Ok(Listed { etag, counts, features })
+    }
+
+    /// Returns the feature to work on next: one that no longer works, then one that this agent works on, then one that does not work,
+    /// then one that nobody has begun and that waits for nothing.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file is damaged; what git says.
+    pub fn next(&self) -> Result<Option<Chosen>> {
+        let file = self.read()?;
+        let standings = ground::judge(self.project, &file.features, false)?;
+        let next = file.next(&standings, &self.project.world().agent);
+        Ok(next.map(|(feature, why)| Chosen { why, feature: feature.clone() }))
     }
 }

@@ -18,8 +18,11 @@ pub use edit::{Added, Confirmed, Learning, Superseded, What};
 pub use export::Format;
 pub use file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Patterns, Successful, Trace};
 pub use search::{Found, Hit, Search};
+pub(crate) use text::id as id_of;
 
 use crate::error::{Category, Error, Result};
+use crate::events::data::Learned;
+use crate::events::subjects::Subject;
 use crate::files::Document;
 use crate::git::Git;
 use crate::json::{self, Members};
@@ -80,7 +83,9 @@ impl Knowledge<'_> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
         let now = self.project.world().now().seconds();
-        self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now))
+        let added = self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now))?;
+        self.tell(&learning, &added);
+        Ok(added)
     }
 
     /// Notes that an entry still holds: now, and at the current commit. An id may be cut down to 6 characters.
@@ -102,7 +107,10 @@ impl Knowledge<'_> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
         let now = self.project.world().now().seconds();
-        self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now))
+        let done =
+            self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now))?;
+        self.tell(&learning, &done.by);
+        Ok(done)
     }
 
     /// Returns the entries that fit some words best.
@@ -185,6 +193,17 @@ impl Knowledge<'_> {
             .next("helmdeck forge commit"));
         }
         self.project.files().edit(Some(etag), |file: &mut KnowledgeFile| file.compact(approved))
+    }
+
+    fn tell(&self, learning: &Learning, added: &Added) {
+        let (kind, context) = match &learning.what {
+            What::Successful { context, .. } => ("pattern", context),
+            What::Failed { context, .. } => ("mistake", context),
+            What::Decision { context, .. } => ("decision", context),
+            What::Invariant { text, .. } => ("invariant", text),
+        };
+        let context = context.trim().chars().take(200).collect();
+        self.project.emit(Subject::Learning, Learned { id: added.id.clone(), kind: kind.to_owned(), context });
     }
 
     /// Adds the current commit to a learning that names files and no commit.

@@ -3,9 +3,11 @@
 mod find;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use helmdeck_events::Sink;
 use serde::Deserialize;
 
 pub(crate) use find::{Found, Repository};
@@ -38,7 +40,7 @@ impl Project {
         let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
         // An empty file is a config.
         let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
-        let config = Config::parse(CONFIG, text)?;
+        let config = Config::parse(text).map_err(damaged)?;
         Ok(Some(Self::with(project.found, project.world, config)))
     }
 
@@ -51,8 +53,7 @@ impl Project {
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
-        let common = found.common_dir.as_ref().filter(|_| config.git.enabled);
-        let common = common.map(|common| common.join("forge").join("lock"));
+        let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
         Self { found, world, config, files, git: OnceLock::new() }
@@ -109,6 +110,13 @@ impl Project {
     #[must_use]
     pub fn allowing(mut self, rule: &str) -> Self {
         self.files = self.files.allowing(rule);
+        self
+    }
+
+    /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
+    #[must_use]
+    pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
+        self.world.sink = Some(sink);
         self
     }
 

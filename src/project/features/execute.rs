@@ -101,10 +101,7 @@ fn patterns(command: &str) -> &'static [&'static str] {
         r"(?m)^\s+Summary \[[^\]]*\]\s+(\d+) tests? run",
     ];
     const PYTEST: &[&str] = &[r"(?m)^(?:=+ )?(?:\d+ \w+, )*(\d+) passed\b"];
-    const GO: &[&str] = &[
-        r#"(?m)^\{.*"Action":"(?:pass)".*"Test":"[^"]+".*\}$"#,
-        r"(?m)^\s*--- PASS: \S+ ",
-    ];
+    const GO: &[&str] = &[r#"(?m)^\{.*"Action":"(?:pass)".*"Test":"[^"]+".*\}$"#, r"(?m)^\s*--- PASS: \S+ "];
     const NODE: &[&str] = &[
         r"(?m)^(?:#|ℹ) pass (\d+)$",
         r"(?m)^Tests:.*?(\d+) passed",
@@ -196,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_pattern_of_the_settings_counts_numbers_or_matches() {
-        let with = |pattern: &str, output: &str| count(&Call { command: "x".into(), count: Some(pattern.into()) }, output);
+        let with =
+            |pattern: &str, output: &str| count(&Call { command: "x".into(), count: Some(pattern.into()) }, output);
         assert_eq!(with(r"ran (\d[\d,]*) tests", "ran 1,200 tests\nran 3 tests\n").unwrap(), 1_203);
         assert_eq!(with("(?m)^ok ", "ok 1\nok 2\nnot ok 3\n").unwrap(), 2);
         assert!(with("(", "").is_err());

@@ -101,10 +101,6 @@ impl Feature {
 }
 
 impl FeaturesFile {
-    pub(crate) fn standings(&self, ground: &Ground<'_>) -> Vec<Standing> {
-        self.features.iter().map(|feature| feature.standing(ground)).collect()
-    }
-
     /// Returns how many stand how.
     #[must_use]
     pub fn counts(standings: &[Standing]) -> Counts {
@@ -211,8 +207,12 @@ mod tests {
         file
     }
 
+    fn judged(file: &FeaturesFile, ground: &Ground<'_>) -> Vec<Standing> {
+        file.features.iter().map(|feature| feature.standing(ground)).collect()
+    }
+
     fn standings(file: &FeaturesFile) -> Vec<Standing> {
-        file.standings(&Ground { code_tree: Some("tree"), is_there: &|_| true, same_tests: &|_| false })
+        judged(file, &Ground { code_tree: Some("tree"), is_there: &|_| true, same_tests: &|_| false })
     }
 
     fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
@@ -228,7 +228,7 @@ mod tests {
         let file = file(&[("A-001", Status::Passing)]);
         assert_eq!(standings(&file), [Standing::Passing]);
         let ground = Ground { code_tree: Some("tree"), is_there: &|_| false, same_tests: &|_| true };
-        assert_eq!(file.standings(&ground), [Standing::UnverifiedPass], "its evidence is gone");
+        assert_eq!(judged(&file, &ground), [Standing::UnverifiedPass], "its evidence is gone");
         let mut manual = file.clone();
         manual.features[0].manual = Some(true);
         assert_eq!(standings(&manual), [Standing::UnverifiedPass], "nobody says who saw it");
@@ -240,14 +240,14 @@ mod tests {
     fn a_pass_of_other_code_is_stale_and_counts() {
         let file = file(&[("A-001", Status::Passing), ("A-002", Status::Deferred)]);
         let mut ground = Ground { code_tree: Some("other"), is_there: &|_| true, same_tests: &|_| false };
-        assert_eq!(file.standings(&ground), [Standing::PassingStale, Standing::Deferred]);
-        let counts = FeaturesFile::counts(&file.standings(&ground));
+        assert_eq!(judged(&file, &ground), [Standing::PassingStale, Standing::Deferred]);
+        let counts = FeaturesFile::counts(&judged(&file, &ground));
         assert_eq!((counts.passing, counts.stale, counts.counted, counts.total), (1, 1, 1, 2));
         ground.same_tests = &|_| true;
-        assert_eq!(file.standings(&ground)[0], Standing::Passing, "its tests are the same");
+        assert_eq!(judged(&file, &ground)[0], Standing::Passing, "its tests are the same");
         ground.code_tree = None;
         ground.same_tests = &|_| false;
-        assert_eq!(file.standings(&ground)[0], Standing::Passing, "without git nothing can be said");
+        assert_eq!(judged(&file, &ground)[0], Standing::Passing, "without git nothing can be said");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Successful, Trace};
 use super::text;
-use crate::error::{Category, Error, Result};
+use crate::error::{Error, Result};
+use crate::files::check_path;
 use crate::json::Members;
 use crate::time::Time;
 
@@ -117,7 +118,7 @@ pub struct Superseded {
 
 impl KnowledgeFile {
     /// Adds something that was learned; what is known already counts once more, and is confirmed.
-    pub(super) fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
+    pub(crate) fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
         let mut trace = Trace {
             session: learning.session.clone(),
             linear: learning.linear.clone(),
@@ -165,7 +166,7 @@ impl KnowledgeFile {
                 self.decisions.push(Decision { context, decision, rationale, learned_at, trace, other });
             }
             What::Invariant { text, check, severity } => {
-                self.invariants.push(Invariant::Full(FullInvariant { text, check, severity, trace, other }));
+                self.invariants.push(Invariant::Full(Box::new(FullInvariant { text, check, severity, trace, other })));
             }
         }
         Ok(Added { id, kind, new: true, seen: 1, superseded_by: None })
@@ -313,15 +314,6 @@ fn paths(all: &[String]) -> Result<Vec<String>> {
         return Err(Error::usage(format!("an entry may name {MOST} paths, not {}: name their folder", stored.len())));
     }
     Ok(stored)
-}
-
-/// Says whether a path stays below the root.
-fn check_path(path: &str) -> Result<()> {
-    let part = |part: &str| matches!(part, "" | "." | "..");
-    if path.starts_with('/') || path.contains(char::is_control) || path.split('/').any(part) {
-        return Err(Error::new(Category::Refused, "E_PATH", format!("the path {path:?} leaves the repository")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

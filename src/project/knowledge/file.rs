@@ -102,7 +102,7 @@ pub enum Invariant {
     /// A text alone. Nobody can check it but a reader.
     Text(String),
     /// A text with more to it.
-    Full(FullInvariant),
+    Full(Box<FullInvariant>),
 }
 
 /// Something that must always hold, perhaps with a program that checks it.
@@ -167,13 +167,13 @@ impl Invariant {
             Self::Full(full) => &mut full.trace,
             Self::Text(text) => {
                 let text = std::mem::take(text);
-                *self = Self::Full(FullInvariant {
+                *self = Self::Full(Box::new(FullInvariant {
                     text,
                     check: None,
                     severity: None,
                     trace: Trace::default(),
                     other: Members::default(),
-                });
+                }));
                 self.trace_mut()
             }
         }

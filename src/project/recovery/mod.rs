@@ -12,7 +12,7 @@ mod report;
 mod restore;
 mod rollback;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 mod unknown;
 

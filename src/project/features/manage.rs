@@ -1,0 +1,456 @@
+//! Adding, changing and removing features, within what was agreed.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::contract::{self, Difference, Weakened, differences, weakened};
+use super::file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, split_id};
+use super::{Features, ground};
+use crate::error::{Category, Error, Result};
+use crate::events::subjects::Subject;
+use crate::git::{Git, Oid};
+use crate::json::Members;
+use crate::layout::FEATURES;
+use crate::time::Time;
+use crate::triv::Reference;
+
+/// Of which file the highest number of each prefix is kept, in the folder all work trees share: two of them must not give one id to
+/// two features.
+const NUMBERS: &str = "forge/feature-numbers.json";
+/// The prefix of the first feature's id.
+const PREFIX: &str = "FORGE";
+/// The longest name or step, in characters.
+const LONGEST: usize = 500;
+
+/// A new feature.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Add {
+    /// Its id. Without one it gets the next number after the last feature's prefix: `FORGE-003`.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// What it is: 1 to 500 characters.
+    pub name: String,
+    /// Which tests show that it works.
+    #[serde(default)]
+    pub tests: Vec<String>,
+    /// How to see that it works.
+    #[serde(default)]
+    pub steps: Vec<String>,
+    /// What kind of feature it is.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// What it waits for: an id, ids, or words.
+    #[serde(default)]
+    pub blocked_by: Option<BlockedBy>,
+    /// Whether a person must see that it works, since no test can.
+    #[serde(default)]
+    pub manual: bool,
+}
+
+/// What to change of a feature. What is absent stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Edit {
+    /// Its status. `passing` is refused: it is verified. `blocked` needs something it waits for, or a reason; `deferred` a reason.
+    #[serde(default)]
+    pub status: Option<Status>,
+    /// Why it is as far as it is. An empty one is taken away.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// What it waits for; an empty text or `null` inside for nothing.
+    #[serde(default)]
+    pub blocked_by: Option<BlockedBy>,
+    /// Its name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its tests.
+    #[serde(default)]
+    pub tests: Option<Vec<String>>,
+    /// Its steps.
+    #[serde(default)]
+    pub steps: Option<Vec<String>>,
+    /// What kind of feature it is.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// Whether a person must see that it works.
+    #[serde(default)]
+    pub manual: Option<bool>,
+    /// Why what was agreed at the last checkpoint is changed: a feature removed or renamed, steps changed, tests taken away. Logged.
+    #[serde(default)]
+    pub amend_contract: Option<String>,
+}
+
+/// What a person saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Manual {
+    /// The artifact that shows that it works.
+    pub evidence: String,
+    /// The name of the person who saw it. An agent's name is refused.
+    pub by: String,
+}
+
+/// A feature that was added or changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Changed {
+    /// The feature as it is now; as it was, if it was removed.
+    pub feature: Feature,
+    /// How the contract was changed by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amended: Vec<Difference>,
+}
+
+/// How the features differ from those of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Audit {
+    /// The checkpoint's tag.
+    pub since: String,
+    /// Its commit.
+    pub commit: String,
+    /// How the features differ from what was agreed there.
+    pub differences: Vec<Difference>,
+    /// Files whose tests show less than they did there.
+    pub weakened: Vec<Weakened>,
+    /// Features that are said to pass without evidence.
+    pub unverified: Vec<String>,
+    /// How the contract was changed since, and why.
+    pub amendments: Vec<Amendment>,
+}
+
+/// What was agreed at a checkpoint.
+struct Agreed {
+    tag: String,
+    commit: Oid,
+    time: Option<Time>,
+    file: FeaturesFile,
+}
+
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    id: &'a str,
+    from: Option<Status>,
+    to: Option<Status>,
+    evidence: Option<&'a str>,
+}
+
+impl Features<'_> {
+    /// Adds a feature at the end.
+    ///
+    /// # Errors
+    /// `Usage` for an id that is taken, was removed, or has a wrong form, and for blockers that are not there; what writing says.
+    pub fn add(&self, add: &Add, if_match: Option<&str>) -> Result<Changed> {
+        self.project.check_not_paused()?;
+        let name = text("name", &add.name)?;
+        let list = |all: &[String], what: &str| -> Result<Option<Vec<String>>> {
+            let all: Vec<String> = all.iter().map(|one| text(what, one)).collect::<Result<_>>()?;
+            Ok((!all.is_empty()).then_some(all))
+        };
+        let (tests, steps) = (list(&add.tests, "test")?, list(&add.steps, "step")?);
+        let git = self.project.repository()?;
+        let _common = self.project.common_lock()?;
+        let mut numbers = read_numbers(git.as_ref());
+        let feature = self.project.files().edit(if_match, |file: &mut FeaturesFile| {
+            let id = match &add.id {
+                Some(id) => id.clone(),
+                None => next_id(file, &numbers),
+            };
+            let mut feature = Feature::new(id, name);
+            (feature.tests, feature.steps) = (tests, steps);
+            feature.category.clone_from(&add.category);
+            feature.blocked_by.clone_from(&add.blocked_by);
+            feature.manual = add.manual.then_some(true);
+            file.features.push(feature.clone());
+            Ok(feature)
+        })?;
+        if let (Some(git), Some((prefix, number))) = (&git, split_id(&feature.id)) {
+            let highest = numbers.entry(prefix.to_owned()).or_default();
+            *highest = number.max(*highest);
+            write_numbers(git, &numbers);
+        }
+        self.event(&Told { id: &feature.id, from: None, to: Some(feature.status), evidence: None });
+        Ok(Changed { feature, amended: Vec::new() })
+    }
+
+    /// Changes a feature.
+    ///
+    /// # Errors
+    /// `Refused` for `passing`, and (`E_CONTRACT`) for what was agreed at the last checkpoint, unless it says why; `NotFound`; `Usage`
+    /// if something that the status needs is missing; what writing says.
+    pub fn set(&self, id: &str, edit: &Edit, if_match: Option<&str>) -> Result<Changed> {
+        self.project.check_not_paused()?;
+        if edit.status == Some(Status::Passing) {
+            return Err(Error::refused(format!("{id} is passing only when its tests have shown it"))
+                .next(format!("helmdeck forge features verify {id}")));
+        }
+        let now = self.project.world().now().seconds();
+        let agent = self.project.world().agent.clone();
+        let mut from = None;
+        let changed = self.change(edit.amend_contract.as_deref(), if_match, |file| {
+            let feature = file.get_mut(id)?;
+            from = Some(feature.status);
+            if let Some(name) = &edit.name {
+                feature.name = text("name", name)?;
+            }
+            if let Some(tests) = &edit.tests {
+                feature.tests = Some(tests.iter().map(|test| text("test", test)).collect::<Result<_>>()?);
+            }
+            if let Some(steps) = &edit.steps {
+                feature.steps = Some(steps.iter().map(|step| text("step", step)).collect::<Result<_>>()?);
+            }
+            if let Some(category) = &edit.category {
+                feature.category = Some(text("category", category)?);
+            }
+            if let Some(manual) = edit.manual {
+                feature.manual = manual.then_some(true);
+            }
+            if let Some(blockers) = &edit.blocked_by {
+                feature.blocked_by = if blockers.all().next().is_some() { Some(blockers.clone()) } else { None };
+            }
+            if let Some(reason) = &edit.reason {
+                let reason = reason.trim();
+                feature.reason = if reason.is_empty() { None } else { Some(text("reason", reason)?) };
+            }
+            // Other tests than those that were run show nothing of what was seen, nor does another kind of seeing.
+            if feature.status == Status::Passing && (edit.tests.is_some() || edit.manual.is_some()) {
+                feature.evidence = None;
+                feature.become_(Status::Failing, now);
+            }
+            if let Some(status) = edit.status {
+                feature.become_(status, now);
+                if status == Status::InProgress {
+                    feature.agent = Some(agent);
+                }
+            }
+            let why = feature.reason.is_some();
+            match feature.status {
+                Status::Blocked if !why && feature.blockers().next().is_none() => {
+                    Err(Error::usage(format!("{id} cannot be blocked by nothing: say what it waits for, or why")))
+                }
+                Status::Deferred if !why => {
+                    Err(Error::usage(format!("{id} cannot be left for later without a reason")))
+                }
+                _ => Ok(feature.clone()),
+            }
+        })?;
+        if from != Some(changed.feature.status) {
+            self.event(&Told { id, from, to: Some(changed.feature.status), evidence: None });
+        }
+        Ok(changed)
+    }
+
+    /// Removes a feature. Its id is never given again.
+    ///
+    /// # Errors
+    /// `Refused` (`E_CONTRACT`) if it was agreed at the last checkpoint, unless a reason is given; `NotFound`; `Usage` if another waits
+    /// for it; what writing says.
+    pub fn remove(&self, id: &str, amend_contract: Option<&str>, if_match: Option<&str>) -> Result<Changed> {
+        self.project.check_not_paused()?;
+        let changed = self.change(amend_contract, if_match, |file| {
+            let feature = file.get_mut(id)?.clone();
+            file.features.retain(|other| other.id != id);
+            file.retired.push(id.to_owned());
+            Ok(feature)
+        })?;
+        self.event(&Told { id, from: Some(changed.feature.status), to: None, evidence: None });
+        Ok(changed)
+    }
+
+    /// Notes that a person saw that a feature works, for one that no test can show.
+    ///
+    /// # Errors
+    /// `Usage` for a feature that tests verify, or without a person's name; `NotFound` for evidence that is no artifact; what writing
+    /// says.
+    pub fn manual(&self, id: &str, manual: &Manual) -> Result<Changed> {
+        let project = self.project;
+        project.check_not_paused()?;
+        let by = text("by", &manual.by)?;
+        if by.eq_ignore_ascii_case(&project.world().agent) {
+            return Err(Error::refused(format!("{by} is the agent: a person must have seen that {id} works")));
+        }
+        let reference = Reference::parse(&manual.evidence).map_err(Error::usage)?;
+        if !ground::Evidence::read(project)?.is_there(reference.as_str()) {
+            return Err(
+                Error::not_found(format!("there is no artifact {reference}")).next("helmdeck forge artifact list")
+            );
+        }
+        let git = project.repository()?;
+        let commit = match &git {
+            Some(git) => git.head()?,
+            None => None,
+        };
+        let tree = ground::code_tree(git.as_ref())?;
+        let now = project.world().now().seconds();
+        let (from, feature) = project.files().edit(None, |file: &mut FeaturesFile| {
+            let feature = file.get_mut(id)?;
+            if feature.manual != Some(true) {
+                return Err(Error::usage(format!("{id} is verified by its tests, not by a person"))
+                    .next(format!("helmdeck forge features verify {id}")));
+            }
+            let from = feature.status;
+            feature.become_(Status::Passing, now);
+            feature.evidence = Some(reference.to_string());
+            feature.verified_at = Some(now);
+            feature.verified_commit = commit.map(|oid| oid.as_str().to_owned());
+            feature.verified_code_tree = tree;
+            feature.verified_by = Some(by);
+            (feature.regressed_at, feature.reason) = (None, None);
+            Ok((from, feature.clone()))
+        })?;
+        self.tell(id, from, feature.status, feature.evidence.as_deref());
+        Ok(Changed { feature, amended: Vec::new() })
+    }
+
+    /// Says how the features, and the files of tests, differ from those of a checkpoint; the last one if none is named.
+    ///
+    /// # Errors
+    /// `NotFound` without such a checkpoint, or if it holds no features; `Corrupt` if the file is damaged; what git says.
+    pub fn audit(&self, since: Option<&str>) -> Result<Audit> {
+        let file = self.read()?;
+        let git = self.project.repository()?.ok_or_else(|| {
+            Error::new(
+                Category::NotFound,
+                "E_NOT_A_REPO",
+                "there is no git repository, and so no checkpoint to compare with",
+            )
+        })?;
+        let agreed = agreed(&git, since)?.ok_or_else(|| {
+            let which = since.map_or_else(|| "no checkpoint".to_owned(), |tag| format!("no checkpoint {tag:?}"));
+            Error::not_found(format!("there is {which} with features that HEAD descends from"))
+                .next("helmdeck forge checkpoint list")
+        })?;
+        let mut weak = Vec::new();
+        for change in git.changes(&agreed.commit)? {
+            if !contract::has_tests(&change.path) || change.binary {
+                continue;
+            }
+            let Some(before) = git.file_at(&agreed.commit, &change.path)? else { continue };
+            let after = self.project.files().read(&change.path).ok().flatten().unwrap_or_default();
+            weak.extend(weakened(&change.path, &String::from_utf8_lossy(&before), &String::from_utf8_lossy(&after)));
+        }
+        let standings = ground::judge(self.project, &file.features, false)?;
+        let unverified = file.features.iter().zip(standings);
+        let unverified = unverified.filter(|(_, standing)| *standing == super::Standing::UnverifiedPass);
+        Ok(Audit {
+            since: agreed.tag,
+            commit: agreed.commit.as_str().to_owned(),
+            differences: differences(&agreed.file, &file),
+            weakened: weak,
+            unverified: unverified.map(|(feature, _)| feature.id.clone()).collect(),
+            amendments: file
+                .amendments
+                .into_iter()
+                .filter(|amendment| agreed.time.is_none_or(|at| amendment.at >= at))
+                .collect(),
+        })
+    }
+
+    /// Changes the file, but not what was agreed at the last checkpoint unless there is a reason. What was changed by hand before is
+    /// not this change's fault: `audit` shows it.
+    fn change(
+        &self,
+        amend: Option<&str>,
+        if_match: Option<&str>,
+        change: impl FnOnce(&mut FeaturesFile) -> Result<Feature>,
+    ) -> Result<Changed> {
+        let project = self.project;
+        let agreed = match project.repository()? {
+            Some(git) => agreed(&git, None)?,
+            None => None,
+        };
+        let amend = amend.map(|reason| text("reason", reason)).transpose()?;
+        let (now, by) = (project.world().now().seconds(), project.world().agent.clone());
+        project.files().edit(if_match, |file: &mut FeaturesFile| {
+            let known = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
+            let feature = change(file)?;
+            let mut amended = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
+            amended.retain(|difference| !known.contains(difference));
+            if let (Some(first), Some(agreed)) = (amended.first(), &agreed) {
+                let Some(reason) = amend else {
+                    return Err(Error::new(
+                        Category::Refused,
+                        "E_CONTRACT",
+                        format!("that changes what was agreed at {}: {first}", agreed.tag),
+                    )
+                    .hint("if it must be, say why with --amend-contract; the reason is kept"));
+                };
+                let changes = amended.iter().map(ToString::to_string).collect();
+                file.amendments.push(Amendment { at: now, by, reason, changes, other: Members::default() });
+            }
+            Ok(Changed { feature, amended })
+        })
+    }
+
+    pub(super) fn tell(&self, id: &str, from: Status, to: Status, evidence: Option<&str>) {
+        if from != to || evidence.is_some() {
+            self.event(&Told { id, from: Some(from), to: Some(to), evidence });
+        }
+    }
+
+    fn event(&self, told: &Told<'_>) {
+        self.project.emit(Subject::Feature, told);
+    }
+}
+
+/// Returns what was agreed at a checkpoint: the one that is named, or the newest that HEAD descends from. None without features there.
+fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
+    let Some(head) = git.head()? else { return Ok(None) };
+    let wanted = named.map(|name| name.strip_prefix("checkpoint/").unwrap_or(name));
+    let mut tags = git.tags("checkpoint/")?;
+    tags.retain(|tag| tag.here && wanted.is_none_or(|wanted| tag.name.strip_prefix("checkpoint/") == Some(wanted)));
+    tags.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| b.name.cmp(&a.name)));
+    for tag in tags {
+        let Some(commit) = tag.commit else { continue };
+        if !git.is_ancestor(&commit, &head)? {
+            continue;
+        }
+        let Some(bytes) = git.file_at(&commit, FEATURES)? else {
+            // Nothing was agreed there.
+            return Ok(None);
+        };
+        let file = serde_json::from_slice(&bytes).map_err(|error| {
+            Error::new(Category::Corrupt, "E_CORRUPT", format!("{FEATURES} of {} cannot be read: {error}", tag.name))
+        })?;
+        return Ok(Some(Agreed { tag: tag.name, commit, time: tag.time, file }));
+    }
+    Ok(None)
+}
+
+/// Returns the next id after the last feature's prefix.
+fn next_id(file: &FeaturesFile, numbers: &BTreeMap<String, u64>) -> String {
+    let prefix =
+        file.features.iter().rev().find_map(|feature| split_id(&feature.id)).map_or(PREFIX, |(prefix, _)| prefix);
+    let used = file.features.iter().map(|feature| feature.id.as_str()).chain(file.retired.iter().map(String::as_str));
+    let used = used.filter_map(split_id).filter(|(other, _)| *other == prefix).map(|(_, number)| number);
+    let highest = used.chain(numbers.get(prefix).copied()).max().unwrap_or(0);
+    format!("{prefix}-{:03}", highest.saturating_add(1))
+}
+
+/// Reads the highest number of each prefix. It is a help only: without it, ids may meet in a merge, which then says so.
+fn read_numbers(git: Option<&Git>) -> BTreeMap<String, u64> {
+    let bytes = git.and_then(|git| std::fs::read(git.common_dir().join(NUMBERS)).ok());
+    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+fn write_numbers(git: &Git, numbers: &BTreeMap<String, u64>) {
+    let path = git.common_dir().join(NUMBERS);
+    let write = || -> std::io::Result<()> {
+        let folder = path.parent().unwrap_or_else(|| git.common_dir());
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer(&mut file, numbers)?;
+        file.persist(&path)?;
+        Ok(())
+    };
+    if let Err(error) = write() {
+        tracing::warn!(path = %path.display(), %error, "the highest numbers of features are not kept");
+    }
+}
+
+/// Returns a text as it is stored.
+fn text(name: &str, text: &str) -> Result<String> {
+    let text = text.trim();
+    let count = text.chars().count();
+    if count == 0 || count > LONGEST || text.chars().any(|c| c.is_control() && c != '\n') {
+        return Err(Error::usage(format!("{name} must have 1 to {LONGEST} characters, and no control characters")));
+    }
+    Ok(unicode_normalization::UnicodeNormalization::nfc(text).collect())
+}

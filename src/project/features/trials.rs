@@ -1,0 +1,276 @@
+//! Features in a real project, in a real repository, with real programs for tests.
+
+use super::*;
+use crate::error::Category;
+use crate::git::fixture::Repository;
+use crate::world::World;
+
+/// A project whose tests are a script: `tests.sh` prints what cargo would, and ends as it likes.
+fn project(repository: &Repository) -> Project {
+    std::fs::create_dir_all(repository.path().join(".forge/memory/long-term")).unwrap();
+    repository.write(
+        ".forge/config.toml",
+        "[verify]\nrunner = \"sh tests.sh {prefix}\"\ncount_regex = '(\\d+) passed'\ntimeout_s = 60\n",
+    );
+    Project::open(repository.path(), World::default()).unwrap().unwrap()
+}
+
+fn tests(repository: &Repository, script: &str) {
+    repository.write("tests.sh", script);
+}
+
+fn add(project: &Project, name: &str, tests: &[&str]) -> String {
+    let tests = tests.iter().map(|test| (*test).to_owned()).collect();
+    project.features().add(&Add { name: name.into(), tests, ..Add::default() }, None).unwrap().feature.id
+}
+
+fn standing(project: &Project, id: &str) -> Standing {
+    let listed = project.features().list(true).unwrap();
+    listed.features.into_iter().find(|item| item.feature.id == id).unwrap().standing
+}
+
+fn checkpoint(repository: &Repository, name: &str) {
+    repository.run(&["add", "-f", FEATURES]);
+    repository.commit("agree");
+    repository.run(&["tag", "-a", &format!("checkpoint/{name}"), "-m", "agreed"]);
+}
+
+#[test]
+fn a_feature_passes_only_when_its_tests_have_run() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    tests(&repository, "echo \"$1: 3 passed\"\n");
+    repository.commit("first");
+    let id = add(&project, "A thing", &["a::tests::*", "b::*"]);
+    assert_eq!(id, "FORGE-001");
+    let edit = Edit { status: Some(Status::Passing), ..Edit::default() };
+    assert_eq!(features.set(&id, &edit, None).unwrap_err().category, Category::Refused);
+
+    let verified = features.verify(&id).unwrap();
+    assert!(verified.passed && !verified.dirty, "{verified:?}");
+    assert_eq!((verified.executed, verified.runs.len()), (6, 2));
+    assert_eq!(verified.runs[0].output, "a::tests::: 3 passed\n");
+    let item = features.list(true).unwrap().features.remove(0);
+    assert_eq!(item.standing, Standing::Passing);
+    assert_eq!(item.feature.evidence, verified.evidence);
+    assert_eq!(item.feature.verified_commit, verified.commit);
+    let git = repository.git();
+    assert_eq!(item.feature.verified_code_tree, Some(git.code_tree(&git.head().unwrap().unwrap()).unwrap()));
+    let got = project.artifacts().get(&verified.evidence.unwrap()).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&project.artifacts().bytes(&got.entry).unwrap()).unwrap();
+    assert_eq!((&report["feature"], &report["executed"]), (&"FORGE-001".into(), &6.into()));
+
+    repository.write("other.txt", "changed");
+    repository.commit("second");
+    assert_eq!(standing(&project, &id), Standing::PassingStale);
+    assert_eq!(features.list(false).unwrap().counts.passing, 1);
+}
+
+#[test]
+fn no_test_and_a_failing_test_do_not_pass() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    let id = add(&project, "A thing", &["a"]);
+    for (script, problem) in [
+        ("echo '0 passed'\n", Problem::NoTestsMatched),
+        ("echo 'all is well'\n", Problem::NoTestsMatched),
+        ("echo '3 passed'; exit 1\n", Problem::TestsFailed),
+        ("echo '3 passed'; kill -9 $$\n", Problem::TestsFailed),
+    ] {
+        tests(&repository, script);
+        let verified = features.verify(&id).unwrap();
+        assert_eq!((verified.passed, verified.problem), (false, Some(problem)), "{script}");
+        assert_eq!((verified.status, verified.regressed, verified.evidence), (Status::Failing, false, None));
+    }
+    let none = add(&project, "Another", &[]);
+    assert_eq!(features.verify(&none).unwrap().problem, Some(Problem::NoTests));
+    assert_eq!(features.verify("FORGE-099").unwrap_err().category, Category::NotFound);
+}
+
+#[test]
+fn what_breaks_is_a_regression_and_comes_first() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    tests(&repository, "echo '1 passed'\n");
+    let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
+    features.verify(&second).unwrap();
+    assert_eq!(features.next().unwrap().unwrap().feature.id, first);
+    tests(&repository, "echo '0 passed, 1 failed'; exit 101\n");
+    let probed = features.probe(None).unwrap();
+    assert_eq!(probed.len(), 1);
+    assert!(probed[0].regressed && !probed[0].passed);
+    let chosen = features.next().unwrap().unwrap();
+    assert_eq!((chosen.feature.id.as_str(), chosen.why), (second.as_str(), Next::Regressed));
+    assert_eq!(features.list(false).unwrap().counts.regressed, 1);
+    tests(&repository, "echo '1 passed'\n");
+    assert!(features.verify(&second).unwrap().passed);
+    assert_eq!(features.read().unwrap().get(&second).unwrap().regressed_at, None);
+}
+
+#[test]
+fn code_verified_before_its_commit_is_current_after_it() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    tests(&repository, "echo '1 passed'\n");
+    repository.commit("first");
+    repository.write("src/new.rs", "fn new() {}\n");
+    let before = std::fs::read(repository.path().join(".git/index")).unwrap();
+    let id = add(&project, "One", &["a"]);
+    assert!(project.features().verify(&id).unwrap().dirty);
+    assert_eq!(std::fs::read(repository.path().join(".git/index")).unwrap(), before, "the index is untouched");
+    assert_eq!(standing(&project, &id), Standing::PassingStale, "that code is not committed");
+    repository.commit("with it");
+    assert_eq!(standing(&project, &id), Standing::Passing);
+}
+
+#[test]
+fn a_pass_stands_while_the_files_of_its_tests_do() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    tests(&repository, "echo '1 passed'\n");
+    repository.write("src/nats/subjects.rs", "mod tests {}\n");
+    repository.commit("first");
+    let id = add(&project, "One", &["nats::subjects::tests::*"]);
+    assert!(project.features().verify(&id).unwrap().passed);
+    repository.write("README.md", "more\n");
+    repository.commit("second");
+    assert_eq!(standing(&project, &id), Standing::Passing);
+    repository.write("src/nats/subjects.rs", "mod tests { }\n");
+    assert_eq!(standing(&project, &id), Standing::PassingStale);
+}
+
+#[test]
+fn what_was_agreed_changes_only_with_a_reason() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    let id = add(&project, "One", &["a", "b"]);
+    let rename = Edit { name: Some("First".into()), ..Edit::default() };
+    features.set(&id, &rename, None).unwrap();
+    checkpoint(&repository, "A-1-v1");
+
+    let edits = [
+        Edit { name: Some("Other".into()), ..Edit::default() },
+        Edit { tests: Some(vec!["a".into()]), ..Edit::default() },
+        Edit { manual: Some(true), ..Edit::default() },
+    ];
+    let before = std::fs::read(repository.path().join(FEATURES)).unwrap();
+    for edit in &edits {
+        let error = features.set(&id, edit, None).unwrap_err();
+        assert_eq!((error.code, error.category.exit_code()), ("E_CONTRACT", 9));
+    }
+    assert_eq!(features.remove(&id, None, None).unwrap_err().code, "E_CONTRACT");
+    assert_eq!(std::fs::read(repository.path().join(FEATURES)).unwrap(), before);
+    let more = Edit { tests: Some(vec!["b".into(), "a".into(), "c".into()]), ..Edit::default() };
+    features.set(&id, &more, None).unwrap();
+
+    let amend = Edit { amend_contract: Some("b was wrong".into()), ..edits[1].clone() };
+    let changed = features.set(&id, &amend, None).unwrap();
+    assert_eq!(changed.amended.len(), 1);
+    let file = features.read().unwrap();
+    assert_eq!((file.amendments.len(), file.amendments[0].reason.as_str()), (1, "b was wrong"));
+    let audit = features.audit(None).unwrap();
+    assert_eq!((audit.since.as_str(), audit.differences.len(), audit.amendments.len()), ("checkpoint/A-1-v1", 1, 1));
+
+    features.remove(&id, Some("not needed"), None).unwrap();
+    assert_eq!(features.read().unwrap().retired, [id.clone()]);
+    assert_eq!(add(&project, "Two", &[]), "FORGE-002", "no id is given twice");
+    let again = Add { id: Some(id), name: "Again".into(), ..Add::default() };
+    assert!(features.add(&again, None).is_err());
+}
+
+#[test]
+fn an_audit_lists_weakened_tests_and_unverified_passes() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    add(&project, "One", &["a"]);
+    repository.write("src/a.rs", "#[test]\nfn a() {}\n#[test]\nfn b() {}\n");
+    repository.write("src/b.rs", "#[test]\nfn a() {}\n");
+    assert_eq!(project.features().audit(None).unwrap_err().category, Category::NotFound);
+    checkpoint(&repository, "A-1-v1");
+    repository.write("src/a.rs", "#[test]\n#[ignore]\nfn a() {}\n#[test]\nfn b() {}\n");
+    std::fs::remove_file(repository.path().join("src/b.rs")).unwrap();
+    let text = std::fs::read_to_string(repository.path().join(FEATURES)).unwrap();
+    repository.write(FEATURES, text.replace("not_implemented", "passing"));
+    let audit = project.features().audit(Some("A-1-v1")).unwrap();
+    let paths: Vec<_> = audit.weakened.iter().map(|weak| (weak.path.as_str(), weak.tests_after)).collect();
+    assert_eq!(paths, [("src/a.rs", 2), ("src/b.rs", 0)]);
+    assert_eq!(audit.unverified, ["FORGE-001"]);
+    assert_eq!(project.features().audit(Some("none")).unwrap_err().category, Category::NotFound);
+}
+
+#[test]
+fn a_person_must_have_seen_what_no_test_can_show() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    let add = Add { name: "Looks good".into(), manual: true, ..Add::default() };
+    let id = features.add(&add, None).unwrap().feature.id;
+    assert_eq!(features.verify(&id).unwrap_err().category, Category::Usage);
+    let mut manual = Manual { evidence: "triv:abc_def_ghi".into(), by: "Ada".into() };
+    assert_eq!(features.manual(&id, &manual).unwrap_err().category, Category::NotFound);
+    let put = crate::artifacts::Put::new(crate::artifacts::Kind::Reports, "seen.md");
+    manual.evidence = project.artifacts().put(b"I saw it.\n", &put).unwrap().entry.triv.to_string();
+    manual.by = "Forge".into();
+    assert_eq!(features.manual(&id, &manual).unwrap_err().category, Category::Refused);
+    manual.by = "Ada".into();
+    features.manual(&id, &manual).unwrap();
+    assert_eq!(standing(&project, &id), Standing::Passing);
+    let tested = super::trials::add(&project, "Tested", &["a"]);
+    assert_eq!(features.manual(&tested, &manual).unwrap_err().category, Category::Usage);
+}
+
+#[test]
+fn a_status_needs_what_it_says() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    let id = add(&project, "One", &["a"]);
+    let set = |status: Status, reason: Option<&str>, blocker: Option<&str>| {
+        let blocked_by = blocker.map(|blocker| BlockedBy::One(blocker.into()));
+        features.set(
+            &id,
+            &Edit { status: Some(status), reason: reason.map(Into::into), blocked_by, ..Edit::default() },
+            None,
+        )
+    };
+    assert!(set(Status::Blocked, None, None).is_err());
+    assert!(set(Status::Deferred, None, None).is_err());
+    assert!(set(Status::Blocked, None, Some("FORGE-007")).is_err(), "that is not there");
+    assert!(set(Status::Blocked, None, Some(&id)).is_err(), "itself");
+    set(Status::Blocked, None, Some("the vendor")).unwrap();
+    set(Status::InProgress, None, None).unwrap();
+    assert_eq!(features.read().unwrap().features[0].agent.as_deref(), Some("Forge"));
+    set(Status::Deferred, Some("later"), None).unwrap();
+    let listed = features.list(true).unwrap();
+    assert_eq!((listed.counts.total, listed.counts.counted), (1, 0));
+}
+
+#[test]
+fn other_tests_than_those_that_ran_show_nothing() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    tests(&repository, "echo '1 passed'\n");
+    let id = add(&project, "One", &["a"]);
+    project.features().verify(&id).unwrap();
+    let edit = Edit { tests: Some(vec!["a".into(), "b".into()]), ..Edit::default() };
+    let changed = project.features().set(&id, &edit, None).unwrap();
+    assert_eq!((changed.feature.status, changed.feature.evidence), (Status::Failing, None));
+    assert_eq!(changed.feature.regressed_at, None, "nothing broke");
+}
+
+#[test]
+fn what_looks_like_a_credential_does_not_reach_the_report() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let token = format!("{}{}", "gh", "p_0123456789abcdefABCDEF0123456789abcd");
+    tests(&repository, &format!("echo token {token}\necho '1 passed'\n"));
+    let id = add(&project, "One", &["a"]);
+    let verified = project.features().verify(&id).unwrap();
+    assert!(verified.passed);
+    assert!(!verified.runs[0].output.contains("0123456789"), "{}", verified.runs[0].output);
+    assert!(verified.runs[0].output.ends_with("1 passed\n"));
+}

@@ -1,0 +1,308 @@
+//! Finding out whether a feature works, by running its tests.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::file::{Feature, FeaturesFile, Status, unknown};
+use super::{Features, execute, ground};
+use crate::artifacts::{self, Put};
+use crate::error::{Category, Error, Result};
+use crate::runner::run_check;
+use crate::secrets;
+use crate::time::Time;
+
+/// How much of a test's output is kept, in bytes: its end.
+const OUTPUT: usize = 4 << 10;
+
+/// What verifying a feature found. A door ends with exit code 1 unless it passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Verified {
+    /// The feature.
+    pub id: String,
+    /// Whether it works: every command ended with 0, and each ran at least one test.
+    pub passed: bool,
+    /// Its status now.
+    pub status: Status,
+    /// Why it did not pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// Whether it worked before and no longer does.
+    pub regressed: bool,
+    /// How many tests were run.
+    pub executed: u64,
+    /// Each command that was run.
+    pub runs: Vec<TestRun>,
+    /// The artifact that shows that it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
+    /// The commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The code that was tested, with what is not committed, without `.forge/`. Absent without git, and if it changed meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_tree: Option<String>,
+    /// Whether the code differs from that of the commit.
+    pub dirty: bool,
+}
+
+/// Why a feature did not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Problem {
+    /// It names no tests.
+    NoTests,
+    /// A command ended with 0, and ran no test.
+    NoTestsMatched,
+    /// A command did not end with 0.
+    TestsFailed,
+    /// A command ran out of time.
+    TimedOut,
+    /// A command could not be started.
+    CannotStart,
+}
+
+impl Problem {
+    /// Returns the problem as it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoTests => "no_tests",
+            Self::NoTestsMatched => "no_tests_matched",
+            Self::TestsFailed => "tests_failed",
+            Self::TimedOut => "timed_out",
+            Self::CannotStart => "cannot_start",
+        }
+    }
+}
+
+/// A command that ran tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestRun {
+    /// The test, as the feature names it.
+    pub test: String,
+    /// The command.
+    pub command: String,
+    /// Its exit code; none if it was ended by a signal, ran out of time or could not be started.
+    pub exit: Option<i32>,
+    /// Whether it ran out of time.
+    pub timed_out: bool,
+    /// How long it ran, in milliseconds.
+    pub ms: u64,
+    /// How many tests it ran.
+    pub executed: u64,
+    /// The end of what it wrote, at most 4 KiB, without lines that look like they hold a credential.
+    pub output: String,
+}
+
+/// What shows that a feature works.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema_version: &'static str,
+    report: &'static str,
+    feature: &'a str,
+    name: &'a str,
+    at: Time,
+    agent: &'a str,
+    commit: Option<&'a str>,
+    code_tree: Option<&'a str>,
+    dirty: bool,
+    executed: u64,
+    runs: &'a [TestRun],
+}
+
+/// The code that is tested.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Code {
+    commit: Option<String>,
+    tree: Option<String>,
+    dirty: bool,
+}
+
+impl Features<'_> {
+    /// Runs the tests of a feature. It passes if every command ends with 0 and each ran at least one test; then an artifact shows it.
+    /// A feature that worked and no longer does is noted as such. No lock is held while tests run.
+    ///
+    /// # Errors
+    /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if the commit changed, or the
+    /// feature, while its tests ran; what writing says. A test that fails is no error.
+    pub fn verify(&self, id: &str) -> Result<Verified> {
+        let project = self.project;
+        project.check_not_paused()?;
+        let file = self.read()?;
+        let feature = file.get(id).ok_or_else(|| unknown(id))?.clone();
+        if feature.manual == Some(true) {
+            return Err(Error::usage(format!("{id} is verified by a person, not by tests"))
+                .hint("store what shows that it works as an artifact, and say who saw it")
+                .next(format!("helmdeck forge features manual {id} --evidence <triv> --by <name>")));
+        }
+        let before = self.code()?;
+        let (runs, problem) = self.run(&feature)?;
+        let after = self.code()?;
+        if before.commit != after.commit {
+            return Err(Error::new(
+                Category::Stale,
+                "E_STALE",
+                format!("the commit changed while the tests of {id} ran, so they say nothing about it"),
+            )
+            .hint("verify it again")
+            .next(format!("helmdeck forge features verify {id}")));
+        }
+        // Tests of code that changed under them say something, but not of which code.
+        let tree = after.tree.clone().filter(|tree| before.tree.as_ref() == Some(tree));
+        let executed = runs.iter().map(|run| run.executed).sum();
+        let now = project.world().now().seconds();
+        let mut evidence = None;
+        if problem.is_none() {
+            let report = Report {
+                schema_version: "1.0",
+                report: "feature_verification",
+                feature: id,
+                name: &feature.name,
+                at: now,
+                agent: &project.world().agent,
+                commit: after.commit.as_deref(),
+                code_tree: tree.as_deref(),
+                dirty: after.dirty,
+                executed,
+                runs: &runs,
+            };
+            let bytes = crate::json::print(&report)
+                .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
+            let put = Put::new(artifacts::Kind::Reports, format!("verify_{}.json", id.to_ascii_lowercase()));
+            evidence = Some(project.artifacts().put(&bytes, &put)?.entry.triv.to_string());
+        }
+        let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
+            let current = file.get_mut(id)?;
+            if current.tests != feature.tests || current.manual != feature.manual {
+                return Err(Error::new(Category::Stale, "E_STALE", format!("{id} was changed while its tests ran"))
+                    .hint("verify it again"));
+            }
+            let from = current.status;
+            let mut regressed = false;
+            if let Some(evidence) = &evidence {
+                current.become_(Status::Passing, now);
+                current.evidence = Some(evidence.clone());
+                current.verified_at = Some(now);
+                current.verified_commit.clone_from(&after.commit);
+                current.verified_code_tree.clone_from(&tree);
+                (current.verified_by, current.regressed_at, current.reason) = (None, None, None);
+            } else {
+                regressed = from == Status::Passing && current.evidence.is_some();
+                // Whoever works on it, or left it for later, still does.
+                if !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
+                    current.become_(Status::Failing, now);
+                }
+                current.reason = problem.map(|problem| problem.as_str().to_owned());
+            }
+            Ok((from, current.status, regressed))
+        })?;
+        self.tell(id, from, status, evidence.as_deref());
+        Ok(Verified {
+            id: id.to_owned(),
+            passed: problem.is_none(),
+            status,
+            problem,
+            regressed,
+            executed,
+            runs,
+            evidence,
+            commit: after.commit,
+            code_tree: tree,
+            dirty: after.dirty,
+        })
+    }
+
+    /// Runs the tests of some features that pass, those verified longest ago; 2 unless `[session] probes` says otherwise. What no
+    /// longer works is noted.
+    ///
+    /// # Errors
+    /// As [`Self::verify`].
+    pub fn probe(&self, count: Option<usize>) -> Result<Vec<Verified>> {
+        let file = self.read()?;
+        let standings = ground::judge(self.project, &file.features, false)?;
+        let count = count.unwrap_or(self.project.config().session.probes);
+        file.least_recent(&standings, count).into_iter().map(|feature| self.verify(&feature.id)).collect()
+    }
+
+    /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
+    ///
+    /// # Errors
+    /// `NotFound` for a feature that is not there; `Usage` for tests that cannot be run.
+    pub fn works(&self, id: &str) -> Result<(Vec<TestRun>, Option<Problem>)> {
+        let file = self.read()?;
+        self.run(file.get(id).ok_or_else(|| unknown(id))?)
+    }
+
+    fn run(&self, feature: &Feature) -> Result<(Vec<TestRun>, Option<Problem>)> {
+        let verify = &self.project.config().verify;
+        let clock = &*self.project.world().clock;
+        let mut runs = Vec::new();
+        let mut problem = feature.tests().is_empty().then_some(Problem::NoTests);
+        for test in feature.tests() {
+            let call = execute::call(verify, test)?;
+            let mut run = TestRun {
+                test: test.clone(),
+                command: call.command.clone(),
+                exit: None,
+                timed_out: false,
+                ms: 0,
+                executed: 0,
+                output: String::new(),
+            };
+            let found = match run_check(self.project.root(), &call.command, verify.timeout(), clock) {
+                Err(error) if error.code == "E_CANNOT_START" => {
+                    run.output = error.to_string();
+                    Some(Problem::CannotStart)
+                }
+                Err(error) => return Err(error),
+                Ok(ran) => {
+                    run.executed = execute::count(&call, &ran.output)?;
+                    (run.exit, run.timed_out, run.ms) = (ran.exit, ran.timed_out, ran.ms);
+                    run.output = without_secrets(ran.tail(OUTPUT));
+                    if ran.timed_out {
+                        Some(Problem::TimedOut)
+                    } else if !ran.passed() {
+                        Some(Problem::TestsFailed)
+                    } else if run.executed == 0 {
+                        Some(Problem::NoTestsMatched)
+                    } else {
+                        None
+                    }
+                }
+            };
+            runs.push(run);
+            // The first says why; the others still run, since whoever mends it wants to know all.
+            problem = problem.or(found);
+            if found == Some(Problem::TimedOut) {
+                break;
+            }
+        }
+        Ok((runs, problem))
+    }
+
+    fn code(&self) -> Result<Code> {
+        let Some(git) = self.project.repository()? else { return Ok(Code::default()) };
+        let head = git.head()?;
+        let dirty = head.is_none() || git.status()?.outside(crate::layout::FORGE).next().is_some();
+        let tree = match &head {
+            Some(head) if !dirty => Some(git.code_tree(head)?),
+            _ => Some(ground::work_tree(&git)?),
+        };
+        Ok(Code { commit: head.map(|oid| oid.as_str().to_owned()), tree, dirty })
+    }
+}
+
+/// Returns a text without the lines in which something looks like a credential.
+pub(crate) fn without_secrets(text: &str) -> String {
+    let findings = secrets::scan(text);
+    if findings.is_empty() {
+        return text.to_owned();
+    }
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for finding in findings {
+        if let Some(line) = lines.get_mut((finding.line as usize).saturating_sub(1)) {
+            *line = format!("[a line is left out: it looks like it holds a credential ({})]", finding.rule);
+        }
+    }
+    lines.join("\n") + "\n"
+}
