@@ -9,7 +9,7 @@ pub(crate) struct Framed(Vec<u8>);
 impl Framed {
     /// Starts with a domain: what the string is for.
     pub(crate) fn new(domain: &str) -> Self {
-        Self(Vec::with_capacity(256)).text(domain)
+        Self(Vec::with_capacity(512)).text(domain)
     }
 
     /// Adds a field of any length.

@@ -58,3 +58,7 @@ pub const EXCEPTIONS: &str = ".forge/.local/exceptions.jsonl";
 pub const PAUSED: &str = ".forge/.local/paused.json";
 /// The colours of the past.
 pub const HEALTH: &str = ".forge/.local/health.jsonl";
+/// The sessions that live in this work tree.
+pub const LIVING: &str = ".forge/.local/sessions.json";
+/// The locks of sessions for which a process works.
+pub const SESSION_LOCKS: &str = ".forge/.local/sessions";

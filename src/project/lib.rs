@@ -2,6 +2,9 @@
 
 pub mod architecture;
 pub mod artifacts;
+#[cfg(test)]
+mod by_hand;
+pub mod checkpoints;
 mod committed;
 pub mod config;
 pub mod error;
@@ -10,16 +13,24 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
+pub mod health;
+pub mod init;
 pub mod invariants;
+pub mod issues;
 pub mod json;
 pub mod knowledge;
 pub mod layout;
 pub mod merge;
+pub mod prime;
 pub mod progress;
 pub mod project;
+pub mod recovery;
+pub mod repair;
 pub mod runner;
 pub mod scratch;
 pub mod secrets;
+pub mod sessions;
+pub mod skills;
 pub mod time;
 pub mod triv;
 pub mod world;

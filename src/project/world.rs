@@ -36,6 +36,8 @@ pub struct World {
     pub ids: Arc<dyn Ids>,
     /// Who works: the name that stands in events and artifacts. `Forge` unless said otherwise (the persona of the RFC's examples).
     pub agent: String,
+    /// The session in which the work is done, if it is said; else the one that lives in the work tree.
+    pub session: Option<String>,
     /// Where events go besides the journal; nowhere by default.
     pub sink: Option<Arc<dyn Sink>>,
 }
@@ -62,6 +64,7 @@ impl Default for World {
             zone: jiff::tz::TimeZone::UTC,
             ids: Arc::new(RandomIds),
             agent: "Forge".to_owned(),
+            session: None,
             sink: None,
         }
     }

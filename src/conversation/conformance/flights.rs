@@ -155,7 +155,7 @@ pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
             Change::Restore => "restored",
             Change::Delete => "recovery_loop_drained",
         };
-        assert_eq!(s.moves(&alice(), Health::Healthy).last(), Some(&(Health::Healthy, word)), "{what:?}");
+        assert_eq!(s.moves_to(&alice(), Health::Healthy).await.last(), Some(&(Health::Healthy, word)), "{what:?}");
         memory.close(STUCK).await;
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn an_outage_loses_nothing(s: Subject) {
     let trace = memory.trace(&alice()).await.unwrap();
     assert_eq!((trace.failures, trace.backlog_turns, trace.covers_through), (0, 0, 14));
     assert_eq!(s.dropped(), []);
-    let moves = s.moves(&alice(), Health::Healthy);
+    let moves = s.moves_to(&alice(), Health::Healthy).await;
     assert_eq!(moves[0], (Health::Retry, "summarizer_failed"));
     assert!(moves.contains(&(Health::Degraded, "retries_exhausted")), "{moves:?}");
     assert!(moves.contains(&(Health::Recovering, "recovery_loop_attempt")), "{moves:?}");
@@ -64,7 +64,7 @@ pub(super) async fn a_failure_is_tried_again(s: Subject) {
     add(&memory, &alice(), 0..5).await;
     eventually("the second attempt", async || memory.trace(&alice()).await.unwrap().covers_through == 1).await;
     assert_eq!(
-        s.moves(&alice(), Health::Healthy),
+        s.moves_to(&alice(), Health::Healthy).await,
         [(Health::Retry, "summarizer_failed"), (Health::Healthy, "summarizer_succeeded")]
     );
     assert_eq!(seen(&memory, &alice()).await, numbers(0..5));
@@ -143,7 +143,7 @@ pub(super) async fn recovery_goes_batch_by_batch(s: Subject) {
     assert_eq!(seen(&memory, &alice()).await, numbers(0..16));
     s.scribe.let_go();
     reaches(&memory, Health::Healthy).await;
-    let moves = s.moves(&alice(), Health::Healthy);
+    let moves = s.moves_to(&alice(), Health::Healthy).await;
     let last: Vec<_> = moves.iter().rev().take(5).rev().map(|(_, reason)| *reason).collect();
     let drained =
         ["recovery_batch_drained", "recovery_loop_attempt", "recovery_batch_drained", "recovery_loop_attempt"];

@@ -121,6 +121,13 @@ impl Subject {
         moves
     }
 
+    /// Returns the moves that were told, once the last one is to a state: an event comes after what it tells of.
+    pub(crate) async fn moves_to(&self, identity: &Identity, to: Health) -> Vec<(Health, &'static str)> {
+        let moves = || self.moves(identity, Health::Healthy);
+        eventually("the last move to be told", async || moves().last().is_some_and(|(last, _)| *last == to)).await;
+        moves()
+    }
+
     /// Returns how many turns were told to be dropped, by reason.
     pub(crate) fn dropped(&self) -> Vec<(&'static str, u64)> {
         let dropped = |event| match event {

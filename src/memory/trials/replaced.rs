@@ -124,3 +124,39 @@ async fn two_stores_on_one_file_see_each_others_puts_and_deletes() {
     assert!(two.generation().await.unwrap() > before);
     assert_eq!(get(&two, "k").await.unwrap(), None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_replaced_while_it_is_opened_is_not_mixed_with_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        fs::create_dir(at(name)).unwrap();
+        open_at(&at(name).join("memory.db")).await.unwrap().close().await.unwrap();
+    }
+    let lead_to = |name: &str| {
+        let (link, next) = (at("link"), at("next"));
+        std::os::unix::fs::symlink(at(name), &next).unwrap();
+        fs::rename(next, link).unwrap();
+    };
+    for n in 0..60_u64 {
+        lead_to("a");
+        let store = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_micros(n * 50) {
+                    std::hint::spin_loop();
+                }
+                lead_to("b");
+            });
+            tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(open_at(&at("link").join("memory.db")))
+            })
+        });
+        // Refused, or one of the two: never writing to one and reading from the other.
+        let Ok(store) = store else { continue };
+        let key = format!("k{n}");
+        store.put(put(&key, "v")).await.unwrap();
+        until(&store, &key, Some("v")).await;
+        store.close().await.unwrap();
+    }
+}

@@ -255,7 +255,9 @@ impl What {
         }
     }
 
-    fn id(&self) -> String {
+    /// Returns the id of an entry with these texts.
+    #[must_use]
+    pub fn id(&self) -> String {
         let texts = match self {
             Self::Successful { context, approach } => vec![context, approach],
             Self::Failed { context, issue, resolution } => vec![context, issue, resolution],

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use archive::Archived;
-pub use text::{Entry, Log};
+pub use text::{Entry, Log, opening};
 
 use crate::error::{Error, Result};
 use crate::files::{self, Unreadable};

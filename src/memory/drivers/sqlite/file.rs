@@ -74,18 +74,38 @@ impl DatabaseFile {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(self.about(error)),
         }
+        let before = self.id("")?;
         let mut connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         self.set_up(&mut connection).map_err(|error| self.name(error))?;
         let identity = self.identity()?.ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;
+        // Else what is at the path now would be taken for what was opened, and nobody else would ever see what is written.
+        if before != Some(identity.main) {
+            return Err(self.swapped());
+        }
         Ok((connection, identity))
     }
 
-    /// Opens the file for reading only; it must be there.
+    /// Opens the file for reading only; it must be there, and be `current`.
     ///
     /// # Errors
-    /// `Corrupt`, `Unavailable`.
-    pub(crate) fn open_for_reading(&self) -> Result<Connection> {
-        self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)
+    /// `Corrupt`; `Unavailable`, also if another file is at the path.
+    pub(crate) fn open_for_reading(&self, current: &Identity) -> Result<Connection> {
+        let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        if self.is_still(current) { Ok(connection) } else { Err(self.swapped()) }
+    }
+
+    /// Opens the file for writing again; it must be `current`.
+    ///
+    /// # Errors
+    /// As [`Self::open_for_writing`]; `Unavailable` if another file is at the path.
+    pub(crate) fn open_again(&self, current: &Identity) -> Result<Connection> {
+        let (connection, identity) = self.open_for_writing(None)?;
+        if identity.main == current.main { Ok(connection) } else { Err(self.swapped()) }
+    }
+
+    fn swapped(&self) -> StoreError {
+        let message = format!("{}: another file took its place while it was opened", self.path.display());
+        StoreError::Unavailable { message, source: None }
     }
 
     /// Returns what is at the path now, `None` if nothing is.

@@ -161,8 +161,10 @@ impl Lanes {
     }
 
     fn connect(&self, lane: usize) -> Result<Lane> {
+        // All connections are to one file: what one writes, the others have to see.
+        let current = lock(&self.current).ok_or(StoreError::Closed)?;
         let connection =
-            if lane == WRITER { self.file.open_for_writing(None)?.0 } else { self.file.open_for_reading()? };
+            if lane == WRITER { self.file.open_again(&current)? } else { self.file.open_for_reading(&current)? };
         Ok(Lane { connection, generation: None, durable: None, holes: Holes::default() })
     }
 

@@ -65,7 +65,7 @@ pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limi
     let mut found = newest(&mut statement, range, after, limit_sql)?;
     let mut entries = Vec::new();
     while let Some(row) = found.next()? {
-        entries.push(rows::meta(row, &range.namespace, range.kind, rows::text(row.get_ref("key")?))?);
+        entries.push(rows::meta(row, &range.namespace, range.kind, rows::text(row.get_ref(rows::META)?))?);
     }
     Ok(page_of(entries, limit))
 }
@@ -73,8 +73,9 @@ pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limi
 /// Returns entries in an order, opened.
 pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
     let mut scan = Scan::default();
+    scan.entries.reserve(limit.min(128));
     let take = |row: &Row<'_>, scan: &mut Scan| -> Result<()> {
-        let raw = rows::raw(row, &range.namespace, range.kind, rows::text(row.get_ref("key")?))?;
+        let raw = rows::raw(row, &range.namespace, range.kind, rows::text(row.get_ref(rows::WHOLE)?))?;
         match seal.open(raw) {
             Ok(entry) => scan.entries.push(entry),
             Err(_) => scan.unreadable += 1,

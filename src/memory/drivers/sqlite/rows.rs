@@ -22,7 +22,10 @@ macro_rules! meta_columns {
 pub(super) use meta_columns;
 
 /// How many columns [`meta_columns`] has.
-const META: usize = 9;
+pub(super) const META: usize = 9;
+
+/// How many columns [`raw`] reads. By number: to look for a column by its name costs more than to read it.
+pub(super) const WHOLE: usize = META + 3;
 
 /// Reads an entry without its value; `key` is the key that was asked for, or the one that the row gives.
 pub(super) fn meta(row: &Row<'_>, namespace: &Namespace, kind: Kind, key: String) -> Result<EntryMeta> {

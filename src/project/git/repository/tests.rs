@@ -115,12 +115,38 @@ fn a_program_that_keeps_the_pipes_open_does_not_keep_us() {
 #[test]
 fn variables_that_lead_elsewhere_are_taken_away() {
     let repository = Repository::new();
-    // Those of a run are set after the others are taken away, so a run may still have an index of its own.
-    let run = Run::default().variable("GIT_INDEX_FILE", "/nowhere");
-    let output = repository.git().run(&["-c", "alias.show=!env", "show"], &run).unwrap();
-    let text = output.text();
-    assert!(text.contains("GIT_INDEX_FILE=/nowhere\n") && text.contains("LC_ALL=C\n"), "{text}");
-    assert!(text.contains("GIT_OPTIONAL_LOCKS=0\n") && text.contains("GIT_TERMINAL_PROMPT=0"), "{text}");
+    repository.write("a", "1\n");
+    repository.write(".git/forge-worker", "");
+    let mut worker = std::process::Command::new(std::env::current_exe().unwrap());
+    worker.args(["--exact", "--ignored", "git::repository::tests::worker_with_foreign_variables"]);
+    worker.current_dir(repository.path());
+    for name in
+        ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_COMMON_DIR"]
+    {
+        worker.env(name, "/nowhere");
+    }
+    worker.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "status.short").env("GIT_CONFIG_VALUE_0", "nonsense");
+    let output = worker.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "started by another test"]
+fn worker_with_foreign_variables() {
+    // Whoever runs all ignored tests means no repository by it.
+    if !Path::new(".git/forge-worker").exists() {
+        return;
+    }
+    let git = Git::find(Path::new(".")).unwrap().unwrap();
+    assert_eq!(git.root(), Path::new(".").canonicalize().unwrap());
+    assert_eq!(git.status().unwrap().untracked().collect::<Vec<_>>(), ["a"]);
+    // What a run sets itself is not taken away.
+    let run = Run::default().variable("GIT_INDEX_FILE", "/elsewhere");
+    let text = git.run(&["-c", "alias.variables=!env", "variables"], &run).unwrap().text();
+    for line in ["GIT_INDEX_FILE=/elsewhere", "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0"] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,286 @@
+//! How a checkpoint comes to be: look, check without any lock, look again under the lock, tag, mirror. Whatever fails leaves neither
+//! tag nor file.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::list::{Checkpoints, print};
+use super::manifest::{Check, Manifest};
+use super::name::{NO_KEY, Name, PREFIX};
+use crate::error::{Category, Error, Result};
+use crate::files::etag;
+use crate::git::{Created, Git, Oid};
+use crate::json::Members;
+use crate::layout;
+use crate::recovery::memory;
+use crate::runner::{Ran, run_check};
+
+/// How long a remote may take to answer.
+const REMOTE: Duration = Duration::from_secs(10);
+/// How long a push may take.
+const PUSH: Duration = Duration::from_secs(60);
+/// How many names that are taken are tried before it is given up.
+const TRIES: u32 = 100;
+
+/// What to make a checkpoint of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Create {
+    /// The issue. Default: that of the focus, or `session` if it has none.
+    pub key: Option<String>,
+    /// What works, in words. Default: `Checkpoint of <key>`.
+    pub message: Option<String>,
+    /// The commands that must succeed. Default: `commands` under `[verify]`.
+    pub verify: Vec<String>,
+    /// The issues that this closes.
+    pub closes: Vec<String>,
+    /// Whether the tag is pushed, and nothing else. Default: no.
+    pub push: bool,
+    /// To which remote. Default: `origin`, or the only one.
+    pub remote: Option<String>,
+}
+
+/// A checkpoint that was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Made {
+    /// Its tag.
+    pub tag: String,
+    /// Its commit.
+    pub commit: String,
+    /// Whether one may roll back to it.
+    pub can_rollback_to: bool,
+    /// The file that mirrors the tag.
+    pub path: String,
+    /// Whether the tag was pushed.
+    pub pushed: bool,
+    /// What did not go well, and did not matter.
+    pub warnings: Vec<String>,
+    /// What is known of it.
+    pub manifest: Manifest,
+}
+
+/// Where things stand. A checkpoint is made only of what was checked.
+#[derive(Debug, PartialEq, Eq)]
+struct Stand {
+    head: Oid,
+    tree: Oid,
+    code_tree: String,
+}
+
+impl Stand {
+    /// Returns where things stand.
+    ///
+    /// # Errors
+    /// `Refused` if the tree is not clean outside `.forge/`, git is in the middle of something, or there is no commit.
+    fn of(git: &Git) -> Result<Self> {
+        if let Some(operation) = git.operation()? {
+            let message = format!("git is in the middle of a {}", operation.name());
+            return Err(Error::new(Category::Refused, "E_OPERATION", message)
+                .hint("finish it first")
+                .next("git status"));
+        }
+        let status = git.status()?;
+        let dirty: Vec<&str> = status.outside(git.memory()).collect();
+        if !dirty.is_empty() {
+            let some = dirty.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            let message = format!("{} paths are not committed: {some}", dirty.len());
+            return Err(Error::new(Category::Refused, "E_DIRTY", message)
+                .hint("a checkpoint is a commit: commit first")
+                .next("helmdeck forge commit"));
+        }
+        let Some(head) = git.head()? else {
+            return Err(Error::refused("there is no commit yet").next("helmdeck forge commit"));
+        };
+        let (tree, code_tree) = (git.tree(&head)?, git.code_tree(&head)?);
+        Ok(Self { head, tree, code_tree })
+    }
+}
+
+impl Checkpoints<'_> {
+    /// Makes a checkpoint of HEAD, if everything that is to be checked succeeds.
+    ///
+    /// # Errors
+    /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the tree is not clean outside `.forge/`
+    /// or git is in the middle of something; `Stale` (`E_MOVED`) if HEAD or the tree changed while the checks ran. In all cases there
+    /// is neither a tag nor a file.
+    pub fn create(&self, asked: &Create) -> Result<Made> {
+        self.project.check_not_paused()?;
+        let git = self.project.git()?;
+        let key = self.key(asked)?;
+        let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
+        self.project.files().check_secrets("the message of the tag", text.as_bytes())?;
+        let before = Stand::of(git)?;
+        let (commands, checks) = self.check(asked)?;
+        let mut warnings = Vec::new();
+        let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
+
+        let guard = self.project.common_lock()?;
+        if Stand::of(git)? != before {
+            return Err(moved());
+        }
+        let known = self.list()?;
+        taken.extend(known.iter().filter_map(|checkpoint| Name::parse(&checkpoint.name)));
+        let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
+        let mut manifest = self.manifest(git, &before, asked, commands, checks)?;
+        manifest.parent_checkpoint = parent.map(|parent| parent.tag.clone());
+        let name = tag(git, &key, &mut taken, &mut manifest, &text, &before.head)?;
+        // The tag is the truth: a file that could not be written is made anew from it.
+        match self.project.files().create(&name.path(), &print(&manifest)?) {
+            Ok(true) => {}
+            Ok(false) => warnings.push(format!("{} was there already, and was left as it is", name.path())),
+            Err(error) => warnings.push(format!("{} was not written: {error}", name.path())),
+        }
+        drop(guard);
+
+        let pushed = asked.push && push(git, asked, &manifest.tag, &mut warnings);
+        let made = Made {
+            tag: manifest.tag.clone(),
+            commit: manifest.commit.clone(),
+            can_rollback_to: manifest.proven(),
+            path: name.path(),
+            pushed,
+            warnings,
+            manifest,
+        };
+        memory::tell_checkpoint(self.project, &made);
+        Ok(made)
+    }
+
+    fn key(&self, asked: &Create) -> Result<String> {
+        let key =
+            asked.key.clone().or_else(|| memory::focused_issue(self.project)).unwrap_or_else(|| NO_KEY.to_owned());
+        Name::new(&key, 1)?;
+        Ok(key)
+    }
+
+    /// Runs the invariants, then the commands. No lock is held.
+    fn check(&self, asked: &Create) -> Result<(Vec<String>, Vec<Check>)> {
+        let verify = &self.project.config().verify;
+        let commands = if asked.verify.is_empty() { verify.commands.clone() } else { asked.verify.clone() };
+        let invariants = memory::invariant_checks(self.project)?;
+        let invariant_timeout = Duration::from_secs(verify.invariant_timeout_s);
+        let all = invariants
+            .iter()
+            .map(|command| (command, invariant_timeout))
+            .chain(commands.iter().map(|command| (command, verify.timeout())));
+        let mut checks = Vec::new();
+        for (command, timeout) in all {
+            let ran = run_check(self.project.root(), command, timeout, &*self.project.world().clock)?;
+            let report = memory::keep_report(self.project, command, &ran);
+            if !ran.passed() {
+                return Err(failed(command, timeout, &ran, report.as_deref()));
+            }
+            let check = Check { cmd: command.clone(), exit: ran.exit, ms: ran.ms, report, other: Members::default() };
+            checks.push(check);
+        }
+        Ok((commands, checks))
+    }
+
+    /// Returns the names that are taken where this clone's tags may go.
+    fn taken_elsewhere(&self, git: &Git, asked: &Create, warnings: &mut Vec<String>) -> Vec<Name> {
+        let Ok(Some(remote)) = remote(git, asked) else { return Vec::new() };
+        match git.remote_tags(&remote, PREFIX, REMOTE) {
+            Ok(tags) => tags.iter().filter_map(|tag| Name::parse(tag)).collect(),
+            Err(error) => {
+                warnings.push(format!("{remote} was not asked for its checkpoints: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn manifest(
+        &self,
+        git: &Git,
+        stand: &Stand,
+        asked: &Create,
+        verified_by: Vec<String>,
+        checks: Vec<Check>,
+    ) -> Result<Manifest> {
+        let features = memory::features(self.project)?;
+        let knowledge = self.project.files().read(layout::KNOWLEDGE)?;
+        Ok(Manifest {
+            schema_version: Some("1.0".to_owned()),
+            tag: String::new(),
+            commit: stand.head.to_string(),
+            timestamp: self.project.world().now().seconds(),
+            verified_by,
+            features_passing: features.passing,
+            linear_issues_closed: asked.closes.clone(),
+            can_rollback_to: !checks.is_empty(),
+            tree: Some(stand.tree.to_string()),
+            code_tree: Some(stand.code_tree.clone()),
+            patch_id: git.patch_id(&stand.head)?,
+            branch: git.branch()?,
+            session: memory::session(self.project),
+            checks,
+            features_total: Some(features.total),
+            knowledge_etag: knowledge.as_deref().map(etag),
+            parent_checkpoint: None,
+            tool_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            other: Members::default(),
+        })
+    }
+}
+
+/// Makes the tag with the next free number. Of two that try at once, git lets one make it; the other takes the number after.
+fn tag(git: &Git, key: &str, taken: &mut Vec<Name>, manifest: &mut Manifest, text: &str, at: &Oid) -> Result<Name> {
+    for _ in 0..TRIES {
+        let name = Name::next(key, &*taken)?;
+        manifest.tag = name.tag();
+        let message = manifest
+            .message(text)
+            .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}")))?;
+        match git.create_tag(&manifest.tag, at, &message)? {
+            Created::Created => return Ok(name),
+            Created::AlreadyExists => taken.push(name),
+        }
+    }
+    Err(Error::new(Category::Failed, "E_TAGS", format!("{TRIES} names of checkpoints of {key} in a row were taken")))
+}
+
+fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {
+    if let Some(remote) = &asked.remote {
+        return Ok(Some(remote.clone()));
+    }
+    let mut remotes = git.remotes()?;
+    Ok(match remotes.iter().position(|remote| remote == "origin") {
+        Some(at) => Some(remotes.swap_remove(at)),
+        None if remotes.len() == 1 => remotes.pop(),
+        None => None,
+    })
+}
+
+fn push(git: &Git, asked: &Create, tag: &str, warnings: &mut Vec<String>) -> bool {
+    let pushed = remote(git, asked).and_then(|remote| match remote {
+        Some(remote) => git.push_tag(&remote, tag, PUSH),
+        None => Err(Error::usage("there is no remote, or several and none is named")),
+    });
+    match pushed {
+        Ok(()) => true,
+        Err(error) => {
+            warnings.push(format!("{tag} was not pushed: {error}"));
+            false
+        }
+    }
+}
+
+fn moved() -> Error {
+    Error::new(Category::Stale, "E_MOVED", "HEAD or the work tree changed while the checks ran")
+        .hint("what was checked is not what is there now: try again")
+}
+
+fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> Error {
+    let how = match ran.exit {
+        _ if ran.timed_out => format!("did not end within {} s", timeout.as_secs()),
+        Some(code) => format!("failed with exit code {code}"),
+        None => "was ended by a signal".to_owned(),
+    };
+    let end = ran.tail(600).trim();
+    let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
+    match report {
+        Some(report) => error.hint(format!("its output is in {report}; it ends: {end}")),
+        None => error.hint(format!("its output ends: {end}")),
+    }
+}

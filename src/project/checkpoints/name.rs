@@ -1,0 +1,152 @@
+//! The name of a checkpoint: `<KEY>-v<N>`, which is also the last part of its tag and the stem of its manifest.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::layout;
+
+/// What every tag of a checkpoint starts with.
+pub const PREFIX: &str = "checkpoint/";
+/// The key of a checkpoint that belongs to no issue.
+pub const NO_KEY: &str = "session";
+/// The longest text that is read as a name, in bytes.
+const LONGEST: usize = 64;
+
+/// The name of a checkpoint. A key has no slash: `checkpoint/X` and `checkpoint/X/y` could not both be tags.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The issue, like `SX9-123`, or `session`.
+    pub key: String,
+    /// Which checkpoint of that issue it is, from 1.
+    pub number: u32,
+}
+
+impl Name {
+    /// Makes a name.
+    ///
+    /// # Errors
+    /// `Usage` if the key is none.
+    pub fn new(key: &str, number: u32) -> Result<Self> {
+        if is_key(key) && number > 0 {
+            return Ok(Self { key: key.to_owned(), number });
+        }
+        Err(Error::usage(format!(
+            "{key:?} is no key of an issue: letters and digits in capitals, a hyphen, a number, like SX9-123"
+        )))
+    }
+
+    /// Reads a name, with or without `checkpoint/` or `refs/tags/checkpoint/` before it. Anything else is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix("refs/tags/").unwrap_or(text);
+        let text = text.strip_prefix(PREFIX).unwrap_or(text);
+        if text.len() > LONGEST {
+            return None;
+        }
+        let (key, number) = text.rsplit_once("-v")?;
+        if !is_key(key) || number.starts_with('0') || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let number = number.parse().ok()?;
+        Some(Self { key: key.to_owned(), number })
+    }
+
+    /// Reads a name that somebody asked for.
+    ///
+    /// # Errors
+    /// `Usage` if it is none.
+    pub fn asked(text: &str) -> Result<Self> {
+        Self::parse(text).ok_or_else(|| Error::usage(format!("{text:?} is no checkpoint: give it like SX9-123-v1")))
+    }
+
+    /// Returns its tag, without `refs/tags/`.
+    #[must_use]
+    pub fn tag(&self) -> String {
+        format!("{PREFIX}{self}")
+    }
+
+    /// Returns the path of its manifest, below the root.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}/{self}.json", layout::CHECKPOINTS)
+    }
+
+    /// Returns the next free number of a key: one more than the highest that is taken anywhere.
+    pub fn next<'a>(key: &str, taken: impl IntoIterator<Item = &'a Self>) -> Result<Self> {
+        let highest = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).max().unwrap_or(0);
+        Self::new(key, highest.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-v{}", self.key, self.number)
+    }
+}
+
+/// Says whether a text is the key of an issue, or stands for none.
+fn is_key(text: &str) -> bool {
+    if text == NO_KEY {
+        return true;
+    }
+    let Some((team, number)) = text.split_once('-') else { return false };
+    let mut team = team.bytes();
+    let starts = team.next().is_some_and(|byte| byte.is_ascii_uppercase());
+    let short = team.len() < 10;
+    let rest = team.all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    let counts = !number.is_empty()
+        && number.len() <= 9
+        && !number.starts_with('0')
+        && number.bytes().all(|byte| byte.is_ascii_digit());
+    starts && short && rest && counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_with_or_without_what_stands_before_it() {
+        for text in ["SX9-123-v1", "checkpoint/SX9-123-v1", "refs/tags/checkpoint/SX9-123-v1"] {
+            assert_eq!(Name::parse(text), Some(Name { key: "SX9-123".into(), number: 1 }), "{text}");
+        }
+        assert_eq!(Name::parse("session-v12").unwrap().tag(), "checkpoint/session-v12");
+        assert_eq!(Name::parse("SX9-123-v1").unwrap().path(), ".forge/git/checkpoints/SX9-123-v1.json");
+    }
+
+    #[test]
+    fn what_could_leave_the_folder_or_the_namespace_is_no_name() {
+        for text in [
+            "",
+            "-v1",
+            "SX9-123",
+            "SX9-123-v",
+            "SX9-123-v0",
+            "SX9-123-v01",
+            "SX9-123-v+1",
+            "SX9-123-v-1",
+            "SX9-123-v99999999999",
+            "sx9-123-v1",
+            "9SX-1-v1",
+            "SX9-0-v1",
+            "SX9-1/x-v1",
+            "../SX9-1-v1",
+            "SX9-1-v1.lock",
+            "SX9-1-v1\n",
+            "Session-v1",
+            "ABCDEFGHIJK-1-v1",
+            "SX9-12345678901-v1",
+        ] {
+            assert_eq!(Name::parse(text), None, "{text:?}");
+        }
+        assert!(Name::new("SX9", 1).is_err());
+        assert!(Name::new("SX9-1", 0).is_err());
+    }
+
+    #[test]
+    fn the_next_number_is_one_more_than_the_highest_of_that_key() {
+        let taken: Vec<_> = ["A-1-v1", "A-1-v7", "A-2-v9"].iter().filter_map(|text| Name::parse(text)).collect();
+        assert_eq!(Name::next("A-1", &taken).unwrap().to_string(), "A-1-v8");
+        assert_eq!(Name::next("A-3", &taken).unwrap().to_string(), "A-3-v1");
+    }
+}

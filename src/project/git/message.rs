@@ -1,0 +1,207 @@
+//! The message of a commit: what was done and why, what was learned, and where it comes from (RFC-9060, Commit Protocol).
+//!
+//! ```text
+//! [SX9-123] Brief description
+//!
+//! ## What
+//! - Specific change 1
+//!
+//! ## Why
+//! Rationale for the change
+//!
+//! ## Memory
+//! - Updated: features.json (FORGE-002 now passing)
+//!
+//! ## Backtrace
+//! - Parent: abc1234 (previous working state)
+//! - Linear: SX9-123
+//! - Session: 2025-12-24-session-001
+//!
+//! Forge-Parent: abc1234…
+//! Forge-Linear: SX9-123
+//! ```
+//!
+//! The headings are comments to git, and an editor may drop them; so the same facts stand in trailers, and a message is read without
+//! its headings too.
+
+mod lint;
+mod parse;
+mod write;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use lint::placeholder;
+pub use lint::{Finding, Severity, lint};
+pub(crate) use parse::is_comment;
+pub use parse::{Parsed, is_key, is_session, keys, parse, strip_comments};
+pub(crate) use write::NONE;
+
+/// The longest message that is read, in bytes; the rest is left out.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// How a subject is written. Both are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// `[SX9-123] Brief description`, as in the RFC.
+    #[default]
+    Forge,
+    /// `feat(SX9-123): brief description`, as in [Conventional Commits](https://www.conventionalcommits.org/en/v1.0.0/).
+    Conventional,
+}
+
+/// What a commit belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// An issue, by its key (`SX9-123`).
+    Key(String),
+    /// The session itself: what it leaves behind at its end.
+    Session,
+    /// Nothing that is said.
+    #[default]
+    None,
+}
+
+/// The message of a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Message {
+    /// How the subject is written.
+    pub style: Style,
+    /// What the commit belongs to.
+    pub scope: Scope,
+    /// The kind of change, with the conventional style (`feat`, `fix!`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The subject, without scope and kind.
+    pub subject: String,
+    /// What was changed, an item each.
+    #[serde(default)]
+    pub what: Vec<String>,
+    /// Why.
+    #[serde(default)]
+    pub why: String,
+    /// What it does to the memory.
+    #[serde(default)]
+    pub memory: Vec<Note>,
+    /// Where it comes from, as people read it.
+    #[serde(default)]
+    pub backtrace: Backtrace,
+    /// Where it comes from, as programs read it.
+    #[serde(default)]
+    pub trailers: Trailers,
+    /// Other sections, which people added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<Section>,
+}
+
+/// What a commit does to the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", content = "text", rename_all = "snake_case")]
+pub enum Note {
+    /// Something was learned.
+    Learned(String),
+    /// A file of the memory was changed.
+    Updated(String),
+    /// Something must always hold from now on.
+    Invariant(String),
+    /// Nothing.
+    None,
+    /// Something that the protocol does not know.
+    Other(String),
+}
+
+/// Where a commit comes from, as people read it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Backtrace {
+    /// The state that it goes on from: 7 to 64 hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// What is said of that state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
+    /// The key of the issue, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear: Option<String>,
+    /// The session (`2025-12-24-session-001`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+/// The trailers of a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Trailers {
+    /// `Forge-Parent`: the state that it goes on from, in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// `Forge-Linear`: the key of the issue, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear: Option<String>,
+    /// `Forge-Session`: the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// `Forge-Session-Id`: the id of the session that no other clone has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// `Forge-Code-Tree`: the tree without the memory, which a rebase keeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code_tree: Option<String>,
+    /// `Forge-Checkpoint`: the tag of the checkpoint that it goes on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// `Forge-Feature`: what became of features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<Feature>,
+    /// Others, such as `Signed-off-by`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other: Vec<(String, String)>,
+}
+
+/// What became of a feature.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Feature {
+    /// Its id (`FORGE-002`).
+    pub id: String,
+    /// Its status (`passing`), or `removed`.
+    pub status: String,
+}
+
+/// A section that the protocol does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// Its lines.
+    pub text: String,
+}
+
+impl Message {
+    /// Returns the key of the issue that the commit belongs to: of its subject, its trailers or its backtrace.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        let subject = match &self.scope {
+            Scope::Key(key) => Some(key.as_str()),
+            Scope::Session | Scope::None => None,
+        };
+        let said = [self.trailers.linear.as_deref(), self.backtrace.linear.as_deref()];
+        subject.or_else(|| said.into_iter().flatten().find(|key| is_key(key)))
+    }
+
+    /// Returns the session in which it was made.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        let said = [self.trailers.session.as_deref(), self.backtrace.session.as_deref()];
+        said.into_iter().flatten().find(|session| is_session(session))
+    }
+
+    /// Says whether it follows the protocol in any part, so that it was not just written by a person.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        let session = self.backtrace.session.is_some() || self.trailers.session.is_some();
+        session || (self.scope != Scope::None && (self.backtrace.parent.is_some() || !self.memory.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

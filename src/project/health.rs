@@ -1,0 +1,128 @@
+//! How the memory of a project is doing: five components, each with a colour, the reasons for it, and what it was judged by.
+//!
+//! [`judge`] is pure. Measuring only reads: no file, no index and no time of a file changes.
+
+mod colours;
+mod inputs;
+mod measure;
+mod reason;
+mod record;
+mod rules;
+#[cfg(test)]
+mod trials;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::time::Time;
+
+pub use colours::{MEMORY_COLOURS, badge};
+pub use inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm, Source};
+pub use reason::{Code, Reason, Severity};
+pub use record::{Change, Colours, Entry};
+pub use rules::judge;
+
+/// The colour of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Colour {
+    /// There is nothing to be judged.
+    Grey,
+    /// All is well.
+    Green,
+    /// Something wants attention.
+    Yellow,
+    /// Something is broken.
+    Red,
+}
+
+impl Colour {
+    /// Every colour, the worst last.
+    pub const ALL: [Self; 4] = [Self::Grey, Self::Green, Self::Yellow, Self::Red];
+
+    /// Returns the word in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Grey => "grey",
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Red => "red",
+        }
+    }
+
+    /// Returns the worst of those that are not grey; grey if all are.
+    #[must_use]
+    pub fn worst(colours: impl IntoIterator<Item = Self>) -> Self {
+        colours.into_iter().max().unwrap_or(Self::Grey)
+    }
+
+    /// Returns the exit code of a command that was asked to tell the colour by it.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Grey | Self::Green => 0,
+            Self::Yellow => 11,
+            Self::Red => 12,
+        }
+    }
+}
+
+/// How one component is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Component<I> {
+    /// Its colour: that of the worst reason.
+    pub colour: Colour,
+    /// Why, the worst first. A green component may have reasons too: what is worth knowing.
+    pub reasons: Vec<Reason>,
+    /// When it was measured.
+    pub measured_at: Time,
+    /// What it was judged by.
+    pub inputs: I,
+}
+
+/// How the memory is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Health {
+    /// The worst colour that is not grey.
+    pub overall: Colour,
+    /// When it was measured.
+    pub measured_at: Time,
+    /// What was learned.
+    pub long_term: Component<LongTerm>,
+    /// What is being done.
+    pub short_term: Component<ShortTerm>,
+    /// What works.
+    pub features: Component<Features>,
+    /// The repository.
+    pub git: Component<Git>,
+    /// The issues.
+    pub linear: Component<Linear>,
+}
+
+impl Health {
+    /// Returns the name, the colour and the reasons of each component.
+    #[must_use]
+    pub fn components(&self) -> [(&'static str, Colour, &[Reason]); 5] {
+        [
+            ("long_term", self.long_term.colour, &self.long_term.reasons),
+            ("short_term", self.short_term.colour, &self.short_term.reasons),
+            ("features", self.features.colour, &self.features.reasons),
+            ("git", self.git.colour, &self.git.reasons),
+            ("linear", self.linear.colour, &self.linear.reasons),
+        ]
+    }
+
+    /// Returns the colours alone.
+    #[must_use]
+    pub const fn colours(&self) -> Colours {
+        Colours {
+            overall: self.overall,
+            long_term: self.long_term.colour,
+            short_term: self.short_term.colour,
+            features: self.features.colour,
+            git: self.git.colour,
+            linear: self.linear.colour,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The colours: each a pure function of what was measured, to the letter of the RFC unless the settings say otherwise.
+
+use super::inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm};
+use super::reason::{Code, Reason, Severity};
+use super::{Colour, Component, Health};
+use crate::config::{HealthConfig, Softer};
+use crate::time::Time;
+
+/// So old may what was learned be, in seconds.
+const LONG_TERM: i64 = 7 * 24 * 60 * 60;
+/// So old may the last note be, in seconds.
+const SHORT_TERM: i64 = 60 * 60;
+/// Clocks may differ by so much, in seconds.
+const SKEW: i64 = 5 * 60;
+/// `knowledge.json` is large with more entries.
+pub(super) const ENTRIES: u64 = 500;
+/// `knowledge.json` is large with more bytes.
+pub(super) const BYTES: u64 = 256 * 1024;
+/// So many commits may come after a checkpoint.
+const COMMITS: u64 = 10;
+
+/// Judges all five components at a time.
+#[must_use]
+pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
+    let long_term = component(long_term(&inputs.long_term, now), inputs.long_term, now, false);
+    let short_term = component(short_term(&inputs.short_term, config, now), inputs.short_term, now, false);
+    let grey = inputs.features.total == 0;
+    let features = component(features(&inputs.features, config), inputs.features, now, grey);
+    let grey = inputs.git.disabled;
+    let git = component(git(&inputs.git, config), inputs.git, now, grey);
+    let grey = inputs.linear.off || inputs.linear.no_git;
+    let linear = component(linear(&inputs.linear), inputs.linear, now, grey);
+    let colours = [long_term.colour, short_term.colour, features.colour, git.colour, linear.colour];
+    let overall = Colour::worst(colours);
+    Health { overall, measured_at: now, long_term, short_term, features, git, linear }
+}
+
+/// The worst reason makes the colour. Without a bad one it is green, or grey if there is nothing to be judged.
+fn component<I>(mut reasons: Vec<Reason>, inputs: I, now: Time, grey: bool) -> Component<I> {
+    // The worst stands first; those of one severity stay in the order of the rules.
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+    let colour = match reasons.first().map(|reason| reason.severity) {
+        Some(Severity::Error) => Colour::Red,
+        Some(Severity::Warning) => Colour::Yellow,
+        _ if grey => Colour::Grey,
+        _ => Colour::Green,
+    };
+    Component { colour, reasons, measured_at: now, inputs }
+}
+
+fn info(code: Code, detail: impl Into<String>) -> Reason {
+    Reason::new(Severity::Info, code, detail, None)
+}
+
+fn warning(code: Code, detail: impl Into<String>) -> Reason {
+    Reason::new(Severity::Warning, code, detail, None)
+}
+
+fn error(code: Code, detail: impl Into<String>) -> Reason {
+    Reason::new(Severity::Error, code, detail, None)
+}
+
+/// Returns how many seconds, with their fraction cut off upwards, have passed: an age of 3,600.5 s is more than an hour.
+fn age(at: Time, now: Time) -> i64 {
+    let passed = now.0.duration_since(at.0);
+    passed.as_secs().saturating_add(i64::from(passed.subsec_nanos() > 0))
+}
+
+fn later(at: Time, seconds: i64) -> Option<Time> {
+    at.0.checked_add(jiff::SignedDuration::from_secs(seconds)).ok().map(Time)
+}
+
+fn skew(last: Option<Last>, now: Time) -> Option<Reason> {
+    let last = last.filter(|last| age(last.at, now) < -SKEW)?;
+    Some(info(Code::ClockSkew, format!("{} lies in the future", last.at)))
+}
+
+fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    match &given.knowledge {
+        File::Valid => {}
+        File::Absent => reasons.push(error(Code::KnowledgeMissing, "knowledge.json does not exist")),
+        File::Newer(version) => {
+            reasons.push(warning(Code::SchemaNewer, format!("knowledge.json has {version} form, and is only read")));
+        }
+        File::Damaged(why) => reasons.push(error(Code::KnowledgeCorrupt, why)),
+    }
+    if let File::Damaged(why) = &given.features {
+        reasons.push(error(Code::FeaturesCorrupt, why));
+    }
+    if given.knowledge == File::Valid
+        && let Some(last) = given.last.filter(|last| age(last.at, now) > LONG_TERM)
+    {
+        let detail = format!("nothing was learned or confirmed since {}", last.at);
+        reasons.push(Reason::new(Severity::Warning, Code::Stale, detail, later(last.at, LONG_TERM)));
+    }
+    if given.entries > ENTRIES || given.bytes > BYTES {
+        let detail = format!("{} entries, {} bytes: aim at {ENTRIES} and {BYTES}", given.entries, given.bytes);
+        reasons.push(info(Code::Oversize, detail));
+    }
+    reasons.extend(skew(given.last, now));
+    reasons
+}
+
+fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    match &given.progress {
+        File::Valid | File::Newer(_) => {}
+        File::Absent => reasons.push(error(Code::ProgressMissing, "progress.txt does not exist")),
+        File::Damaged(why) => reasons.push(error(Code::ProgressNotText, why)),
+    }
+    if given.progress == File::Valid
+        && let Some(last) = given.last.filter(|last| age(last.at, now) > SHORT_TERM)
+    {
+        let detail = format!("nothing was noted since {}", last.at);
+        let (code, severity) = match (given.active, config.idle_ok) {
+            (true, _) => (Code::StaleActive, Severity::Warning),
+            (false, false) => (Code::StaleIdle, Severity::Warning),
+            (false, true) => (Code::StaleIdle, Severity::Info),
+        };
+        reasons.push(Reason::new(severity, code, detail, later(last.at, SHORT_TERM)));
+    }
+    if let Some((session, since)) = &given.abandoned {
+        let detail = format!("the session {session} stopped without an end");
+        reasons.push(Reason::new(Severity::Warning, Code::AbandonedSession, detail, Some(*since)));
+    }
+    if given.malformed_lines > 0 {
+        reasons.push(info(Code::MalformedLines, format!("{} lines follow no rule", given.malformed_lines)));
+    }
+    reasons.extend(skew(given.last, now));
+    reasons
+}
+
+fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    match &given.file {
+        File::Valid | File::Absent => {}
+        File::Newer(version) => {
+            reasons.push(warning(Code::SchemaNewer, format!("features.json has {version} form, and is only read")));
+        }
+        File::Damaged(why) => {
+            reasons.push(error(Code::FeaturesCorrupt, why));
+            return reasons;
+        }
+    }
+    let (passing, total) = (u128::from(given.passing) * 100, u128::from(given.total));
+    let detail = format!("{} of {} features work", given.passing, given.total);
+    if total == 0 {
+        reasons.push(info(Code::NoFeatures, "no feature is planned"));
+    } else if passing < 50 * total {
+        reasons.push(error(Code::FewPassing, detail));
+    } else if passing <= 80 * total {
+        reasons.push(warning(Code::SomePassing, detail));
+    }
+    if !given.regressed.is_empty() {
+        let shown = given.regressed.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let detail = format!("{} worked before: {shown}", given.regressed.len());
+        let severity = if config.regression == Softer::Yellow { Severity::Warning } else { Severity::Info };
+        reasons.push(Reason::new(severity, Code::Regression, detail, given.regressed_since));
+    }
+    if given.unverified > 0 {
+        let detail = format!("{} say that they pass, without evidence, and count as failing", given.unverified);
+        reasons.push(info(Code::UnverifiedPass, detail));
+    }
+    if let Some(stale) = given.stale.filter(|stale| *stale > 0) {
+        reasons.push(info(Code::StalePass, format!("{stale} were verified on code that has changed since")));
+    }
+    reasons
+}
+
+fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
+    if given.disabled {
+        return vec![info(Code::NoGit, "the project was set up without a repository")];
+    }
+    if given.absent {
+        return vec![error(Code::RepositoryLost, "the project lay in a git repository, and there is none")];
+    }
+    let mut reasons = Vec::new();
+    if let Some(why) = &given.failed {
+        reasons.push(error(Code::GitFailed, why));
+        return reasons;
+    }
+    if given.unmerged > 0 {
+        reasons.push(error(Code::Unmerged, format!("{} paths have conflicts", given.unmerged)));
+    }
+    let base = given.base.as_deref();
+    if let Some(base) = base.filter(|_| given.ahead > 0 && given.behind > 0) {
+        let softer = config.clean_divergence == Softer::Yellow && given.merges_cleanly == Some(true);
+        let merges = match given.merges_cleanly {
+            Some(true) => ", merges cleanly",
+            Some(false) => ", with conflicts",
+            None => "",
+        };
+        let detail = format!("diverged from {base}: {} ahead, {} behind{merges}", given.ahead, given.behind);
+        let severity = if softer { Severity::Warning } else { Severity::Error };
+        reasons.push(Reason::new(severity, Code::Diverged, detail, None));
+    }
+    if given.uncommitted > 0 {
+        reasons.push(warning(Code::Uncommitted, format!("{} paths are not committed", given.uncommitted)));
+    }
+    match &given.checkpoint {
+        None => reasons.push(warning(Code::NoCheckpoint, "there is no checkpoint to which one could go back")),
+        Some(name) if given.commits_since > COMMITS => {
+            let detail = format!("{} commits came after {name}", given.commits_since);
+            reasons.push(Reason::new(Severity::Warning, Code::CheckpointLag, detail, given.checkpoint_at));
+        }
+        Some(_) => {}
+    }
+    if let Some(operation) = &given.operation {
+        reasons.push(warning(Code::Operation, format!("{operation} is half done")));
+    }
+    if base.is_none() {
+        reasons.push(info(Code::NoBase, "there is no branch to measure against; `git.base` in config.toml names one"));
+    }
+    reasons
+}
+
+fn linear(given: &Linear) -> Vec<Reason> {
+    if given.off {
+        return vec![info(Code::LinearOff, "issues are switched off")];
+    }
+    let mut reasons = Vec::new();
+    if let File::Damaged(why) = &given.active {
+        reasons.push(error(Code::ActiveCorrupt, why));
+    }
+    if given.outbox_failed > 0 {
+        let detail = format!("{} changes could not be delivered", given.outbox_failed);
+        reasons.push(error(Code::OutboxFailed, detail));
+    }
+    if given.conflicts > 0 {
+        reasons.push(error(Code::Conflict, format!("{} issues were changed on both sides", given.conflicts)));
+    }
+    if let Some(since) = given.pull_failed {
+        reasons.push(Reason::new(Severity::Error, Code::PullFailed, "issues could not be fetched", Some(since)));
+    }
+    if given.no_git {
+        reasons.push(info(Code::NoGit, "without a repository there are no commits to look at"));
+    } else if given.orphans > 0 {
+        let shown = given.orphan_commits.join(", ");
+        reasons.push(warning(Code::OrphanCommits, format!("{} commits belong to no issue: {shown}", given.orphans)));
+    }
+    reasons
+}

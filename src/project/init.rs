@@ -1,0 +1,159 @@
+//! Giving a project a memory. What is there already is never written over: a second run changes nothing.
+
+mod adopt;
+mod doctor;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+pub use adopt::{Adopted, Proposal};
+pub use doctor::{Diagnosis, Doctor, Problem};
+
+use crate::config::Config;
+use crate::error::{Category, Error, Result};
+use crate::project::{Found, Project, Repository};
+use crate::world::World;
+
+/// What to do besides creating the tree. Nothing of it is done unless it is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Init {
+    /// Take over what other tools left: features, progress, issues; notes only as proposals.
+    pub adopt: bool,
+    /// The folder lies in no repository, or its repository does not matter.
+    pub no_git: bool,
+    /// Below the root of a repository: create the memory here and not at the root.
+    pub here: bool,
+    /// Set `commit.cleanup=scissors` in this repository.
+    pub scissors: bool,
+    /// Register the merge driver of the JSON files in this repository.
+    pub merge_driver: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Initialised {
+    /// Where the memory lies now.
+    pub root: PathBuf,
+    /// What was created, below the root. Empty if everything was there.
+    pub created: Vec<String>,
+    /// What was set in the repository.
+    pub settings: Vec<String>,
+    /// What could be set in it, if asked for.
+    pub offers: Vec<Offer>,
+    /// What was taken over, if that was asked for.
+    pub adopted: Option<Adopted>,
+}
+
+/// A setting of the repository that helps, and is only made when asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Offer {
+    /// The setting.
+    pub setting: &'static str,
+    /// Its value.
+    pub value: &'static str,
+    /// What it is for.
+    pub why: &'static str,
+    /// What asks for it.
+    pub option: &'static str,
+}
+
+const SCISSORS: Offer = Offer {
+    setting: "commit.cleanup",
+    value: "scissors",
+    why: "keeps the headings of a commit message when it is edited: to git, a line that begins with # is a comment",
+    option: "--scissors",
+};
+const MERGE_DRIVER: Offer = Offer {
+    setting: "merge.forge-json.driver",
+    value: "helmdeck forge merge-driver %O %A %B %P",
+    why: "merges what two branches learned, entry by entry",
+    option: "--merge-driver",
+};
+
+impl Project {
+    /// Gives the project a folder belongs to a memory, and opens it.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one that has no work tree; `Corrupt`
+    /// if there are settings and they are damaged; `Paused`, `Secret`, `Locked`, `Failed`.
+    pub fn init(start: &Path, world: World, init: &Init) -> Result<(Self, Initialised)> {
+        let found = place(start, init)?;
+        let project = match Self::open(&found.root, world.clone())? {
+            Some(project) if project.root() == found.root => project,
+            _ => {
+                let mut config = Config::default();
+                config.git.enabled = !init.no_git;
+                Self::with(found, world, config)
+            }
+        };
+        project.check_not_paused()?;
+        let created = project.create_missing()?;
+        let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
+        let mut settings = Vec::new();
+        let mut offers = Vec::new();
+        if let Ok(git) = project.git() {
+            for (offer, asked) in [(SCISSORS, init.scissors), (MERGE_DRIVER, init.merge_driver)] {
+                if git.setting(offer.setting)?.as_deref() == Some(offer.value) {
+                    continue;
+                }
+                if asked {
+                    git.set_setting(offer.setting, offer.value)?;
+                    settings.push(format!("{}={}", offer.setting, offer.value));
+                } else {
+                    offers.push(offer);
+                }
+            }
+        }
+        let root = project.root().to_owned();
+        // What was created holds settings too.
+        let project = Self::open(&root, project.world().clone())?.unwrap_or(project);
+        Ok((project, Initialised { root, created, settings, offers, adopted }))
+    }
+
+    /// Creates what a new project holds, as far as it is missing. Returns the paths of what it created.
+    pub(crate) fn create_missing(&self) -> Result<Vec<String>> {
+        let mut created = Vec::new();
+        for folder in tree::folders() {
+            if self.files().create_folder(&folder)? {
+                created.push(folder);
+            }
+        }
+        for seed in tree::files(self.world(), self.config().git.enabled) {
+            if self.files().create_with(&seed.path, &seed.bytes, seed.mode)? {
+                created.push(seed.path);
+            }
+        }
+        Ok(created)
+    }
+}
+
+/// Returns the settings a new project begins with.
+pub(crate) const fn config() -> &'static [u8] {
+    include_bytes!("init/config.toml")
+}
+
+/// Says where the memory is to lie.
+fn place(start: &Path, init: &Init) -> Result<Found> {
+    let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
+    if Repository::is_bare(&start) {
+        let message = format!("{} is a repository without a work tree", start.display());
+        return Err(
+            Error::new(Category::Refused, "E_BARE_REPO", message).hint("run it in a work tree of the repository")
+        );
+    }
+    if init.no_git {
+        return Ok(Found { root: start, common_dir: None });
+    }
+    let Some(repository) = Repository::find(&start)? else {
+        let message = format!("{} is in no repository of git (not_a_repo)", start.display());
+        return Err(Error::new(Category::NotFound, "E_NOT_A_REPO", message)
+            .hint("make it a repository first, or say --no-git: then what needs git is not available"));
+    };
+    let root = if init.here { start } else { repository.root };
+    Ok(Found { root, common_dir: Some(repository.common_dir) })
+}
+
+#[cfg(test)]
+mod tests;

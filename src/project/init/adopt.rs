@@ -1,0 +1,318 @@
+//! Taking over what other tools left in the repository. Their files are only read.
+//!
+//! A feature that another tool calls done is failing here until it is verified. Notes become proposals: nothing of them is learned
+//! unless somebody says so.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::files::Document;
+use crate::json::{Json, Members};
+use crate::layout::{FEATURES, SCRATCH, SESSIONS};
+use crate::project::Project;
+use crate::{progress, secrets};
+
+/// The longest name of a feature, in characters; what is longer stands in full in its description.
+const MAX_NAME: usize = 200;
+/// The shortest and the longest note that is proposed, in characters.
+const NOTE: std::ops::RangeInclusive<usize> = 10..=500;
+/// How many notes of one file are proposed.
+const MAX_NOTES: usize = 200;
+/// What the ids of features that were taken over begin with.
+const PREFIX: &str = "ADOPTED";
+
+/// What was taken over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Adopted {
+    /// The ids of features that are new.
+    pub features: Vec<String>,
+    /// Where the progress of former sessions lies now.
+    pub progress: Vec<String>,
+    /// Notes that may be worth learning.
+    pub proposals: Vec<Proposal>,
+    /// What was not taken over, and why.
+    pub skipped: Vec<String>,
+}
+
+/// A note that may be worth learning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proposal {
+    /// The file it stands in.
+    pub from: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The note.
+    pub text: String,
+}
+
+/// An entry of `feature_list.json`.
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(default)]
+    category: Option<String>,
+    description: String,
+    #[serde(default)]
+    steps: Vec<String>,
+    #[serde(default)]
+    passes: bool,
+}
+
+/// A line of `.beads/issues.jsonl`.
+#[derive(Deserialize)]
+struct Bead {
+    id: String,
+    title: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    issue_type: String,
+}
+
+/// The features, as far as they matter here: entries are kept as they are.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+struct Features {
+    schema_version: String,
+    features: Vec<Members>,
+    #[serde(flatten)]
+    other: Members,
+}
+
+impl Document for Features {
+    const PATH: &'static str = FEATURES;
+
+    fn skeleton() -> Self {
+        Self { schema_version: "1.0".into(), features: Vec::new(), other: Members::default() }
+    }
+}
+
+/// A feature that is to be taken over.
+struct New {
+    name: String,
+    description: String,
+    category: Option<String>,
+    steps: Vec<String>,
+    status: &'static str,
+    from: String,
+}
+
+pub(super) fn adopt(project: &Project) -> Result<Adopted> {
+    let mut adopted = Adopted::default();
+    let mut new = Vec::new();
+    take(project, "feature_list.json", &mut adopted, |text, _| {
+        let listed: Vec<Listed> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        new.extend(listed.into_iter().map(|listed| New {
+            name: listed.description.clone(),
+            description: listed.description,
+            category: listed.category,
+            steps: listed.steps,
+            // Others may say that it works: here it must be seen.
+            status: if listed.passes { "failing" } else { "not_implemented" },
+            from: "feature_list.json".into(),
+        }));
+        Ok(())
+    })?;
+    take(project, ".beads/issues.jsonl", &mut adopted, |text, skipped| {
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            match serde_json::from_str::<Bead>(line) {
+                Ok(bead) => new.extend(of_bead(bead)),
+                Err(error) => skipped.push(format!(".beads/issues.jsonl:{}: {error}", at + 1)),
+            }
+        }
+        Ok(())
+    })?;
+    add(project, new, &mut adopted)?;
+    take_progress(project, &mut adopted)?;
+    for from in ["MEMORY.md", "CLAUDE.md"] {
+        let mut proposals = Vec::new();
+        take(project, from, &mut adopted, |text, skipped| {
+            proposals = notes(from, text, skipped);
+            Ok(())
+        })?;
+        adopted.proposals.append(&mut proposals);
+    }
+    if !adopted.proposals.is_empty() {
+        let mut text = String::from(
+            "# Proposals\n\nNotes of other tools. None is learned unless somebody adds it: helmdeck forge knowledge add\n",
+        );
+        for proposal in &adopted.proposals {
+            text.push_str(&format!("\n- {}:{}: {}", proposal.from, proposal.line, proposal.text));
+        }
+        text.push('\n');
+        project.files().create(&format!("{SCRATCH}/proposals.md"), text.as_bytes())?;
+    }
+    Ok(adopted)
+}
+
+/// Reads a file of another tool, if it is there. One that cannot be read is skipped, and said.
+fn take(
+    project: &Project,
+    path: &str,
+    adopted: &mut Adopted,
+    read: impl FnOnce(&str, &mut Vec<String>) -> std::result::Result<(), String>,
+) -> Result<()> {
+    let bytes = match project.files().read(path) {
+        Ok(None) => return Ok(()),
+        Ok(Some(bytes)) => bytes,
+        Err(error) => {
+            adopted.skipped.push(error.message);
+            return Ok(());
+        }
+    };
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(_) => {
+            adopted.skipped.push(format!("{path}: it is no UTF-8"));
+            return Ok(());
+        }
+    };
+    if let Err(why) = read(text.strip_prefix('\u{feff}').unwrap_or(&text), &mut adopted.skipped) {
+        adopted.skipped.push(format!("{path}: {why}"));
+    }
+    Ok(())
+}
+
+fn of_bead(bead: Bead) -> Option<New> {
+    let status = match bead.status.as_str() {
+        // What is done and was no feature needs no test.
+        "closed" if !matches!(bead.issue_type.as_str(), "feature" | "epic") => return None,
+        "closed" => "failing",
+        "in_progress" => "in_progress",
+        "blocked" => "blocked",
+        "deferred" => "deferred",
+        "tombstone" => return None,
+        _ => "not_implemented",
+    };
+    Some(New {
+        name: bead.title,
+        description: bead.description,
+        category: Some(bead.issue_type).filter(|kind| !kind.is_empty()),
+        steps: Vec::new(),
+        status,
+        from: format!("beads:{}", bead.id),
+    })
+}
+
+fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    let string = |members: &Members, name: &str| match members.0.get(name) {
+        Some(Json::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let (mut ids, mut skipped) = (Vec::new(), Vec::new());
+    project.files().edit::<Features, _>(None, |features| {
+        let mut last = features
+            .features
+            .iter()
+            .filter_map(|feature| string(feature, "id").strip_prefix(PREFIX)?.strip_prefix('-')?.parse::<u32>().ok())
+            .max()
+            .unwrap_or(0);
+        for new in new {
+            let name = one_line(&new.name);
+            let here =
+                |feature: &Members| string(feature, "adopted_from") == new.from && string(feature, "name") == name;
+            if name.is_empty() || features.features.iter().any(here) {
+                continue;
+            }
+            if [&new.name, &new.description].into_iter().chain(&new.steps).any(|text| !secrets::scan(text).is_empty()) {
+                skipped.push(format!("{}: a feature holds what looks like a secret", new.from));
+                continue;
+            }
+            last += 1;
+            let id = format!("{PREFIX}-{last:03}");
+            let text = |text: String| Json::String(text);
+            let mut members = Members::default();
+            let mut put = |name: &str, value| members.0.insert(name.to_owned(), value);
+            put("id", text(id.clone()));
+            put("name", text(name.clone()));
+            put("status", text(new.status.into()));
+            put("tests", Json::Array(Vec::new()));
+            let blocked = if new.status == "blocked" { text(format!("as {} says", new.from)) } else { Json::Null };
+            put("blocked_by", blocked);
+            if let Some(category) = new.category {
+                put("category", text(category));
+            }
+            if !new.steps.is_empty() {
+                put("steps", Json::Array(new.steps.into_iter().map(Json::String).collect()));
+            }
+            if !new.description.is_empty() && new.description != name {
+                put("description", text(new.description));
+            }
+            put("adopted_from", text(new.from));
+            features.features.push(members);
+            ids.push(id);
+        }
+        Ok(())
+    })?;
+    adopted.features = ids;
+    adopted.skipped.append(&mut skipped);
+    Ok(())
+}
+
+/// Puts what another tool wrote about former sessions where ended sessions lie.
+fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
+    const FROM: &str = "claude-progress.txt";
+    let mut text = None;
+    take(project, FROM, adopted, |read, _| {
+        text = Some(read.to_owned());
+        Ok(())
+    })?;
+    let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(()) };
+    let Some(about) = project.files().entry(FROM)? else { return Ok(()) };
+    let zone = &project.world().zone;
+    let opening = progress::text::opening(about.modified, zone, None);
+    // No session that is counted has this number.
+    let path = format!("{SESSIONS}/{}-session-000/progress.txt", zone.to_datetime(about.modified.0).date());
+    let body = format!("# adopted from {FROM}\n{}\n", text.trim_end());
+    for folder in project.files().list(SESSIONS)? {
+        let other = format!("{SESSIONS}/{}/progress.txt", folder.name);
+        if project.files().read(&other)?.is_some_and(|bytes| bytes.ends_with(body.as_bytes())) {
+            return Ok(());
+        }
+    }
+    match project.files().create(&path, format!("{opening}{body}").as_bytes()) {
+        Ok(true) => adopted.progress.push(path),
+        Ok(false) => adopted.skipped.push(format!("{FROM}: {path} is there already")),
+        Err(Error { code: "E_SECRET", message, .. }) => adopted.skipped.push(message),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Finds the list items of a Markdown text that stand in no block of code.
+fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
+    let mut found = Vec::new();
+    let mut code = false;
+    let mut secret = 0;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            code = !code;
+        }
+        let Some(note) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).filter(|_| !code) else {
+            continue;
+        };
+        let note = note.trim();
+        if !NOTE.contains(&note.chars().count()) || note.chars().any(char::is_control) {
+            continue;
+        }
+        if !secrets::scan(note).is_empty() {
+            secret += 1;
+        } else if found.len() < MAX_NOTES {
+            found.push(Proposal { from: from.to_owned(), line: at + 1, text: note.to_owned() });
+        }
+    }
+    if secret > 0 {
+        skipped.push(format!("{from}: {secret} notes look like a secret"));
+    }
+    found
+}
+
+fn one_line(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
+}

@@ -1,0 +1,196 @@
+//! Looks whether everything is there, and creates what is missing if asked to. It changes and removes nothing.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde::Serialize;
+
+use super::tree;
+use crate::config::Config;
+use crate::error::Result;
+use crate::files::{KINDS, Unreadable};
+use crate::layout::{CONFIG, INIT, LOCAL};
+use crate::project::Project;
+
+/// What is wrong with one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Problem {
+    /// It is not there.
+    Missing,
+    /// Nobody knows what it is for.
+    Unexpected,
+    /// It cannot be run, or may be written by everybody.
+    WrongMode,
+    /// It is damaged.
+    Damaged,
+    /// A newer program wrote it.
+    SchemaNewer,
+    /// A setting nobody knows.
+    UnknownSetting,
+}
+
+/// One thing the doctor found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The path, below the root.
+    pub path: String,
+    /// What is wrong.
+    pub problem: Problem,
+    /// More about it.
+    pub detail: String,
+    /// Whether it was mended.
+    pub fixed: bool,
+    /// A command that helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What the doctor found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Doctor {
+    /// Whether nothing is wrong, or is no more.
+    pub healthy: bool,
+    /// What was found, in the order of the paths.
+    pub found: Vec<Diagnosis>,
+}
+
+impl Project {
+    /// Looks at every folder and document. With `fix` it creates what is missing, and nothing else.
+    ///
+    /// # Errors
+    /// `Failed` if something cannot be read or created; with `fix` also `Locked`.
+    pub fn doctor(&self, fix: bool) -> Result<Doctor> {
+        let mut found = Vec::new();
+        self.find_missing(&mut found)?;
+        self.find_unexpected(&mut found)?;
+        self.find_wrong_modes(&mut found);
+        self.find_damaged(&mut found)?;
+        if fix {
+            self.check_not_paused()?;
+        }
+        if fix && found.iter().any(|diagnosis| diagnosis.problem == Problem::Missing) {
+            let created = self.create_missing()?;
+            for diagnosis in &mut found {
+                diagnosis.fixed = created.contains(&diagnosis.path);
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Doctor { healthy: found.iter().all(|diagnosis| diagnosis.fixed), found })
+    }
+
+    fn find_missing(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
+        let folders = tree::folders().into_iter().map(|path| (path, true));
+        let files = tree::files(self.world(), self.config().git.enabled).into_iter().map(|seed| (seed.path, false));
+        for (path, folder) in folders.chain(files) {
+            if self.files().entry(&path)?.is_none() {
+                // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
+                let detail = match (folder, tree::is_local(&path) || path == LOCAL) {
+                    (true, _) => "the folder is created when it is needed",
+                    (false, true) => "it belongs to one clone, and this one has none yet",
+                    (false, false) => "the file is part of every project",
+                };
+                found.push(Diagnosis {
+                    path,
+                    problem: Problem::Missing,
+                    detail: detail.into(),
+                    fixed: false,
+                    next: Some("helmdeck forge doctor --fix".into()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn find_unexpected(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
+        for folder in tree::KNOWN {
+            for entry in self.files().list(folder)? {
+                let path = format!("{folder}/{}", entry.name);
+                if !tree::is_expected(&path) {
+                    let detail = "nobody knows what it is for; it is left as it is".into();
+                    found.push(Diagnosis { path, problem: Problem::Unexpected, detail, fixed: false, next: None });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find_wrong_modes(&self, found: &mut Vec<Diagnosis>) {
+        let paths = tree::files(self.world(), true).into_iter().map(|seed| seed.path);
+        for path in paths {
+            let Ok(about) = self.root().join(&path).symlink_metadata() else { continue };
+            let mode = about.permissions().mode() & 0o777;
+            let detail = if path == INIT && mode & 0o100 == 0 {
+                format!("its mode is {mode:03o}, and it is to be run: 755")
+            } else if about.is_file() && mode & 0o002 != 0 {
+                format!("its mode is {mode:03o}: everybody may write it")
+            } else {
+                continue;
+            };
+            found.push(Diagnosis { path, problem: Problem::WrongMode, detail, fixed: false, next: None });
+        }
+    }
+
+    fn find_damaged(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
+        let damaged = |path: &str, problem, detail: String| {
+            let next = (problem == Problem::Damaged).then(|| format!("helmdeck forge repair {path}"));
+            Diagnosis { path: path.to_owned(), problem, detail, fixed: false, next }
+        };
+        for path in self.documents()? {
+            let Some(kind) = crate::files::kind_of(&path) else { continue };
+            match self.files().read(&path) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => match kind.check(&bytes) {
+                    Ok(()) => {}
+                    Err(Unreadable::Newer(version)) => found.push(damaged(&path, Problem::SchemaNewer, version)),
+                    Err(Unreadable::Damaged(at)) => {
+                        let detail = format!("line {}, column {}: {}", at.line, at.column, at.what);
+                        found.push(damaged(&path, Problem::Damaged, detail));
+                    }
+                },
+                Err(error) => found.push(damaged(&path, Problem::Damaged, error.message)),
+            }
+        }
+        let settings = match self.files().read(CONFIG) {
+            Ok(bytes) => bytes.unwrap_or_default(),
+            Err(error) => {
+                found.push(damaged(CONFIG, Problem::Damaged, error.message));
+                return Ok(());
+            }
+        };
+        let text = String::from_utf8_lossy(&settings);
+        match Config::parse(&text) {
+            Err(at) => {
+                let detail = format!("line {}, column {}: {}", at.line, at.column, at.what);
+                found.push(damaged(CONFIG, Problem::Damaged, detail));
+            }
+            Ok(_) => found.extend(
+                Config::unknown(&text)
+                    .into_iter()
+                    .map(|name| damaged(CONFIG, Problem::UnknownSetting, format!("{name} has no effect"))),
+            ),
+        }
+        Ok(())
+    }
+
+    /// Returns the path of every document there is.
+    pub(crate) fn documents(&self) -> Result<Vec<String>> {
+        let mut paths = Vec::new();
+        for kind in KINDS {
+            if kind.path.ends_with(".json") {
+                paths.push(kind.path.to_owned());
+                continue;
+            }
+            for entry in self.files().list(kind.path)? {
+                let path = format!("{}/{}", kind.path, entry.name);
+                if entry.folder {
+                    let inner = self.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
+                    paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
+                } else {
+                    paths.push(path);
+                }
+            }
+        }
+        paths.retain(|path| path.ends_with(".json"));
+        Ok(paths)
+    }
+}

@@ -1,0 +1,304 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+use crate::error::Category;
+use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, SCRATCH};
+
+fn git(folder: &Path, args: &[&str]) {
+    let output = Command::new("git")
+        .args(args)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .envs([
+            ("GIT_AUTHOR_NAME", "a"),
+            ("GIT_AUTHOR_EMAIL", "a@a"),
+            ("GIT_COMMITTER_NAME", "a"),
+            ("GIT_COMMITTER_EMAIL", "a@a"),
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn repository() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    git(folder.path(), &["init", "-q", "-b", "main"]);
+    folder
+}
+
+fn init(folder: &Path, options: &Init) -> (Project, Initialised) {
+    Project::init(folder, World::default(), options).unwrap()
+}
+
+/// Everything below a folder: contents, and when each was changed.
+fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![folder.to_owned()];
+    while let Some(folder) = todo.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let about = path.symlink_metadata().unwrap();
+            // Locks are no memory.
+            if path.ends_with(".forge/.local") {
+                continue;
+            }
+            let bytes = if about.is_dir() { Vec::new() } else { std::fs::read(&path).unwrap() };
+            if about.is_dir() {
+                todo.push(path.clone());
+            }
+            all.insert(path, (bytes, about.modified().unwrap()));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_new_project_has_the_tree_of_the_rfc() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = repository();
+    let (project, done) = init(folder.path(), &Init::default());
+    let forge = folder.path().join(FORGE);
+    for path in [
+        "memory/long-term/knowledge.json",
+        "memory/long-term/features.json",
+        "memory/long-term/architecture.md",
+        "memory/short-term/progress.txt",
+        "memory/short-term/focus.json",
+        "memory/short-term/scratch/",
+        "memory/artifacts/code/",
+        "memory/artifacts/docs/",
+        "memory/artifacts/reports/",
+        "linear/active.json",
+        "linear/history/",
+        "linear/templates/feature.yaml",
+        "linear/templates/bug.yaml",
+        "git/commits.log",
+        "git/branches.json",
+        "git/checkpoints/",
+        "init.sh",
+        "skills/code-generation/skill.toml",
+        "skills/qa-review/instructions.md",
+        "skills/linear-integration/skill.toml",
+        "skills/git-workflow/skill.toml",
+        "config.toml",
+        ".gitignore",
+        ".gitattributes",
+        ".local/",
+    ] {
+        let at = forge.join(path);
+        assert!(at.exists() && at.is_dir() == path.ends_with('/'), "{path}");
+    }
+    assert_eq!(std::fs::metadata(forge.join("init.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+    assert!(done.created.contains(&KNOWLEDGE.to_owned()) && done.settings.is_empty());
+    assert_eq!(done.offers.len(), 2);
+    let doctor = project.doctor(false).unwrap();
+    assert!(doctor.healthy, "{doctor:#?}");
+    assert!(Config::unknown(include_str!("config.toml")).is_empty());
+    let uncommented: String = include_str!("config.toml")
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .skip(1)
+        .fold(String::new(), |text, line| text + line + "\n");
+    assert!(Config::unknown(&uncommented).is_empty(), "every setting that is shown exists");
+    assert!(Config::parse(&uncommented).is_ok());
+}
+
+#[test]
+fn a_second_run_changes_nothing_and_nothing_is_written_over() {
+    let folder = repository();
+    std::fs::create_dir_all(folder.path().join(".forge/memory/long-term")).unwrap();
+    let mine = "{\n  \"schema_version\": \"1.0\",\n  \"features\": [],\n  \"mine\": 1\n}\n";
+    std::fs::write(folder.path().join(FEATURES), mine).unwrap();
+    init(folder.path(), &Init::default());
+    let before = everything(folder.path());
+    let (_, done) = init(&folder.path().join(".forge/memory"), &Init { adopt: true, ..Init::default() });
+    assert!(done.created.is_empty(), "{done:?}");
+    assert_eq!(everything(folder.path()), before);
+    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), mine);
+}
+
+#[test]
+fn where_the_memory_lies_depends_on_the_repository() {
+    let plain = tempfile::tempdir().unwrap();
+    let error = Project::init(plain.path(), World::default(), &Init::default()).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_NOT_A_REPO", Category::NotFound));
+    assert!(!plain.path().join(FORGE).exists());
+    let (project, _) = init(plain.path(), &Init { no_git: true, ..Init::default() });
+    assert_eq!(project.git().unwrap_err().code, "E_NOT_A_REPO");
+    assert!(!project.config().git.enabled && project.common_lock().is_ok());
+
+    let bare = tempfile::tempdir().unwrap();
+    git(bare.path(), &["init", "-q", "--bare"]);
+    for no_git in [false, true] {
+        let error = Project::init(bare.path(), World::default(), &Init { no_git, ..Init::default() }).unwrap_err();
+        assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
+    }
+
+    let folder = repository();
+    let root = folder.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    assert_eq!(init(&root.join("a/b"), &Init::default()).0.root(), root);
+    let (here, done) = init(&root.join("a/b"), &Init { here: true, ..Init::default() });
+    assert_eq!((here.root(), done.root.as_path()), (root.join("a/b").as_path(), root.join("a/b").as_path()));
+    assert!(root.join("a/b/.forge/init.sh").is_file());
+
+    git(&root, &["add", "-A"]);
+    git(&root, &["commit", "-qm", "memory"]);
+    let other = tempfile::tempdir().unwrap();
+    let two = other.path().join("two");
+    git(&root, &["worktree", "add", "-q", two.to_str().unwrap()]);
+    let (two, done) = init(&two, &Init::default());
+    assert!(
+        done.created.contains(&crate::layout::PROGRESS.to_owned()) && !done.created.contains(&KNOWLEDGE.to_owned()),
+        "{done:?}"
+    );
+    let guard = two.common_lock().unwrap();
+    assert!(root.join(".git/forge/lock").is_file(), "shared with the other work tree");
+    drop(guard);
+}
+
+#[test]
+fn what_belongs_to_one_clone_is_ignored_by_git() {
+    let folder = repository();
+    let (project, _) = init(folder.path(), &Init::default());
+    project.files().write(".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt", b"a\n").unwrap();
+    project.files().write(".forge/linear/outbox.jsonl", b"{}\n").unwrap();
+    git(folder.path(), &["add", "-A"]);
+    let output = Command::new("git").args(["ls-files"]).current_dir(folder.path()).output().unwrap();
+    let tracked = String::from_utf8(output.stdout).unwrap();
+    let tracked: Vec<&str> = tracked.lines().collect();
+    for path in [
+        FEATURES,
+        KNOWLEDGE,
+        INIT,
+        ".forge/.gitignore",
+        ".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt",
+    ] {
+        assert!(tracked.contains(&path), "{path} is not in {tracked:?}");
+    }
+    for part in [".local", "focus.json", "short-term/progress.txt", "scratch", "commits.log", "branches.json", "outbox"]
+    {
+        assert!(!tracked.iter().any(|path| path.contains(part)), "{part} is in {tracked:?}");
+    }
+    let attributes = |path: &str| {
+        let output = Command::new("git")
+            .args(["check-attr", "merge", "text", "--", path])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(attributes(KNOWLEDGE).contains("merge: forge-json"));
+    assert!(attributes(".forge/linear/active.json").contains("merge: forge-json"));
+    assert!(attributes(".forge/memory/artifacts/index.jsonl").contains("merge: union"));
+    assert!(attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union"));
+    assert!(attributes(".forge/memory/artifacts/code/a.rs").contains("text: unset"));
+}
+
+#[test]
+fn settings_of_the_repository_are_made_only_when_asked_for() {
+    let folder = repository();
+    let (project, done) = init(folder.path(), &Init::default());
+    let setting = |project: &Project, name| project.git().unwrap().setting(name).unwrap();
+    assert_eq!(setting(&project, "commit.cleanup"), None);
+    assert_eq!(done.offers.iter().map(|offer| offer.option).collect::<Vec<_>>(), ["--scissors", "--merge-driver"]);
+    let (project, done) = init(folder.path(), &Init { scissors: true, merge_driver: true, ..Init::default() });
+    assert_eq!(done.settings.len(), 2);
+    assert_eq!(setting(&project, "commit.cleanup").as_deref(), Some("scissors"));
+    assert!(setting(&project, "merge.forge-json.driver").unwrap().contains("%O %A %B"));
+    let (_, done) = init(folder.path(), &Init::default());
+    assert!(done.offers.is_empty() && done.settings.is_empty());
+}
+
+#[test]
+fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
+    let folder = repository();
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put(
+        "feature_list.json",
+        r#"[{"category":"functional","description":"New chat works","steps":["Open","Click"],"passes":true},
+            {"category":"style","description":"Dark mode","steps":[],"passes":false}]"#,
+    );
+    put("claude-progress.txt", "Session 1: made the chat\n[10:00] not a real entry of ours\n");
+    put(
+        ".beads/issues.jsonl",
+        "{\"id\":\"bd-1\",\"title\":\"Export\",\"status\":\"closed\",\"issue_type\":\"feature\"}\n\
+         {\"id\":\"bd-2\",\"title\":\"Tidy\",\"status\":\"closed\",\"issue_type\":\"chore\"}\nbroken\n\
+         {\"id\":\"bd-3\",\"title\":\"Import\",\"status\":\"open\",\"issue_type\":\"feature\"}\n",
+    );
+    let token = format!("{}{}", concat!("gh", "p_"), "aB3".repeat(12));
+    put(
+        "MEMORY.md",
+        &format!("# Notes\n- Always run the linter first\n- the token {token}\n```\n- not a note at all\n```\n"),
+    );
+    let (project, done) = init(folder.path(), &Init { adopt: true, ..Init::default() });
+    let adopted = done.adopted.unwrap();
+    assert_eq!(adopted.features, ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003", "ADOPTED-004"]);
+    let features = std::fs::read_to_string(folder.path().join(FEATURES)).unwrap();
+    assert!(!features.contains("passing"), "{features}");
+    assert_eq!(features.matches("\"failing\"").count(), 2);
+    assert_eq!(adopted.proposals.len(), 1);
+    assert_eq!(adopted.proposals[0].text, "Always run the linter first");
+    assert_eq!(adopted.progress.len(), 1);
+    assert_eq!(adopted.skipped.len(), 2, "{:?}", adopted.skipped);
+    assert!(!format!("{:?}", adopted.skipped).contains("aB3"));
+    assert!(!std::fs::read_to_string(folder.path().join(SCRATCH).join("proposals.md")).unwrap().contains("aB3"));
+    assert!(
+        std::fs::read_to_string(folder.path().join(KNOWLEDGE)).unwrap().len() < 200,
+        "nothing is learned from notes"
+    );
+    assert!(project.doctor(false).unwrap().healthy);
+    let before = everything(folder.path());
+    let (_, again) = init(folder.path(), &Init { adopt: true, ..Init::default() });
+    assert!(again.adopted.unwrap().features.is_empty());
+    assert_eq!(everything(folder.path()), before);
+}
+
+#[test]
+fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = repository();
+    let (project, _) = init(folder.path(), &Init::default());
+    std::fs::remove_file(folder.path().join(KNOWLEDGE)).unwrap();
+    std::fs::remove_dir(folder.path().join(SCRATCH)).unwrap();
+    std::fs::write(folder.path().join(".forge/linear/notes.txt"), "mine").unwrap();
+    std::fs::write(folder.path().join(FEATURES), "{").unwrap();
+    std::fs::set_permissions(folder.path().join(INIT), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let before = everything(folder.path());
+    let doctor = project.doctor(false).unwrap();
+    let seen: Vec<_> = doctor.found.iter().map(|found| (found.path.as_str(), found.problem)).collect();
+    assert_eq!(
+        seen,
+        [
+            (INIT, Problem::WrongMode),
+            (".forge/linear/notes.txt", Problem::Unexpected),
+            (FEATURES, Problem::Damaged),
+            (KNOWLEDGE, Problem::Missing),
+            (SCRATCH, Problem::Missing),
+        ]
+    );
+    assert_eq!(everything(folder.path()), before);
+    let fixed = project.doctor(true).unwrap();
+    assert!(!fixed.healthy);
+    assert_eq!(fixed.found.iter().filter(|found| found.fixed).count(), 2);
+    assert!(folder.path().join(KNOWLEDGE).is_file() && folder.path().join(SCRATCH).is_dir());
+    assert_eq!(std::fs::read(folder.path().join(FEATURES)).unwrap(), b"{");
+    assert_eq!(project.doctor(false).unwrap().found.len(), 3);
+}
+
+#[test]
+fn the_bootstrap_script_is_valid_and_starts_nothing() {
+    let folder = repository();
+    init(folder.path(), &Init::default());
+    let run = |args: &[&str]| Command::new("sh").args(args).arg(folder.path().join(INIT)).output().unwrap();
+    assert!(run(&["-n"]).status.success());
+    assert!(run(&[]).status.success(), "without anything to set up it does nothing");
+}

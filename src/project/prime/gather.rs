@@ -1,0 +1,249 @@
+//! Gathers what a brief says from the files and git. Reads only; what cannot be read is a warning of the brief, and the rest stands.
+
+use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine, Primed, Section, SkillLine};
+use crate::error::Result;
+use crate::features::{Item, Standing};
+use crate::focus::Focus;
+use crate::health::Colour;
+use crate::issues::Active;
+use crate::knowledge::{Invariant, Kind, Search};
+use crate::progress::session_folder;
+use crate::project::Project;
+use crate::sessions::Session;
+use crate::skills::Query;
+
+/// So many failing features are named.
+const FAILING: usize = 10;
+/// So many commits are named.
+const COMMITS: usize = 10;
+/// So many invariants are named.
+const INVARIANTS: usize = 20;
+/// So many learnings are named.
+const LEARNINGS: usize = 5;
+/// So many skills are named.
+const SKILLS: usize = 5;
+/// So many warnings are named.
+const WARNINGS: usize = 20;
+
+impl Project {
+    /// Returns what whoever begins needs to know, within a budget of estimated tokens; none = as configured, 2,000. Reads only, also
+    /// while work is paused.
+    ///
+    /// # Errors
+    /// `Corrupt` if the record of the sessions is damaged. What else cannot be read is a warning of the brief.
+    pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
+        let session = self.sessions().current()?;
+        let budget =
+            budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
+        Ok(self.prime_of(session.as_ref(), &[])?.render(budget))
+    }
+
+    /// Returns what there is to say in a session, with warnings of whoever asks before those found here.
+    pub(crate) fn prime_of(&self, session: Option<&Session>, warnings: &[String]) -> Result<Brief> {
+        let mut on = On { project: self, session, warnings: warnings.to_vec() };
+        let focus = on.focus();
+        let (checkpoint, commits) = on.history();
+        let (invariants, learnings) = on.knowledge(focus.as_ref());
+        let mut brief = Brief {
+            session: session.map(|session| session.id.clone()),
+            abandoned: session.and_then(|session| session.resumes.clone()),
+            branch: on.branch(),
+            checkpoint,
+            paused: self.check_not_paused().err().map(|error| error.message),
+            health: on.health(),
+            next: on.next(),
+            failing: on.failing(),
+            commits,
+            invariants,
+            learnings,
+            skills: on.skills(focus.as_ref()),
+            focus: focus.as_ref().and_then(line),
+            warnings: Section::default(),
+        };
+        brief.warnings = Section::first(WARNINGS, on.warnings);
+        Ok(brief)
+    }
+}
+
+struct On<'a> {
+    project: &'a Project,
+    session: Option<&'a Session>,
+    warnings: Vec<String>,
+}
+
+impl On<'_> {
+    /// Returns what could be read; what could not is a warning.
+    fn or_warn<T: Default>(&mut self, what: &str, read: Result<T>) -> T {
+        read.unwrap_or_else(|error| {
+            let warning = format!("{what}: {error}");
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+            T::default()
+        })
+    }
+
+    fn branch(&mut self) -> Option<String> {
+        let git = self.project.git().ok()?;
+        let branch = git.branch();
+        self.or_warn("the branch cannot be read", branch)
+    }
+
+    fn focus(&mut self) -> Option<Focus> {
+        let mut focus = self.project.focus();
+        if let Some(session) = self.session.filter(|session| !session.primary) {
+            focus = focus.of(&session.id).ok()?;
+        }
+        let shown = focus.show();
+        let shown = self.or_warn("the focus cannot be read", shown)?;
+        self.warnings.extend(shown.warnings.iter().map(|warning| format!("focus: {warning}")));
+        Some(shown.focus)
+    }
+
+    /// Returns what comes next: as this session says, or else the one before it.
+    fn next(&mut self) -> Option<String> {
+        let read = self.read_next();
+        self.or_warn("the progress cannot be read", read)
+    }
+
+    fn read_next(&self) -> Result<Option<String>> {
+        let mine = self.session.map(|session| session.id.as_str());
+        let progress = self.project.progress();
+        let progress = match self.session.filter(|session| !session.primary) {
+            Some(session) => progress.of(&session.id)?,
+            None => progress,
+        };
+        if let Some(next) = progress.read()?.and_then(|log| log.next) {
+            return Ok(Some(next));
+        }
+        let archives = self.project.progress().archives()?;
+        let Some(last) = archives.iter().rev().find(|id| Some(id.as_str()) != mine && session_folder(id).is_ok())
+        else {
+            return Ok(None);
+        };
+        Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
+    }
+
+    fn history(&mut self) -> (Option<Lag>, Section<CommitLine>) {
+        let Ok(git) = self.project.git() else { return (None, Section::default()) };
+        let log = git.log("HEAD", COMMITS);
+        let commits = self.or_warn("the commits cannot be read", log);
+        let total = git.count("HEAD").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(commits.len());
+        let lines = commits
+            .into_iter()
+            .map(|commit| CommitLine { commit: commit.oid.short().to_owned(), subject: commit.subject })
+            .collect();
+        (self.lag(), Section { items: lines, total })
+    }
+
+    fn lag(&mut self) -> Option<Lag> {
+        let git = self.project.git().ok()?;
+        let usable = self.project.checkpoints().newest_usable();
+        let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
+        let since = git.count(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
+        Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
+    }
+
+    /// Returns the worst colour, and of each component that is not green its colour and its first reason.
+    fn health(&mut self) -> Option<String> {
+        let health = self.project.health();
+        let mut text = health.overall.as_str().to_owned();
+        for (name, colour, reasons) in health.components() {
+            if matches!(colour, Colour::Yellow | Colour::Red) {
+                let why = reasons.first().map(|reason| format!(" ({})", reason.code.as_str())).unwrap_or_default();
+                text.push_str(&format!(", {name} {}{why}", colour.as_str()));
+            }
+        }
+        Some(text)
+    }
+
+    fn failing(&mut self) -> Section<FeatureLine> {
+        let listed = self.project.features().list(false);
+        let Ok(listed) = listed else {
+            self.or_warn("the features cannot be read", listed.map(drop));
+            return Section::default();
+        };
+        let failing = listed.features.into_iter().filter_map(|Item { standing, feature }| {
+            let status = match standing {
+                Standing::Regressed => "regressed",
+                Standing::Failing => "failing",
+                Standing::UnverifiedPass => "unverified_pass",
+                _ => return None,
+            };
+            Some(FeatureLine { id: feature.id, name: feature.name, status: status.to_owned() })
+        });
+        Section::first(FAILING, failing)
+    }
+
+    /// Returns what must always hold, and what was learned that bears on the focus.
+    fn knowledge(&mut self, focus: Option<&Focus>) -> (Section<String>, Section<LearningLine>) {
+        let read = self.project.knowledge().read();
+        let Ok(file) = read else {
+            self.or_warn("what was learned cannot be read", read.map(drop));
+            return Default::default();
+        };
+        let invariants = Section::first(INVARIANTS, file.invariants.iter().map(|one| Invariant::text(one).to_owned()));
+        let query = focus.map(words).unwrap_or_default();
+        if query.trim().is_empty() {
+            return (invariants, Section::default());
+        }
+        let kinds = vec![Kind::Successful, Kind::Failed, Kind::Decision];
+        let found = file.search(&Search { query, limit: Some(LEARNINGS), kinds, superseded: false });
+        let lines = found.entries.iter().map(|hit| {
+            let text = |name: &str| hit.texts.get(name).map(String::as_str).unwrap_or_default();
+            let (kind, said) = match hit.kind {
+                Kind::Failed => ("failed", format!("{} - {}", text("issue"), text("resolution"))),
+                Kind::Decision => ("decided", format!("{} - {}", text("decision"), text("rationale"))),
+                _ => ("worked", text("approach").to_owned()),
+            };
+            LearningLine { kind: kind.to_owned(), context: text("context").to_owned(), text: said }
+        });
+        (invariants, Section { items: lines.collect(), total: found.total })
+    }
+
+    /// Returns the skills that fire for the focus.
+    fn skills(&mut self, focus: Option<&Focus>) -> Section<SkillLine> {
+        let Some(focus) = focus.filter(|focus| focus.task.is_some()) else { return Section::default() };
+        let query = Query {
+            text: focus.task.clone().unwrap_or_default(),
+            files: focus.files.clone(),
+            labels: self.labels(focus),
+        };
+        let skills = self.project.skills();
+        let (matching, all) = (skills.matching(&query), skills.list());
+        let matching = self.or_warn("the skills cannot be read", matching);
+        let all = self.or_warn("the skills cannot be read", all);
+        let lines = matching.into_iter().filter(|one| one.fires).map(|one| {
+            let skill = all.iter().find(|skill| skill.name == one.skill);
+            SkillLine { description: skill.map(|skill| skill.description.clone()).unwrap_or_default(), name: one.skill }
+        });
+        Section::first(SKILLS, lines)
+    }
+
+    /// Returns the labels of the focus' issue.
+    fn labels(&self, focus: &Focus) -> Vec<String> {
+        let Some(key) = &focus.linear_issue else { return Vec::new() };
+        let active = self.project.files().reading().load::<Active>().ok().flatten();
+        let issues = active.map(|active| active.value.issues).unwrap_or_default();
+        issues.into_iter().find(|issue| issue.linear_id == *key).map(|issue| issue.labels).unwrap_or_default()
+    }
+}
+
+/// Returns the words by which a focus finds what bears on it.
+fn words(focus: &Focus) -> String {
+    let mut words: Vec<&str> =
+        focus.task.iter().chain(&focus.feature_id).chain(&focus.linear_issue).map(String::as_str).collect();
+    words.extend(focus.files.iter().map(String::as_str));
+    words.join(" ")
+}
+
+fn line(focus: &Focus) -> Option<FocusLine> {
+    Some(FocusLine {
+        task: focus.task.clone()?,
+        phase: focus.phase.as_str().to_owned(),
+        linear_issue: focus.linear_issue.clone(),
+        feature_id: focus.feature_id.clone(),
+        files: focus.files.clone(),
+        blockers: focus.blockers.clone(),
+    })
+}

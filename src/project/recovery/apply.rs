@@ -1,0 +1,175 @@
+//! Doing what an assessment proposes: going back to the checkpoint, or pausing. A rollback that was cut short is taken up again.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::assess::Assess;
+use super::decide::{Action, Class};
+use super::journal::{Journal, Mode, Rollback, Step};
+use super::report::Report;
+use super::{FILE, Recovery, memory};
+use crate::checkpoints::{Checkpoint, State};
+use crate::config::RollbackMode;
+use crate::error::{Category, Error, Result};
+use crate::json::Members;
+
+/// How to go back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Apply {
+    /// How. Default: `mode` under `[recovery]`.
+    pub mode: Option<Mode>,
+    /// To which checkpoint. Default: the newest to which one may. One that is named is gone back to whatever the table says.
+    pub checkpoint: Option<String>,
+    /// Why. It is learned as the reason of the failed pattern. Default: what was measured.
+    pub why: Option<String>,
+    /// Where a new work tree goes, if one is needed. Default: `.forge/.local/worktrees/<checkpoint>-<n>`.
+    pub worktree: Option<PathBuf>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Applied {
+    /// What was found; absent if a rollback that was cut short was finished.
+    pub report: Option<Report>,
+    /// The rollback; absent if there was no need.
+    pub rollback: Option<Rollback>,
+    /// Whether a rollback that was cut short was taken up again.
+    pub resumed: bool,
+    /// What to do next.
+    pub next: String,
+}
+
+impl Recovery<'_> {
+    /// Assesses, and does what is proposed. Going back keeps everything: a commit at `refs/forge/rescue/` holds the work tree and the
+    /// index as they were, no branch is moved back, and neither an untracked nor an ignored file is deleted.
+    ///
+    /// # Errors
+    /// `Unknown` (`E_UNKNOWN`) if nobody can say in what state things are: then work is paused. `Refused` if a named checkpoint is none
+    /// to go back to, or in `restore` mode a file that is not tracked is in the way. What git and the files say; the rollback is
+    /// then taken up again by the next call.
+    pub fn apply(&self, asked: &Apply) -> Result<Applied> {
+        self.project.check_not_paused()?;
+        if let Some(current) = self.journal()?.current {
+            let done = self.go_on(current, asked)?;
+            return Ok(Applied { report: None, next: next(&done), rollback: Some(done), resumed: true });
+        }
+        let named = asked.checkpoint.as_deref().map(|name| self.named(name)).transpose()?;
+        let report = self.assess(Assess { verify: named.is_none() })?;
+        let checkpoint = match named {
+            Some(named) => named,
+            None if report.class == Class::Unknown => return Err(self.unknown(&report)?),
+            None if report.action != Action::RollBack => {
+                let next = format!("nothing to roll back: {}", report.action.text());
+                return Ok(Applied { report: Some(report), rollback: None, resumed: false, next });
+            }
+            None => match self.project.checkpoints().newest_usable()? {
+                Some(checkpoint) => checkpoint,
+                None => return Err(Error::not_found("the checkpoint has gone meanwhile")),
+            },
+        };
+        let plan = self.plan(&report, &checkpoint, asked)?;
+        let guard = self.project.common_lock()?;
+        let planned = self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
+            if let Some(other) = &journal.current {
+                return Err(Error::new(
+                    Category::Locked,
+                    "E_LOCKED",
+                    format!("a rollback began at {}", other.started_at),
+                ));
+            }
+            journal.current = Some(plan.clone());
+            Ok(plan)
+        })?;
+        drop(guard);
+        let done = self.go_on(planned, asked)?;
+        Ok(Applied { report: Some(report), next: next(&done), rollback: Some(done), resumed: false })
+    }
+
+    fn named(&self, name: &str) -> Result<Checkpoint> {
+        let checkpoint = self.project.checkpoints().show(name)?;
+        let whole = matches!(checkpoint.state, State::Ok | State::NotAncestor);
+        if whole && checkpoint.manifest.as_ref().is_some_and(|manifest| manifest.proven()) {
+            return Ok(checkpoint);
+        }
+        let message = format!("{} is none to go back to: it is {}", checkpoint.tag, checkpoint.state.as_str());
+        Err(Error::refused(message)
+            .hint("one goes back only to a checkpoint whose checks all succeeded")
+            .next("helmdeck forge checkpoint list"))
+    }
+
+    fn unknown(&self, report: &Report) -> Result<Error> {
+        let reasons: Vec<&str> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
+        let reasons = reasons.join("; ");
+        if report.must_pause() {
+            self.pause(&reasons, Some(report))?;
+        }
+        let next = report.unknown.first().map_or("helmdeck forge recover assess", |reason| reason.reason.next());
+        Ok(Error::new(Category::Unknown, "E_UNKNOWN", format!("nobody can say in what state things are: {reasons}"))
+            .hint("a person has to look at it; nothing was changed")
+            .next(next))
+    }
+
+    fn plan(&self, report: &Report, checkpoint: &Checkpoint, asked: &Apply) -> Result<Rollback> {
+        let git = self.project.git()?;
+        let (Some(head), Some(commit)) = (git.head()?, checkpoint.oid()) else {
+            return Err(Error::refused("there is no commit to go back from, or none to go back to"));
+        };
+        let mode = asked.mode.unwrap_or(match self.project.config().recovery.mode {
+            RollbackMode::Branch => Mode::Branch,
+            RollbackMode::Restore => Mode::Restore,
+        });
+        let regressions = report.measures.as_ref().map(|measures| measures.regressions.clone()).unwrap_or_default();
+        let world = self.project.world();
+        let rollback = Rollback {
+            id: world.uuid().to_string(),
+            started_at: world.now().seconds(),
+            mode,
+            why: asked.why.clone().unwrap_or_else(|| why(report)),
+            row: report.row,
+            checkpoint: checkpoint.tag.clone(),
+            commit: commit.to_string(),
+            head: head.to_string(),
+            branch: git.branch()?,
+            session: memory::session(self.project),
+            regressions,
+            step: Step::Planned,
+            rescue: None,
+            target: None,
+            made: None,
+            worktree: None,
+            other: Members::default(),
+        };
+        if mode == Mode::Restore {
+            self.check_in_the_way(git, &commit)?;
+        }
+        Ok(rollback)
+    }
+}
+
+/// Says why one goes back, from what was measured.
+fn why(report: &Report) -> String {
+    let Some(measures) = &report.measures else { return "asked for".to_owned() };
+    let mut parts = Vec::new();
+    if !measures.verify.passed {
+        parts.push(format!("{} fails", measures.verify.command.as_deref().unwrap_or("the verification")));
+    }
+    if !measures.regressions.is_empty() {
+        parts.push(format!("regressed: {}", measures.regressions.join(", ")));
+    }
+    if measures.attempts > 0 {
+        parts.push(format!("{} tries to mend it failed", measures.attempts));
+    }
+    parts.push(format!("{} files and {} lines since the checkpoint", measures.files, measures.lines));
+    parts.join("; ")
+}
+
+fn next(rollback: &Rollback) -> String {
+    match (&rollback.worktree, &rollback.target) {
+        (Some(folder), Some(branch)) => format!("go on in {folder}, on the branch {branch}"),
+        (None, Some(branch)) => format!("go on here, on the branch {branch}"),
+        (_, None) => "go on here".to_owned(),
+    }
+}

@@ -1,0 +1,366 @@
+//! How far things are from the last checkpoint. It only reads, and it only proposes.
+
+use std::time::Duration;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::decide::{Case, Limits, Size, UNKNOWN, decide};
+use super::journal::Journal;
+use super::memory;
+use super::report::{Measures, Reason, Report, Verify};
+use super::unknown::Unknown;
+use super::{FILE, Recovery};
+use crate::checkpoints::{Checkpoint, State};
+use crate::error::{Category, Error, Result};
+use crate::files::kind_of;
+use crate::git::{Change, Git, Oid, Run};
+use crate::layout;
+use crate::runner::run_check;
+use crate::time::Time;
+
+/// How old the lock of the index must be to count as left behind, in seconds.
+const LOCK_SECONDS: i64 = 600;
+/// How far the clock may stand before the checkpoint, in seconds.
+const SKEW_SECONDS: i64 = 300;
+/// How much of the output of the verify command the report keeps, in bytes.
+const OUTPUT: usize = 4_000;
+/// The most bytes of a changed file that tell one state of the code from another.
+const COMPARED: u64 = 16 << 20;
+/// The most files of another session that are named.
+const NAMED: usize = 5;
+
+/// What to assess.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Assess {
+    /// Whether the first verify command is run. Default: yes. If not, what is known from before counts.
+    pub verify: bool,
+}
+
+impl Default for Assess {
+    fn default() -> Self {
+        Self { verify: true }
+    }
+}
+
+impl Recovery<'_> {
+    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It writes
+    /// nothing; the verify command may.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error: the report says so.
+    pub fn assess(&self, asked: Assess) -> Result<Report> {
+        let git = self.project.git()?;
+        let now = self.project.world().now();
+        let checkpoints = self.project.checkpoints().list()?;
+        let newest = checkpoints.iter().find(|checkpoint| checkpoint.can_rollback_to).cloned();
+        let mut unknown = Vec::new();
+        let usable = match newest {
+            Some(mut checkpoint) => {
+                crate::checkpoints::check_trees(git, &mut checkpoint)?;
+                if checkpoint.can_rollback_to {
+                    Some(checkpoint)
+                } else {
+                    unknown.push(Unknown::ManifestCorrupt { checkpoint: checkpoint.tag });
+                    None
+                }
+            }
+            None => None,
+        };
+        of_checkpoints(&checkpoints, usable.as_ref(), &mut unknown);
+        self.of_git(git, now, &mut unknown)?;
+        self.of_memory(&mut unknown)?;
+        if let Some(time) = usable.as_ref().and_then(|checkpoint| checkpoint.timestamp) {
+            let before = time.0.as_second() - now.0.as_second();
+            if before > SKEW_SECONDS {
+                let checkpoint = usable.as_ref().map(|checkpoint| checkpoint.tag.clone()).unwrap_or_default();
+                unknown.push(Unknown::ClockBefore { checkpoint, seconds: before.unsigned_abs() });
+            }
+        }
+        let journal = self.journal()?;
+        let measures = match &usable {
+            Some(checkpoint) => self.measure(git, checkpoint, asked, &journal, &mut unknown)?,
+            None => None,
+        };
+        self.conclude(git, now, usable, unknown, measures, &journal)
+    }
+
+    fn conclude(
+        &self,
+        git: &Git,
+        at: Time,
+        checkpoint: Option<Checkpoint>,
+        mut unknown: Vec<Unknown>,
+        measures: Option<Measures>,
+        journal: &Journal,
+    ) -> Result<Report> {
+        let decision = match &measures {
+            Some(measures) if unknown.is_empty() => decide(&measures.case(), &self.limits()),
+            _ => UNKNOWN,
+        };
+        if decision.row == 1 {
+            let command = measures.as_ref().and_then(|measures| measures.verify.command.clone()).unwrap_or_default();
+            unknown.push(Unknown::Environment { command });
+        }
+        let head = git.head()?.map(|oid| oid.to_string());
+        let acknowledged = journal.acknowledged.as_ref().is_some_and(|answer| {
+            answer.head == head && unknown.iter().all(|reason| answer.covers(reason)) && !unknown.is_empty()
+        });
+        Ok(Report {
+            at: at.seconds(),
+            class: decision.class,
+            row: decision.row,
+            action: decision.action,
+            unknown: unknown.into_iter().map(Reason::from).collect(),
+            checkpoint: checkpoint.as_ref().map(|checkpoint| checkpoint.tag.clone()),
+            checkpoint_commit: checkpoint.and_then(|checkpoint| checkpoint.commit),
+            head,
+            branch: git.branch()?,
+            measures,
+            acknowledged,
+        })
+    }
+
+    /// Returns from where on things count as large or too many.
+    pub(super) fn limits(&self) -> Limits {
+        let config = &self.project.config().recovery;
+        let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Limits {
+            files: narrow(config.files),
+            lines: config.lines,
+            commits: narrow(config.commits),
+            attempts: narrow(config.attempts),
+            ..Limits::default()
+        }
+    }
+
+    fn of_git(&self, git: &Git, now: Time, unknown: &mut Vec<Unknown>) -> Result<()> {
+        if let Some(operation) = git.operation()? {
+            unknown.push(Unknown::Operation { operation: operation.name().to_owned() });
+        }
+        if let Some(since) = git.index_locked_since()? {
+            let seconds = now.0.as_second() - since.0.as_second();
+            if seconds > LOCK_SECONDS {
+                unknown.push(Unknown::IndexLocked { seconds: seconds.unsigned_abs() });
+            }
+        }
+        match git.status() {
+            Ok(status) => {
+                let paths = u32::try_from(status.unmerged().count()).unwrap_or(u32::MAX);
+                if paths > 0 {
+                    unknown.push(Unknown::Unmerged { paths });
+                }
+            }
+            Err(error) => unknown.push(Unknown::IndexUnreadable { detail: error.message }),
+        }
+        if git.head()?.is_some() && git.branch()?.is_none() && memory::session(self.project).is_none() {
+            unknown.push(Unknown::Detached);
+        }
+        Ok(())
+    }
+
+    fn of_memory(&self, unknown: &mut Vec<Unknown>) -> Result<()> {
+        let files = self.project.files().reading();
+        for path in [layout::KNOWLEDGE, layout::FEATURES] {
+            let detail = match files.read(path) {
+                Ok(None) => continue,
+                Ok(Some(bytes)) => match check_memory(path, &bytes) {
+                    Ok(()) => continue,
+                    Err(detail) => detail,
+                },
+                Err(error) if error.category == Category::Corrupt => error.message,
+                Err(error) => return Err(error),
+            };
+            unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        git: &Git,
+        checkpoint: &Checkpoint,
+        asked: Assess,
+        journal: &Journal,
+        unknown: &mut Vec<Unknown>,
+    ) -> Result<Option<Measures>> {
+        let Some(commit) = checkpoint.oid() else { return Ok(None) };
+        let changes = match git.changes(&commit) {
+            Ok(changes) => changes,
+            // Without an index nothing can be compared; that is said already.
+            Err(_) if unknown.iter().any(|reason| matches!(reason, Unknown::IndexUnreadable { .. })) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let limits = self.limits();
+        let touched_protected = self.protected(git, &commit, &changes)?;
+        let files = u32::try_from(changes.len()).unwrap_or(u32::MAX);
+        let lines = changes.iter().fold(0_u64, |sum, change| sum.saturating_add(change.lines()));
+        let commits = u32::try_from(git.count(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
+        for (session, theirs) in memory::others(self.project) {
+            let both: Vec<String> =
+                changes.iter().map(|change| &change.path).filter(|path| theirs.contains(path)).cloned().collect();
+            if !both.is_empty() {
+                unknown.push(Unknown::OtherSession { session, files: both.into_iter().take(NAMED).collect() });
+            }
+        }
+        let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
+        let features = memory::features(self.project)?;
+        let regressions: Vec<String> = listed
+            .iter()
+            .filter(|id| !features.passing.contains(id) && !features.deferred.contains(id))
+            .cloned()
+            .collect();
+        let state = self.state_of(&commit, &changes);
+        // What is unknown already needs no verification, which may take long.
+        let verify = if asked.verify && unknown.is_empty() {
+            self.verify(unknown)
+        } else {
+            let failed = journal.attempts.state.as_deref() == Some(&state) && !changes.is_empty();
+            Verify { passed: !failed, ..self.not_run() }
+        };
+        Ok(Some(Measures {
+            files,
+            lines,
+            commits,
+            size: Size::of(files, lines, commits, !touched_protected.is_empty(), &limits),
+            touched_protected,
+            features_listed: u32::try_from(listed.len()).unwrap_or(u32::MAX),
+            regressions,
+            verify,
+            attempts: journal.attempts.failed,
+        }))
+    }
+
+    fn not_run(&self) -> Verify {
+        let command = self.project.config().verify.commands.first().cloned();
+        Verify { command, ran: false, passed: true, exit: None, ms: 0, output: String::new() }
+    }
+
+    fn verify(&self, unknown: &mut Vec<Unknown>) -> Verify {
+        let verify = self.not_run();
+        let Some(command) = verify.command.clone() else { return verify };
+        let timeout: Duration = self.project.config().verify.timeout();
+        match run_check(self.project.root(), &command, timeout, &*self.project.world().clock) {
+            Ok(ran) => {
+                if ran.timed_out {
+                    unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });
+                }
+                let output = ran.tail(OUTPUT).to_owned();
+                Verify { ran: true, passed: ran.passed(), exit: ran.exit, ms: ran.ms, output, ..verify }
+            }
+            Err(error) => {
+                unknown.push(Unknown::VerifyCannotStart { command, detail: error.message });
+                Verify { passed: false, ..verify }
+            }
+        }
+    }
+
+    /// Returns the protected paths that were touched, also those below `.forge/`.
+    fn protected(&self, git: &Git, commit: &Oid, changes: &[Change]) -> Result<Vec<String>> {
+        let globs = globs(&self.project.config().recovery.protected)?;
+        let mut touched: Vec<String> =
+            changes.iter().map(|change| change.path.clone()).filter(|path| globs.is_match(path)).collect();
+        let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", commit.as_str(), "--", layout::FORGE];
+        let others = ["ls-files", "-z", "--others", "--exclude-standard", "--", layout::FORGE];
+        for args in [&diff[..], &others[..]] {
+            let output = git.succeed(args, &Run::default())?;
+            let paths = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+            // The diff has two counts before the path. A list of names would also name what was only touched.
+            let paths = paths.filter_map(|path| path.splitn(3, |byte| *byte == b'\t').last());
+            let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
+            touched.extend(paths.filter(|path| globs.is_match(path)));
+        }
+        touched.sort();
+        touched.dedup();
+        Ok(touched)
+    }
+
+    /// Returns what tells this state of the code from others.
+    pub(super) fn state_of(&self, commit: &Oid, changes: &[Change]) -> String {
+        let mut hash = Sha256::new();
+        hash.update(commit.as_str());
+        for change in changes {
+            hash.update(change.path.as_bytes());
+            hash.update([0]);
+            let path = self.project.root().join(&change.path);
+            match std::fs::symlink_metadata(&path) {
+                Ok(about) if about.is_file() && about.len() <= COMPARED => {
+                    hash.update(about.len().to_le_bytes());
+                    hash.update(std::fs::read(&path).unwrap_or_default());
+                }
+                Ok(about) => hash.update(about.len().to_le_bytes()),
+                Err(_) => hash.update([1]),
+            }
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads what recovery remembers.
+    pub(super) fn journal(&self) -> Result<Journal> {
+        let loaded = self.project.files().reading().load_at::<Journal>(FILE)?;
+        Ok(loaded.map(|loaded| loaded.value).unwrap_or_default())
+    }
+}
+
+impl Measures {
+    fn case(&self) -> Case {
+        Case {
+            verified: self.verify.passed,
+            size: self.size,
+            listed: self.features_listed,
+            regressions: u32::try_from(self.regressions.len()).unwrap_or(u32::MAX),
+            attempts: self.attempts,
+        }
+    }
+}
+
+/// Finds what is wrong with the checkpoints: there is none to go back to, or one newer than that is damaged or was moved.
+fn of_checkpoints(all: &[Checkpoint], usable: Option<&Checkpoint>, unknown: &mut Vec<Unknown>) {
+    let since = usable.and_then(|usable| usable.timestamp);
+    for checkpoint in all {
+        // A damaged one may be newer than anything, unless it is known when it was made.
+        let newer = since.is_none_or(|since| checkpoint.timestamp.is_none_or(|time| time > since));
+        let tag = || checkpoint.tag.clone();
+        match checkpoint.state {
+            State::ManifestCorrupt if newer => unknown.push(Unknown::ManifestCorrupt { checkpoint: tag() }),
+            State::TagMoved if newer => unknown.push(Unknown::TagMoved { checkpoint: tag() }),
+            _ => {}
+        }
+    }
+    if usable.is_some() || !unknown.is_empty() {
+        return;
+    }
+    let proven = |checkpoint: &&Checkpoint| checkpoint.manifest.as_ref().is_some_and(|manifest| manifest.proven());
+    let aside = all.iter().filter(proven).find(|checkpoint| checkpoint.state == State::NotAncestor);
+    unknown.push(match (aside, all.first()) {
+        (Some(aside), _) => Unknown::NotDescendant { checkpoint: aside.tag.clone() },
+        (None, Some(first)) => Unknown::NoUsableCheckpoint { checkpoint: first.tag.clone() },
+        (None, None) => Unknown::NoCheckpoint,
+    });
+}
+
+fn check_memory(path: &str, bytes: &[u8]) -> Result<(), String> {
+    let found = match kind_of(path) {
+        Some(kind) => kind.check(bytes).map_err(|why| match why {
+            crate::files::Unreadable::Damaged(damage) => format!("{}:{}: {}", damage.line, damage.column, damage.what),
+            crate::files::Unreadable::Newer(version) => format!("a newer program wrote it ({version})"),
+        }),
+        None => serde_json::from_slice::<crate::json::Json>(bytes).map(drop).map_err(|error| error.to_string()),
+    };
+    found
+}
+
+fn globs(patterns: &[String]) -> Result<GlobSet> {
+    let mut set = GlobSetBuilder::new();
+    let wrong =
+        |error: globset::Error| Error::usage(format!("protected under [recovery] in {}: {error}", layout::CONFIG));
+    for pattern in patterns {
+        set.add(Glob::new(pattern).map_err(wrong)?);
+    }
+    set.build().map_err(wrong)
+}

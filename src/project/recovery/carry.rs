@@ -1,0 +1,185 @@
+//! What a rollback does to the memory: what was learned stays, features go back to what they were, and why one went back is learned
+//! too. Pure functions over JSON, which keep all members they do not know.
+
+use crate::json::{Json, Members};
+use crate::time::Time;
+
+/// What is carried over to the checkpoint's code: files and folders.
+pub(super) const CARRIED: [&str; 5] = [
+    crate::layout::KNOWLEDGE,
+    crate::layout::HISTORY,
+    crate::layout::ARTIFACTS,
+    crate::layout::SESSIONS,
+    crate::layout::CHECKPOINTS,
+];
+
+/// What went wrong, for those who come later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lesson {
+    pub context: String,
+    pub issue: String,
+    pub resolution: String,
+}
+
+/// Returns the features as they were at the checkpoint. What has changed since carries when it was lost; features that came later
+/// keep their definition, since ids are never used twice, and count as not implemented.
+pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
+    let mut result = then.clone();
+    let Some(all) = features_mut(&mut result) else { return now.clone() };
+    let current = features(now);
+    for feature in all.iter_mut() {
+        let Some(id) = text(feature, "id").map(str::to_owned) else { continue };
+        let was = current.iter().find(|other| text(other, "id") == Some(&id));
+        let Some(was) = was else { continue };
+        let changed = text(was, "status") != text(feature, "status");
+        let passing = [&*was, &*feature].iter().any(|feature| text(feature, "status") == Some("passing"));
+        if changed && passing {
+            set(feature, "regressed_at", Json::String(at.to_string()));
+        }
+    }
+    let known: Vec<String> = all.iter().filter_map(|feature| text(feature, "id").map(str::to_owned)).collect();
+    for later in current {
+        if text(later, "id").is_some_and(|id| known.iter().any(|known| known == id)) {
+            continue;
+        }
+        let mut later = later.clone();
+        let status = text(&later, "status").unwrap_or_default().to_owned();
+        if matches!(status.as_str(), "passing" | "failing" | "in_progress") {
+            set(&mut later, "status", Json::String("not_implemented".to_owned()));
+            if let Json::Object(members) = &mut later {
+                for proof in ["verified_at", "verified_commit", "verified_code_tree", "evidence"] {
+                    members.0.shift_remove(proof);
+                }
+            }
+        }
+        if status == "passing" {
+            set(&mut later, "regressed_at", Json::String(at.to_string()));
+        }
+        all.push(later);
+    }
+    result
+}
+
+/// Returns what was learned, with a lesson more. One that is there already is not added again.
+pub(super) fn learn(knowledge: &Json, lesson: &Lesson, at: Time) -> Json {
+    let mut result = knowledge.clone();
+    let Json::Object(members) = &mut result else { return result };
+    let patterns = members.0.entry("patterns".to_owned()).or_insert_with(|| Json::Object(Members::default()));
+    let Json::Object(patterns) = patterns else { return result };
+    let failed = patterns.0.entry("failed".to_owned()).or_insert_with(|| Json::Array(Vec::new()));
+    let Json::Array(failed) = failed else { return result };
+    let known = failed
+        .iter()
+        .any(|entry| text(entry, "context") == Some(&lesson.context) && text(entry, "issue") == Some(&lesson.issue));
+    if !known {
+        let mut entry = Members::default();
+        for (name, value) in [
+            ("context", lesson.context.clone()),
+            ("issue", lesson.issue.clone()),
+            ("resolution", lesson.resolution.clone()),
+            ("learned_at", at.to_string()),
+        ] {
+            entry.0.insert(name.to_owned(), Json::String(value));
+        }
+        failed.push(Json::Object(entry));
+    }
+    result
+}
+
+/// Returns a member that is a text.
+pub(crate) fn text<'a>(value: &'a Json, name: &str) -> Option<&'a str> {
+    match value {
+        Json::Object(members) => match members.0.get(name) {
+            Some(Json::String(text)) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn set(value: &mut Json, name: &str, to: Json) {
+    if let Json::Object(members) = value {
+        members.0.insert(name.to_owned(), to);
+    }
+}
+
+/// Returns the features in a file.
+pub(super) fn features(file: &Json) -> &[Json] {
+    match file {
+        Json::Object(members) => match members.0.get("features") {
+            Some(Json::Array(all)) => all,
+            _ => &[],
+        },
+        _ => &[],
+    }
+}
+
+fn features_mut(file: &mut Json) -> Option<&mut Vec<Json>> {
+    match file {
+        Json::Object(members) => match members.0.get_mut("features") {
+            Some(Json::Array(all)) => Some(all),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn at() -> Time {
+        Time::parse("2025-12-24T12:00:00Z").unwrap()
+    }
+
+    #[test]
+    fn features_go_back_to_the_checkpoint_and_say_when_they_were_lost() {
+        let then = json(
+            r#"{"schema_version":"1.0","features":[
+                {"id":"A-001","name":"a","status":"passing","verified_at":"2025-12-24T10:00:00Z","evidence":"e"},
+                {"id":"A-002","name":"b","status":"not_implemented"},
+                {"id":"A-003","name":"c","status":"passing"},
+                {"id":"A-004","name":"d","status":"failing"}]}"#,
+        );
+        let now = json(
+            r#"{"schema_version":"1.0","features":[
+                {"id":"A-005","name":"new","status":"passing","evidence":"x","verified_at":"2025-12-24T11:00:00Z"},
+                {"id":"A-001","name":"a","status":"failing"},
+                {"id":"A-002","name":"b","status":"passing","evidence":"y"},
+                {"id":"A-003","name":"c","status":"passing"},
+                {"id":"A-004","name":"d","status":"in_progress"},
+                {"id":"A-006","name":"later","status":"deferred","reason":"no"}]}"#,
+        );
+        let expected = json(
+            r#"{"schema_version":"1.0","features":[
+                {"id":"A-001","name":"a","status":"passing","verified_at":"2025-12-24T10:00:00Z","evidence":"e","regressed_at":"2025-12-24T12:00:00Z"},
+                {"id":"A-002","name":"b","status":"not_implemented","regressed_at":"2025-12-24T12:00:00Z"},
+                {"id":"A-003","name":"c","status":"passing"},
+                {"id":"A-004","name":"d","status":"failing"},
+                {"id":"A-005","name":"new","status":"not_implemented","regressed_at":"2025-12-24T12:00:00Z"},
+                {"id":"A-006","name":"later","status":"deferred","reason":"no"}]}"#,
+        );
+        assert_eq!(reset(&now, &then, at()), expected);
+        let lost = |file: &Json| features(file).iter().filter(|feature| text(feature, "id").is_some()).count();
+        assert_eq!(lost(&reset(&now, &then, at())), 6, "no id is ever lost");
+    }
+
+    #[test]
+    fn a_lesson_is_added_once_and_nothing_else_changes() {
+        let lesson = Lesson { context: "c".to_owned(), issue: "i".to_owned(), resolution: "r".to_owned() };
+        let before = json(include_str!("../fixtures/checkpoint.json"));
+        let once = learn(&before, &lesson, at());
+        assert_eq!(
+            once,
+            json(&include_str!("../fixtures/checkpoint.json").replace(
+                "\"can_rollback_to\": true",
+                r#""can_rollback_to": true, "patterns": {"failed": [{"context":"c","issue":"i","resolution":"r","learned_at":"2025-12-24T12:00:00Z"}]}"#
+            ))
+        );
+        assert_eq!(learn(&once, &lesson, at()), once);
+    }
+}

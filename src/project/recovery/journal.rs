@@ -1,0 +1,258 @@
+//! What recovery remembers in this clone: the rollback that is under way, so that a killed one is taken up again; how many tries to
+//! mend failed; and what was done before.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::unknown::Unknown;
+use crate::files::Document;
+use crate::json::Members;
+use crate::time::Time;
+
+/// How many past records are kept.
+const KEPT: usize = 50;
+
+/// What recovery remembers: `.forge/.local/recovery.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Journal {
+    /// The version of this form.
+    pub schema_version: String,
+    /// The rollback that is under way.
+    #[serde(default)]
+    pub current: Option<Rollback>,
+    /// The failed tries since all was well.
+    #[serde(default)]
+    pub attempts: Attempts,
+    /// What somebody answered last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Acknowledged>,
+    /// The rollbacks of before, oldest first; the newest 50.
+    #[serde(default)]
+    pub past: Vec<Rollback>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            schema_version: "1.0".to_owned(),
+            current: None,
+            attempts: Attempts::default(),
+            acknowledged: None,
+            past: Vec::new(),
+            other: Members::default(),
+        }
+    }
+}
+
+impl Journal {
+    /// Moves the rollback under way to those of before.
+    pub fn finish(&mut self) {
+        if let Some(done) = self.current.take() {
+            self.past.push(done);
+        }
+        let excess = self.past.len().saturating_sub(KEPT);
+        self.past.drain(..excess);
+    }
+}
+
+/// Failed tries to mend something, since all was well.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Attempts {
+    /// How many failed. The same code that fails again is the same try.
+    pub failed: u32,
+    /// The code that failed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// What failed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
+    /// Since when all was well or, if never, when the first try failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Attempts {
+    /// Notes a try that failed on some state of the code.
+    pub fn failed(&mut self, state: &str, what: &str, at: Time) {
+        if self.state.as_deref() == Some(state) {
+            return;
+        }
+        self.failed = self.failed.saturating_add(1);
+        self.state = Some(state.to_owned());
+        self.what = Some(what.to_owned());
+        self.since.get_or_insert(at);
+    }
+
+    /// Notes that all is well.
+    pub fn green(&mut self, at: Time) {
+        *self = Self { since: Some(at), ..Self::default() };
+    }
+}
+
+/// What somebody answered to a pause.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Acknowledged {
+    /// When.
+    pub at: Time,
+    /// What they said.
+    pub reason: String,
+    /// Where HEAD was.
+    pub head: Option<String>,
+    /// What was unknown.
+    pub unknown: Vec<Unknown>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Acknowledged {
+    /// Says whether somebody has answered to this reason.
+    #[must_use]
+    pub fn covers(&self, reason: &Unknown) -> bool {
+        self.unknown.iter().any(|known| known.code() == reason.code())
+    }
+}
+
+impl Document for Journal {
+    const PATH: &'static str = super::FILE;
+
+    fn skeleton() -> Self {
+        Self::default()
+    }
+}
+
+/// How to go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// On a new branch at the checkpoint, in a new work tree if this one has changes.
+    #[default]
+    Branch,
+    /// With a further commit on this branch that brings the tracked files back.
+    Restore,
+}
+
+/// How far a rollback has come. Each step is noted after it was done, so a step that was cut short is done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// It is known what to do.
+    Planned,
+    /// A ref holds every byte of the work tree and of the index.
+    Rescued,
+    /// The commit with the checkpoint's code and what was learned since is made.
+    Built,
+    /// The branch stands at that commit.
+    Branched,
+    /// The work tree shows it.
+    CheckedOut,
+    /// The failed pattern is known here too.
+    Learned,
+    /// It stands in the progress, and was told.
+    Recorded,
+}
+
+impl Step {
+    /// Every step, in order.
+    pub const ALL: [Self; 7] =
+        [Self::Planned, Self::Rescued, Self::Built, Self::Branched, Self::CheckedOut, Self::Learned, Self::Recorded];
+}
+
+/// A rollback.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rollback {
+    /// Its id, a `UUIDv7`.
+    pub id: String,
+    /// When it began.
+    pub started_at: Time,
+    /// How.
+    pub mode: Mode,
+    /// Why.
+    pub why: String,
+    /// The row of the table that asked for it.
+    pub row: u8,
+    /// The tag of the checkpoint.
+    pub checkpoint: String,
+    /// Its commit.
+    pub commit: String,
+    /// Where HEAD was.
+    pub head: String,
+    /// The branch that HEAD was on.
+    pub branch: Option<String>,
+    /// The session in which it was done.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// The features that had regressed.
+    #[serde(default)]
+    pub regressions: Vec<String>,
+    /// How far it has come.
+    pub step: Step,
+    /// The ref that holds what was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<String>,
+    /// The branch on which to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The commit with which to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<String>,
+    /// The new work tree; absent if this one was switched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<String>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_code_that_fails_again_is_the_same_try() {
+        let at = Time::parse("2025-12-24T12:00:00Z").unwrap();
+        let mut attempts = Attempts::default();
+        for state in ["a", "a", "b", "b", "a"] {
+            attempts.failed(state, "cargo test", at);
+        }
+        assert_eq!(attempts.failed, 3);
+        attempts.green(at);
+        assert_eq!((attempts.failed, attempts.state), (0, None));
+    }
+
+    #[test]
+    fn only_the_newest_rollbacks_are_kept() {
+        let mut journal = Journal::default();
+        for number in 0..60 {
+            journal.current = Some(Rollback {
+                id: number.to_string(),
+                started_at: Time::parse("2025-12-24T12:00:00Z").unwrap(),
+                mode: Mode::Branch,
+                why: String::new(),
+                row: 2,
+                checkpoint: String::new(),
+                commit: String::new(),
+                head: String::new(),
+                branch: None,
+                session: None,
+                regressions: Vec::new(),
+                step: Step::Planned,
+                rescue: None,
+                target: None,
+                made: None,
+                worktree: None,
+                other: Members::default(),
+            });
+            journal.finish();
+        }
+        assert_eq!(journal.past.len(), 50);
+        assert_eq!(journal.past[0].id, "10");
+        assert!(journal.current.is_none());
+    }
+}

@@ -1,0 +1,44 @@
+//! Recovery: how far things are from the last checkpoint, what to do about it, and how to go back without losing anything.
+
+mod apply;
+mod assess;
+mod attempts;
+mod carry;
+mod decide;
+mod journal;
+pub(crate) mod memory;
+mod pause;
+mod report;
+mod restore;
+mod rollback;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tree;
+mod unknown;
+
+pub use apply::{Applied, Apply};
+pub use assess::Assess;
+pub use decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
+pub use journal::{Acknowledged, Attempts, Journal, Mode, Rollback, Step};
+pub use pause::{Ack, By, Paused, TOKEN_SECONDS, Token};
+pub use report::{Measures, Reason, Report, Verify};
+pub use unknown::Unknown;
+
+use crate::project::Project;
+
+/// Where recovery remembers what it does.
+pub const FILE: &str = ".forge/.local/recovery.json";
+
+/// The recovery of a project.
+#[derive(Debug, Clone, Copy)]
+pub struct Recovery<'a> {
+    project: &'a Project,
+}
+
+impl Project {
+    /// Returns the recovery.
+    #[must_use]
+    pub const fn recovery(&self) -> Recovery<'_> {
+        Recovery { project: self }
+    }
+}

@@ -1,0 +1,224 @@
+//! A pause: why nothing may be changed, and what ends it. A person ends it, at a terminal or with a token that was shown to them
+//! and works once. An agent has neither.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::journal::Acknowledged;
+use super::report::Report;
+use super::{FILE, Journal, Recovery, memory};
+use crate::error::{Category, Error, Result};
+use crate::files::Document;
+use crate::json::Members;
+use crate::layout::PAUSED;
+use crate::time::Time;
+
+/// For how long a token works, in seconds.
+pub const TOKEN_SECONDS: i64 = 900;
+
+/// Why nothing may be changed: `.forge/.local/paused.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Paused {
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: Time,
+    /// What the assessment found.
+    pub report: Option<Report>,
+    /// The token that may end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// A token, of which only the hash is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Token {
+    /// The SHA-256 of the token, in hex.
+    pub sha256: String,
+    /// Until when it works.
+    pub until: Time,
+}
+
+impl Token {
+    /// Makes the record of a token.
+    pub(super) fn new(secret: &str, now: Time) -> Self {
+        let until = jiff::Timestamp::from_second(now.0.as_second().saturating_add(TOKEN_SECONDS));
+        Self { sha256: hash(secret), until: until.map_or(now, Time) }
+    }
+
+    /// Says whether this is the token, and still works.
+    pub(super) fn accepts(&self, secret: &str, now: Time) -> bool {
+        // Hashes are compared, so how long it takes tells nothing about the token.
+        now <= self.until && self.sha256 == hash(secret)
+    }
+}
+
+/// Who ends a pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum By {
+    /// A person at a terminal: whoever calls has made sure of that.
+    Terminal,
+    /// Whoever was shown the token.
+    Token(String),
+}
+
+/// An answer to a pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ack {
+    /// Why work may go on: 1 to 1,000 characters.
+    pub reason: String,
+    /// Who says so.
+    pub by: By,
+}
+
+impl Document for Paused {
+    const PATH: &'static str = PAUSED;
+
+    fn skeleton() -> Self {
+        Self {
+            reason: String::new(),
+            since: Time(jiff::Timestamp::UNIX_EPOCH),
+            report: None,
+            token: None,
+            other: Members::default(),
+        }
+    }
+}
+
+impl Recovery<'_> {
+    /// Pauses: from now on whatever changes something is refused with exit code 4, until somebody acknowledges. A pause that is there
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// What the files say.
+    pub fn pause(&self, reason: &str, report: Option<&Report>) -> Result<Paused> {
+        let now = self.project.world().now().seconds();
+        let files = self.project.files();
+        let _guard = files.lock()?;
+        if let Some(there) = files.load::<Paused>()? {
+            return Ok(there.value);
+        }
+        let paused = Paused {
+            reason: reason.to_owned(),
+            since: now,
+            report: report.cloned(),
+            token: None,
+            other: Members::default(),
+        };
+        files.edit::<Paused, _>(None, |file| {
+            *file = paused.clone();
+            Ok(())
+        })?;
+        memory::tell_recovery(
+            self.project,
+            &serde_json::json!({ "what": "paused", "reason": reason, "class": report.map(|report| report.class) }),
+        );
+        Ok(paused)
+    }
+
+    /// Returns why work is paused, if it is.
+    ///
+    /// # Errors
+    /// `Corrupt` if the file of the pause is damaged; it pauses all the same.
+    pub fn paused(&self) -> Result<Option<Paused>> {
+        Ok(self.project.files().reading().load::<Paused>()?.map(|loaded| loaded.value))
+    }
+
+    /// Makes a token that ends the pause once, within a quarter of an hour, and forgets the one before. For who can show it to a person
+    /// and to nobody else.
+    ///
+    /// # Errors
+    /// `NotFound` if work is not paused.
+    pub fn token(&self) -> Result<String> {
+        let world = self.project.world();
+        // A UUIDv7 has 74 bits of chance; two have more than a token needs.
+        let secret = hash(&format!("{}{}", world.uuid(), world.uuid()))[..32].to_owned();
+        let files = self.project.files();
+        let _guard = files.lock()?;
+        if files.load::<Paused>()?.is_none() {
+            return Err(not_paused());
+        }
+        files.edit::<Paused, _>(None, |paused| {
+            paused.token = Some(Token::new(&secret, world.now()));
+            Ok(())
+        })?;
+        Ok(secret)
+    }
+
+    /// Ends a pause. What was unknown is remembered as answered, so that it does not pause again before HEAD moves.
+    ///
+    /// # Errors
+    /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong, used or old token.
+    pub fn ack(&self, ack: &Ack) -> Result<Acknowledged> {
+        let reason = ack.reason.trim();
+        if reason.is_empty() || reason.chars().count() > 1_000 {
+            return Err(Error::usage("say why work may go on, in 1 to 1,000 characters"));
+        }
+        let now = self.project.world().now();
+        let files = self.project.files();
+        let guard = files.lock()?;
+        let paused = match files.load::<Paused>() {
+            Ok(Some(loaded)) => Some(loaded.value),
+            Ok(None) => return Err(not_paused()),
+            // A damaged file pauses as well, and only a person at a terminal can end that.
+            Err(error) if error.category == Category::Corrupt && ack.by == By::Terminal => None,
+            Err(error) => return Err(error),
+        };
+        if let By::Token(secret) = &ack.by {
+            let token = paused.as_ref().and_then(|paused| paused.token.as_ref());
+            if !token.is_some_and(|token| token.accepts(secret, now)) {
+                return Err(Error::new(Category::Refused, "E_TOKEN", "the token is wrong, used or too old")
+                    .hint("a person asks for a new one where this one was shown"));
+            }
+        }
+        let report = paused.and_then(|paused| paused.report);
+        let answer = Acknowledged {
+            at: now.seconds(),
+            reason: reason.to_owned(),
+            head: report.as_ref().and_then(|report| report.head.clone()),
+            unknown: report
+                .map(|report| report.unknown.into_iter().map(|reason| reason.reason).collect())
+                .unwrap_or_default(),
+            other: Members::default(),
+        };
+        files.edit_at::<Journal, _>(FILE, None, |journal| {
+            journal.acknowledged = Some(answer.clone());
+            Ok(())
+        })?;
+        files.remove(PAUSED)?;
+        drop(guard);
+        memory::tell_recovery(self.project, &serde_json::json!({ "what": "acknowledged", "reason": reason }));
+        memory::progress(self.project, &format!("Recovery acknowledged: {reason}"))?;
+        Ok(answer)
+    }
+}
+
+fn not_paused() -> Error {
+    Error::not_found("work is not paused")
+}
+
+pub(super) fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_works_for_a_quarter_of_an_hour_and_is_kept_as_a_hash() {
+        let at = |text: &str| Time::parse(text).unwrap();
+        let token = Token::new("secret", at("2025-12-24T12:00:00Z"));
+        assert!(token.accepts("secret", at("2025-12-24T12:15:00Z")));
+        assert!(!token.accepts("secret", at("2025-12-24T12:15:01Z")));
+        assert!(!token.accepts("Secret", at("2025-12-24T12:00:00Z")));
+        assert!(!token.accepts("", at("2025-12-24T12:00:00Z")));
+        assert!(!serde_json::to_string(&token).unwrap().contains("\"secret\""));
+        // From `printf secret | sha256sum`.
+        assert_eq!(token.sha256, "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b");
+    }
+}

@@ -1,0 +1,117 @@
+//! A project with a memory in a repository, for tests of checkpoints and of recovery.
+
+use std::io::Write as _;
+use std::ops::Deref;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::git::fixture::Repository;
+use crate::project::Project;
+use crate::world::World;
+
+/// A project whose verification fails as long as there is a file `broken`.
+pub(crate) struct Ground(Repository);
+
+impl Deref for Ground {
+    type Target = Repository;
+
+    fn deref(&self) -> &Repository {
+        &self.0
+    }
+}
+
+pub(crate) const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
+pub(crate) const FEATURES: &str = ".forge/memory/long-term/features.json";
+const CONFIG: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        let ground = Self(Repository::new());
+        ground.run(&["config", "user.name", "Ann"]);
+        ground.run(&["config", "user.email", "ann@example.com"]);
+        ground.write(
+            ".forge/.gitignore",
+            ".local/\nmemory/short-term/*\n!memory/short-term/sessions/\ngit/commits.log\ngit/branches.json\n",
+        );
+        ground.write(".forge/config.toml", CONFIG);
+        ground.write(
+            KNOWLEDGE,
+            r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["Stay kind"]}"#,
+        );
+        ground.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
+        ground.write("a.txt", "one\ntwo\nthree\n");
+        ground.write("b.txt", "bee\n");
+        ground.write("src/deep/c.txt", "sea\n");
+        ground.write(".gitignore", "*.ignored\n/target/\n");
+        ground.commit("first");
+        ground
+    }
+
+    /// Copies it to another place.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self(Repository::new());
+        let from = format!("{}/.", self.path().display());
+        let status = Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap();
+        assert!(status.success());
+        copy
+    }
+
+    /// Writes which features there are; those that pass have evidence.
+    pub(crate) fn features(&self, all: &[(&str, &str)]) {
+        let all: Vec<String> = all
+            .iter()
+            .map(|(id, status)| {
+                let proof = if *status == "passing" {
+                    r#","verified_at":"2025-12-24T10:00:00Z","evidence":"triv:abc_def_ghi""#
+                } else {
+                    ""
+                };
+                format!(
+                    r#"{{"id":"{id}","name":"{id}","status":"{status}","tests":["t::*"]{proof},"blocked_by":null}}"#
+                )
+            })
+            .collect();
+        self.write(FEATURES, format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, all.join(",")));
+    }
+
+    pub(crate) fn project(&self) -> Project {
+        Self::open(self.path())
+    }
+
+    /// Opens it with other settings.
+    pub(crate) fn project_with(&self, config: &str) -> Project {
+        self.write(".forge/config.toml", config);
+        self.project()
+    }
+
+    pub(crate) fn open(folder: &Path) -> Project {
+        Project::open(folder, World::default()).unwrap().unwrap()
+    }
+
+    pub(crate) fn verify(&self) -> String {
+        self.project().config().verify.commands[0].clone()
+    }
+
+    pub(crate) fn head(&self) -> String {
+        self.run(&["rev-parse", "HEAD"])
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path().join(path)).unwrap()
+    }
+}
+
+/// Runs git with input.
+pub(crate) fn feed(folder: &Path, args: &[&str], input: &str) -> String {
+    let mut git = Command::new("git")
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    git.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = git.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}

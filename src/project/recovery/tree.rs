@@ -1,0 +1,95 @@
+//! The commit with which one goes on: the code of the checkpoint, and what was learned since. It is put together in an index of its
+//! own, so neither the work tree nor the index is touched.
+
+use super::carry::{CARRIED, learn, reset};
+use super::journal::{Mode, Rollback};
+use super::rollback::{lesson, slow};
+use super::{Recovery, memory};
+use crate::error::{Category, Error, Result};
+use crate::git::{Git, Oid, Run};
+use crate::json::{self, Json};
+use crate::layout;
+
+impl Recovery<'_> {
+    /// Makes the commit. Nothing leads to it yet.
+    pub(super) fn build(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
+        let parse = |hex: &str| {
+            Oid::parse(hex).ok_or_else(|| Error::new(Category::Corrupt, "E_CORRUPT", format!("{hex:?} is no commit")))
+        };
+        let (commit, head) = (parse(&rollback.commit)?, parse(&rollback.head)?);
+        let folder = tempfile::Builder::new()
+            .prefix("forge-rollback-")
+            .tempdir_in(git.git_dir())
+            .map_err(|error| Error::io("cannot write in", git.git_dir(), &error))?;
+        let index = folder.path().join("index");
+        let run = || slow().variable("GIT_INDEX_FILE", &index);
+        git.succeed(&["read-tree", commit.as_str()], &run())?;
+        if rollback.mode == Mode::Restore {
+            // One goes forward here, so the memory stays the one of now.
+            let old = git.succeed(&["ls-files", "-z", "--", layout::FORGE], &run())?;
+            git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(old.stdout))?;
+            if git.succeed(&["ls-tree", "-d", head.as_str(), layout::FORGE], &Run::default())?.text().contains("tree") {
+                let forge = format!("{head}:{}", layout::FORGE);
+                git.succeed(&["read-tree", &format!("--prefix={}/", layout::FORGE), &forge], &run())?;
+            }
+        }
+        // What is not ignored of it, committed or not; a file that was deleted stays as the checkpoint has it.
+        let args = [&["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"][..], &CARRIED[..]].concat();
+        let listed = git.succeed(&args, &Run::default())?;
+        let mut paths = Vec::new();
+        for path in listed.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+            let text = String::from_utf8_lossy(path);
+            if std::fs::symlink_metadata(self.project.root().join(text.as_ref())).is_ok_and(|about| !about.is_dir()) {
+                paths.extend_from_slice(&[path, b"\0"].concat());
+            }
+        }
+        if !paths.is_empty() {
+            git.succeed(&["update-index", "-z", "--add", "--replace", "--stdin"], &run().stdin(paths))?;
+        }
+        if let Some(knowledge) = memory::read(self.project, layout::KNOWLEDGE)? {
+            let knowledge = learn(&knowledge, &lesson(rollback), rollback.started_at);
+            put(git, &run, layout::KNOWLEDGE, &knowledge)?;
+        }
+        let now = memory::read(self.project, layout::FEATURES)?;
+        let then = git.file_at(&commit, layout::FEATURES)?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if let Some(now) = now {
+            let then = then.unwrap_or_else(|| nothing(&now));
+            put(git, &run, layout::FEATURES, &reset(&now, &then, rollback.started_at))?;
+        }
+        let tree = git.write_tree(&index)?;
+        let parent = if rollback.mode == Mode::Restore { &head } else { &commit };
+        rollback.made = Some(git.commit_tree(&tree, &[parent], &message(rollback))?.to_string());
+        Ok(())
+    }
+}
+
+/// Returns a file of features that has none, and otherwise what another has.
+fn nothing(like: &Json) -> Json {
+    let mut file = like.clone();
+    if let Json::Object(members) = &mut file {
+        members.0.insert("features".to_owned(), Json::Array(Vec::new()));
+    }
+    file
+}
+
+/// Puts a file into an index.
+fn put(git: &Git, run: &impl Fn() -> Run, path: &str, value: &Json) -> Result<()> {
+    let bytes = json::print(value)
+        .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {error}")))?;
+    let blob = git.succeed(&["hash-object", "-w", "--stdin"], &run().stdin(bytes))?.text();
+    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{path}")], &run()).map(drop)
+}
+
+/// The message of the commit, in the form of all commits of a session.
+fn message(rollback: &Rollback) -> String {
+    let (checkpoint, why) = (&rollback.checkpoint, &rollback.why);
+    let session = rollback.session.as_deref().unwrap_or("none");
+    format!(
+        "[session] Go back to {checkpoint}\n\n## What\n- The code of {checkpoint}, and what was learned since\n\n## Why\n{why}\n\n\
+         ## Memory\n- Learned: why it was given up\n\n## Backtrace\n- Parent: {parent}\n- Linear: none\n- Session: {session}\n\n\
+         Forge-Parent: {parent}\nForge-Linear: none\nForge-Session: {session}\nForge-Checkpoint: {checkpoint}\n\
+         Forge-Rescue: {rescue}\n",
+        parent = if rollback.mode == Mode::Restore { &rollback.head } else { &rollback.commit },
+        rescue = rollback.rescue.as_deref().unwrap_or("none"),
+    )
+}

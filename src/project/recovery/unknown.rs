@@ -1,0 +1,211 @@
+//! Why nobody can say in what state things are. Each reason names a next step that is safe.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Why nobody can say in what state things are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum Unknown {
+    /// No checkpoint was ever made.
+    NoCheckpoint,
+    /// There are checkpoints, and none of them can be gone back to.
+    NoUsableCheckpoint {
+        /// The newest of them.
+        checkpoint: String,
+    },
+    /// The manifest of a checkpoint is damaged.
+    ManifestCorrupt {
+        /// Which one.
+        checkpoint: String,
+    },
+    /// The tag of a checkpoint names another commit than its manifest.
+    TagMoved {
+        /// Which one.
+        checkpoint: String,
+    },
+    /// HEAD does not descend from the checkpoint.
+    NotDescendant {
+        /// Which one.
+        checkpoint: String,
+    },
+    /// Git is in the middle of something.
+    Operation {
+        /// What: `merge`, `rebase`, `cherry-pick`, `revert`, `bisect`.
+        operation: String,
+    },
+    /// Some paths are unmerged.
+    Unmerged {
+        /// How many.
+        paths: u32,
+    },
+    /// The lock of git's index has been there for more than ten minutes.
+    IndexLocked {
+        /// For how long, in seconds.
+        seconds: u64,
+    },
+    /// Git cannot read its index.
+    IndexUnreadable {
+        /// What git said.
+        detail: String,
+    },
+    /// HEAD is detached, and no session runs that would explain it.
+    Detached,
+    /// The first verify command cannot be started.
+    VerifyCannotStart {
+        /// The command.
+        command: String,
+        /// Why not.
+        detail: String,
+    },
+    /// The first verify command took too long.
+    VerifyTimedOut {
+        /// The command.
+        command: String,
+        /// How long it was given, in seconds.
+        seconds: u64,
+    },
+    /// `knowledge.json` or `features.json` is damaged.
+    MemoryCorrupt {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// Files on which another session works have changed.
+    OtherSession {
+        /// The session.
+        session: String,
+        /// Some of the files.
+        files: Vec<String>,
+    },
+    /// The clock stands more than five minutes before the checkpoint.
+    ClockBefore {
+        /// The checkpoint.
+        checkpoint: String,
+        /// By how much, in seconds.
+        seconds: u64,
+    },
+    /// The code is the one that was verified, and yet the verification fails: what surrounds it has changed.
+    Environment {
+        /// The command that failed.
+        command: String,
+    },
+}
+
+impl Unknown {
+    /// Returns the code of the reason.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoCheckpoint => "no_checkpoint",
+            Self::NoUsableCheckpoint { .. } => "no_usable_checkpoint",
+            Self::ManifestCorrupt { .. } => "manifest_corrupt",
+            Self::TagMoved { .. } => "tag_moved",
+            Self::NotDescendant { .. } => "not_descendant",
+            Self::Operation { .. } => "operation",
+            Self::Unmerged { .. } => "unmerged",
+            Self::IndexLocked { .. } => "index_locked",
+            Self::IndexUnreadable { .. } => "index_unreadable",
+            Self::Detached => "detached",
+            Self::VerifyCannotStart { .. } => "verify_cannot_start",
+            Self::VerifyTimedOut { .. } => "verify_timed_out",
+            Self::MemoryCorrupt { .. } => "memory_corrupt",
+            Self::OtherSession { .. } => "other_session",
+            Self::ClockBefore { .. } => "clock_before",
+            Self::Environment { .. } => "environment",
+        }
+    }
+
+    /// Returns the reason in words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::NoCheckpoint => "no checkpoint was ever made".to_owned(),
+            Self::NoUsableCheckpoint { checkpoint } => {
+                format!("there are checkpoints, but none can be gone back to; the newest is {checkpoint}")
+            }
+            Self::ManifestCorrupt { checkpoint } => format!("the manifest of {checkpoint} is damaged"),
+            Self::TagMoved { checkpoint } => format!("the tag of {checkpoint} names another commit than its manifest"),
+            Self::NotDescendant { checkpoint } => format!("HEAD does not descend from {checkpoint}"),
+            Self::Operation { operation } => format!("git is in the middle of a {operation}"),
+            Self::Unmerged { paths } => format!("{paths} paths are unmerged"),
+            Self::IndexLocked { seconds } => format!("the lock of git's index is {seconds} seconds old"),
+            Self::IndexUnreadable { detail } => format!("git cannot read its index: {detail}"),
+            Self::Detached => "HEAD is detached, and no session runs".to_owned(),
+            Self::VerifyCannotStart { command, detail } => format!("{command:?} cannot be started: {detail}"),
+            Self::VerifyTimedOut { command, seconds } => format!("{command:?} did not end within {seconds} seconds"),
+            Self::MemoryCorrupt { path, detail } => format!("{path} is damaged: {detail}"),
+            Self::OtherSession { session, files } => {
+                format!("files of session {session} have changed: {}", files.join(", "))
+            }
+            Self::ClockBefore { checkpoint, seconds } => {
+                format!("the clock stands {seconds} seconds before {checkpoint}")
+            }
+            Self::Environment { command } => {
+                format!("{command:?} fails on code that was verified, so something around it has changed")
+            }
+        }
+    }
+
+    /// Returns what may be done next: a command that destroys nothing.
+    #[must_use]
+    pub const fn next(&self) -> &'static str {
+        match self {
+            Self::NoCheckpoint | Self::NoUsableCheckpoint { .. } => "helmdeck forge checkpoint create",
+            Self::ManifestCorrupt { .. } => "helmdeck forge repair",
+            Self::TagMoved { .. } | Self::NotDescendant { .. } => "helmdeck forge checkpoint verify",
+            Self::Operation { .. } | Self::Unmerged { .. } | Self::Detached => "git status",
+            Self::IndexLocked { .. } | Self::IndexUnreadable { .. } => "git fsck",
+            Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. } => {
+                "helmdeck forge doctor"
+            }
+            Self::MemoryCorrupt { .. } => "helmdeck forge repair",
+            Self::OtherSession { .. } => "helmdeck forge prime",
+            Self::ClockBefore { .. } => "date --utc",
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One of each.
+    pub(crate) fn every() -> Vec<Unknown> {
+        let checkpoint = || "A-1-v1".to_owned();
+        let command = || "cargo test".to_owned();
+        let detail = || "why".to_owned();
+        vec![
+            Unknown::NoCheckpoint,
+            Unknown::NoUsableCheckpoint { checkpoint: checkpoint() },
+            Unknown::ManifestCorrupt { checkpoint: checkpoint() },
+            Unknown::TagMoved { checkpoint: checkpoint() },
+            Unknown::NotDescendant { checkpoint: checkpoint() },
+            Unknown::Operation { operation: "merge".into() },
+            Unknown::Unmerged { paths: 2 },
+            Unknown::IndexLocked { seconds: 601 },
+            Unknown::IndexUnreadable { detail: detail() },
+            Unknown::Detached,
+            Unknown::VerifyCannotStart { command: command(), detail: detail() },
+            Unknown::VerifyTimedOut { command: command(), seconds: 600 },
+            Unknown::MemoryCorrupt { path: "x.json".into(), detail: detail() },
+            Unknown::OtherSession { session: "2025-12-24-session-001".into(), files: vec!["a".into()] },
+            Unknown::ClockBefore { checkpoint: checkpoint(), seconds: 301 },
+            Unknown::Environment { command: command() },
+        ]
+    }
+
+    #[test]
+    fn each_reason_has_its_code_in_json_words_and_a_next_step() {
+        let mut codes = std::collections::BTreeSet::new();
+        for reason in every() {
+            let json = serde_json::to_value(&reason).unwrap();
+            assert_eq!(json["code"], reason.code());
+            assert!(codes.insert(reason.code()), "{reason:?}");
+            assert!(!reason.text().is_empty() && !reason.next().is_empty());
+            let read: Unknown = serde_json::from_value(json).unwrap();
+            assert_eq!(read, reason);
+        }
+    }
+}

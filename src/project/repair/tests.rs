@@ -1,0 +1,119 @@
+use std::process::Command;
+
+use super::*;
+use crate::init::Init;
+use crate::layout::{ARTIFACT_INDEX, FEATURES, QUARANTINE};
+use crate::world::World;
+
+fn project() -> (tempfile::TempDir, Project) {
+    let folder = tempfile::tempdir().unwrap();
+    git(&folder, &["init", "-q", "-b", "main"]);
+    let (project, _) = Project::init(folder.path(), World::default(), &Init::default()).unwrap();
+    (folder, project)
+}
+
+fn git(folder: &tempfile::TempDir, args: &[&str]) {
+    let output = Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=a@a"])
+        .args(args)
+        .current_dir(folder.path())
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn sources(repair: &Repair) -> Vec<Source> {
+    repair.candidates.iter().map(|candidate| candidate.source).collect()
+}
+
+#[test]
+fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
+    let (folder, project) = project();
+    let path = folder.path().join(FEATURES);
+    let first = std::fs::read_to_string(&path).unwrap();
+    git(&folder, &["add", "-A"]);
+    git(&folder, &["commit", "-qm", "good"]);
+    std::fs::write(&path, "{ damaged in git too").unwrap();
+    git(&folder, &["commit", "-qam", "bad"]);
+    std::fs::write(&path, &first).unwrap();
+    // An edit keeps what it wrote as the last that was good.
+    let good = first.replace("\"features\"", "\"mine\": 1,\n  \"features\"");
+    project.files().write(&last_good(FEATURES), good.as_bytes()).unwrap();
+    let damaged = "{ \"schema_version\": \"1.0\", ";
+    std::fs::write(&path, damaged).unwrap();
+
+    assert_eq!(project.damaged().unwrap(), [FEATURES]);
+    let shown = project.repair(FEATURES, Mend::default()).unwrap();
+    assert_eq!(sources(&shown), [Source::LastGood, Source::Git, Source::Skeleton]);
+    assert!(shown.damage.as_ref().unwrap().starts_with("line 1, column "), "{shown:?}");
+    assert!(
+        shown.candidates[0].diff.contains("\n-{ \"schema_version\"")
+            && shown.candidates[0].diff.contains("\n+  \"mine\": 1,")
+    );
+    assert!(shown.applied.is_none());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
+
+    let mended = project.repair(FEATURES, Mend { yes: true, from: Some(Source::Git) }).unwrap();
+    assert_eq!(mended.applied, Some(Source::Git));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+    assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), damaged);
+    let nothing = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    assert!(nothing.damage.is_none() && nothing.applied.is_none());
+}
+
+#[test]
+fn of_a_list_of_lines_the_good_ones_are_kept() {
+    let (folder, project) = project();
+    let path = folder.path().join(ARTIFACT_INDEX);
+    std::fs::write(&path, b"{\"a\":1}\n{\"b\":\n\xff\n{\"c\":3}\n{\"d\"").unwrap();
+    let shown = project.repair(ARTIFACT_INDEX, Mend::default()).unwrap();
+    assert_eq!(sources(&shown), [Source::Salvage]);
+    assert!(shown.candidates[0].detail.contains("3 damaged"));
+    project.repair(ARTIFACT_INDEX, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"{\"a\":1}\n{\"c\":3}\n");
+}
+
+#[test]
+fn damaged_bytes_are_kept_even_when_ten_copies_are_there_or_the_file_is_huge() {
+    let (folder, project) = project();
+    let path = folder.path().join(FEATURES);
+    for n in 0..10 {
+        std::fs::write(&path, format!("{{{n}")).unwrap();
+        project.files().quarantine(FEATURES, format!("{{{n}").as_bytes()).unwrap();
+    }
+    std::fs::write(&path, "{the eleventh").unwrap();
+    let mended = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), "{the eleventh");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let mended = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(std::fs::metadata(folder.path().join(mended.copy.unwrap())).unwrap().len(), 64 << 20);
+    assert!(project.damaged().unwrap().is_empty());
+    assert_eq!(project.files().list(QUARANTINE).unwrap().len(), 12);
+}
+
+#[test]
+fn damaged_settings_are_mended_without_opening_them() {
+    let (folder, project) = project();
+    let path = folder.path().join(CONFIG);
+    let first = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, "[files\n").unwrap();
+    assert!(Project::open(folder.path(), World::default()).is_err());
+    drop(project);
+    let project = Project::open_anyway(folder.path(), World::default()).unwrap().unwrap();
+    assert_eq!(project.damaged().unwrap(), [CONFIG]);
+    project.repair(CONFIG, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+}
+
+#[test]
+fn only_our_own_files_are_repaired() {
+    let (folder, project) = project();
+    std::fs::write(folder.path().join("package.json"), "{").unwrap();
+    for (path, code) in [("package.json", "E_USAGE"), ("../a.json", "E_PATH"), (".forge/none.jsonl", "E_NOT_FOUND")] {
+        assert_eq!(project.repair(path, Mend { yes: true, from: None }).unwrap_err().code, code, "{path}");
+    }
+    std::fs::write(folder.path().join(FEATURES), "{\"schema_version\":\"2.0\",\"features\":1}").unwrap();
+    assert_eq!(project.repair(FEATURES, Mend { yes: true, from: None }).unwrap_err().code, "E_SCHEMA_NEWER");
+}

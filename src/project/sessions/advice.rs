@@ -1,0 +1,82 @@
+//! When to make a checkpoint.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// So many commits since the last checkpoint are enough.
+const COMMITS: usize = 5;
+/// So long since the last checkpoint is enough.
+const AGE: Duration = Duration::from_secs(60 * 60);
+
+/// What happened since the last checkpoint, or since the session began if there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Since {
+    /// Features that were shown to work.
+    pub features: usize,
+    /// Commits.
+    pub commits: usize,
+    /// Time.
+    pub age: Duration,
+    /// Whether the code differs from the checkpoint's.
+    pub changed: bool,
+}
+
+/// Why a checkpoint is advised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Advice {
+    /// A feature was shown to work.
+    FeaturePassing,
+    /// Five commits or more.
+    Commits,
+    /// An hour or more, in which the code changed.
+    Age,
+}
+
+impl Advice {
+    /// Returns why, for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::FeaturePassing => "a feature was shown to work since the last checkpoint",
+            Self::Commits => "5 commits or more since the last checkpoint",
+            Self::Age => "an hour or more since the last checkpoint",
+        }
+    }
+}
+
+/// Says whether a checkpoint is advised, and the first reason.
+#[must_use]
+pub fn advise(since: &Since) -> Option<Advice> {
+    // An hour without a change leaves nothing that the last checkpoint does not hold.
+    match since {
+        Since { features: 1.., .. } => Some(Advice::FeaturePassing),
+        Since { commits: COMMITS.., .. } => Some(Advice::Commits),
+        Since { age, changed: true, .. } if *age >= AGE => Some(Advice::Age),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_advised_at_each_boundary() {
+        let none = Since { changed: true, ..Since::default() };
+        let minutes = |minutes: u64| Since { age: Duration::from_secs(60 * minutes), ..none };
+        for (since, advice) in [
+            (none, None),
+            (Since { features: 1, ..none }, Some(Advice::FeaturePassing)),
+            (Since { commits: 4, ..none }, None),
+            (Since { commits: 5, ..none }, Some(Advice::Commits)),
+            (Since { commits: 6, features: 1, ..none }, Some(Advice::FeaturePassing)),
+            (minutes(59), None),
+            (minutes(60), Some(Advice::Age)),
+            (Since { changed: false, ..minutes(600) }, None),
+        ] {
+            assert_eq!(advise(&since), advice, "{since:?}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Where a session goes that is over: its record, its focus and its progress lie in `short-term/sessions/<id>/`, which is committed.
+
+use super::record::{Living, Session, State};
+use super::{Sessions, parts};
+use crate::error::Result;
+use crate::focus::Focus;
+use crate::json::print;
+use crate::layout::{FOCUS, SESSION_LOCKS};
+use crate::progress::session_folder;
+
+impl Sessions<'_> {
+    /// Puts away the sessions that were given up. Returns their names.
+    pub(super) fn bury(&self) -> Result<Vec<String>> {
+        let given_up: Vec<Session> =
+            self.living()?.sessions.into_iter().filter(|session| session.state == State::Abandoned).collect();
+        for session in &given_up {
+            // One that was given up before it had a file of its own has nothing to put away.
+            if session.step("progress").is_some() {
+                self.archive(session)?;
+                parts::tell_abandoned(self.project, session);
+            }
+            self.forget(&session.id)?;
+        }
+        Ok(given_up.into_iter().map(|session| session.id).collect())
+    }
+
+    /// Copies what there is of a session into its folder. Done again, it changes nothing.
+    pub(super) fn archive(&self, session: &Session) -> Result<()> {
+        let files = self.project.files();
+        let _local = files.lock()?;
+        let folder = session_folder(&session.id)?;
+        if session.primary {
+            let mine = |focus: &Focus| focus.session.as_deref() == Some(&session.id);
+            if let Some(focus) = files.load::<Focus>()?.filter(|loaded| mine(&loaded.value))
+                && let Some(bytes) = files.read(FOCUS)?
+            {
+                drop(focus);
+                files.write(&format!("{folder}/focus.json"), &bytes)?;
+            }
+            let progress = self.project.progress();
+            if progress.read()?.is_some_and(|log| log.session.as_deref() == Some(&session.id)) {
+                progress.archive()?;
+            }
+        }
+        let record = Session { schema_version: Some("1.0".to_owned()), holder: None, ..session.clone() };
+        let bytes = print(&record).map_err(|error| crate::Error::usage(error.to_string()))?;
+        files.write(&format!("{folder}/session.json"), &bytes)
+    }
+
+    /// Takes a session out of those that live.
+    pub(super) fn forget(&self, id: &str) -> Result<()> {
+        #[cfg(test)]
+        super::death::point();
+        self.project.files().edit::<Living, ()>(None, |living| {
+            living.sessions.retain(|session| session.id != id);
+            Ok(())
+        })?;
+        self.project.files().remove(&format!("{SESSION_LOCKS}/{id}.lock"))?;
+        #[cfg(test)]
+        super::death::point();
+        Ok(())
+    }
+
+    /// Returns the record of a session that is over.
+    pub(super) fn archived(&self, id: &str) -> Result<Option<Session>> {
+        let path = format!("{}/session.json", session_folder(id)?);
+        Ok(self.project.files().load_at::<Session>(&path)?.map(|loaded| loaded.value))
+    }
+}

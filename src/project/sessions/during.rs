@@ -1,0 +1,105 @@
+//! While a session lives: what was done, and that it still lives.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Sessions;
+use super::record::{LEASE, Living, Session};
+use crate::error::{Error, Result};
+use crate::knowledge::{Added, Learning};
+use crate::time::Time;
+
+/// So long a lease is not renewed again, in seconds: not every command writes.
+const HEARTBEAT: u64 = 60;
+
+/// Something to be noted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// What was done, in one line of at most 500 characters.
+    pub text: String,
+    /// What comes next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Something was noted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Logged {
+    /// The session; `null` if none lives.
+    pub session: Option<String>,
+    /// The line.
+    pub line: String,
+    /// The file.
+    pub path: String,
+}
+
+impl Sessions<'_> {
+    /// Notes what was done. Without a session it is noted all the same.
+    ///
+    /// # Errors
+    /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
+    pub fn log(&self, log: &Log) -> Result<Logged> {
+        self.project.check_not_paused()?;
+        let session = self.current_or_refuse()?;
+        let progress = match &session {
+            Some(session) => self.progress(session)?,
+            None => self.project.progress(),
+        };
+        let logged = progress.log(&log.text)?;
+        if let Some(next) = &log.next {
+            progress.next(next)?;
+        }
+        self.touch()?;
+        Ok(Logged { session: session.map(|session| session.id), line: logged.line, path: logged.path })
+    }
+
+    /// Keeps what was learned, as learned in this session.
+    ///
+    /// # Errors
+    /// What adding it says.
+    pub fn learn(&self, learning: Learning) -> Result<Added> {
+        self.project.check_not_paused()?;
+        let session = self.current_or_refuse()?.map(|session| session.id);
+        let added =
+            self.project.knowledge().add(&Learning { session: learning.session.or(session), ..learning }, None)?;
+        self.touch()?;
+        Ok(added)
+    }
+
+    /// Says that the session lives: every command does. Written at most once a minute.
+    ///
+    /// # Errors
+    /// `Locked`, `Corrupt`.
+    pub fn touch(&self) -> Result<()> {
+        let now = self.project.world().now();
+        let Some(session) = self.current()?.filter(|session| is_due(session, now)) else { return Ok(()) };
+        self.project.files().edit::<Living, ()>(None, |living| {
+            if let Some(session) = living.get_mut(&session.id).filter(|session| session.state.is_alive()) {
+                session.renew(now, LEASE);
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the current session; who names one that does not live is refused, since what it does belongs nowhere.
+    pub(super) fn current_or_refuse(&self) -> Result<Option<Session>> {
+        match &self.project.world().session {
+            Some(named) => super::place::named_one(&self.living()?, named).cloned().map(Some),
+            None => self.current(),
+        }
+    }
+
+    /// Returns the current session.
+    pub(super) fn required(&self) -> Result<Session> {
+        self.current_or_refuse()?.ok_or_else(|| {
+            Error::not_found("no session lives in this work tree")
+                .hint("`helmdeck forge session start` begins one")
+                .next("helmdeck forge session start")
+        })
+    }
+}
+
+fn is_due(session: &Session, now: Time) -> bool {
+    now.0.as_second().abs_diff(session.seen_at.0.as_second()) >= HEARTBEAT
+}

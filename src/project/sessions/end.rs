@@ -1,0 +1,294 @@
+//! The end of a session: steps in a fixed order, each noted when it is done. How it is to end is kept before the first of them, so an
+//! end that was cut short goes on the same way.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::parts::Kept;
+use super::record::{Ending, Session, State};
+use super::{Sessions, parts};
+use crate::error::{Error, Result};
+use crate::issues::is_key;
+use crate::knowledge::Learning;
+use crate::layout::{FORGE, SESSIONS};
+
+/// What the progress says last.
+const LAST: &str = "Session ending";
+/// So many paths are named when code is not committed.
+const NAMED: usize = 5;
+
+/// How a session is to end.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct End {
+    /// What was learned.
+    pub learned: Vec<Learning>,
+    /// What comes next, in one line of at most 500 characters.
+    pub next: Option<String>,
+    /// Why uncommitted code is left behind. It becomes what comes next, unless that is given.
+    pub leave_dirty: Option<String>,
+    /// The issue under which the memory is committed; none = `[session]`.
+    pub key: Option<String>,
+}
+
+/// A session has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Finished {
+    /// The session.
+    pub session: String,
+    /// Whether it had ended before: then nothing was done.
+    pub again: bool,
+    /// How long it lived, in seconds.
+    pub duration_s: u64,
+    /// Commits made in it.
+    pub commits: usize,
+    /// The ids of what was learned at its end.
+    pub learned: Vec<String>,
+    /// The commit that holds its memory; `null` if there was nothing to commit, or no git.
+    pub commit: Option<String>,
+    /// What comes next.
+    pub next: Option<String>,
+    /// What is odd.
+    pub warnings: Vec<String>,
+}
+
+/// The names of the steps, in their order.
+mod step {
+    pub(super) const ENTRY: &str = "end_entry";
+    pub(super) const LEARNED: &str = "end_learned";
+    pub(super) const CACHES: &str = "end_caches";
+    pub(super) const COMMIT: &str = "end_commit";
+    pub(super) const ARCHIVE: &str = "end_archive";
+    pub(super) const EVENT: &str = "end_event";
+}
+
+impl Sessions<'_> {
+    /// Ends the current session. Cut short at any point, the same command does the rest; ended already, it changes nothing.
+    ///
+    /// In this order: the last entry; what was learned; the caches; the commit of the memory; the archive; tell others; release.
+    ///
+    /// # Errors
+    /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a session; `Paused`, `Secret`.
+    pub fn end(&self, end: &End) -> Result<Finished> {
+        match self.current_or_refuse() {
+            Ok(Some(session)) => self.end_of(&session.id, end),
+            Ok(None) => self.ended_before(None),
+            Err(over) => match &self.project.world().session {
+                Some(named) => self.ended_before(Some(named)).map_err(|_| over),
+                None => Err(over),
+            },
+        }
+    }
+
+    /// Ends a session.
+    pub(super) fn end_of(&self, id: &str, end: &End) -> Result<Finished> {
+        self.project.check_not_paused()?;
+        if let Some(key) = end.key.as_deref().filter(|key| !is_key(key)) {
+            return Err(Error::usage(format!("{key:?} is no key of an issue such as SX9-123")));
+        }
+        let living = self.living()?;
+        let session = super::place::named_one(&living, id)?;
+        if session.ending.is_none() {
+            self.check_clean(end)?;
+            let now = self.project.world().now().seconds();
+            let next = end.next.clone().or_else(|| end.leave_dirty.clone());
+            let ending = Ending {
+                since: Some(now),
+                next,
+                leave_dirty: end.leave_dirty.clone(),
+                key: end.key.clone(),
+                learned: end.learned.clone(),
+            };
+            self.change(id, |session| {
+                session.state = State::Ending;
+                session.ending = Some(ending);
+            })?;
+        }
+        self.finish(id)
+    }
+
+    /// Does what is left of an end.
+    pub(super) fn finish(&self, id: &str) -> Result<Finished> {
+        let session = self.living()?.get(id).cloned();
+        let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
+        let mut on =
+            On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
+        on.entry()?;
+        on.learned()?;
+        on.caches()?;
+        on.commit()?;
+        on.archive()?;
+        on.event()?;
+        let finished = on.finished(false);
+        // Its record says all that was done. From here on whoever looks for a session that lives does not find it.
+        self.archive(&on.over())?;
+        self.forget(id)?;
+        Ok(finished)
+    }
+
+    /// Refuses to leave uncommitted code behind without a word.
+    fn check_clean(&self, end: &End) -> Result<()> {
+        let Some(git) = self.git() else { return Ok(()) };
+        if end.leave_dirty.as_deref().is_some_and(|why| !why.trim().is_empty()) {
+            return Ok(());
+        }
+        let status = git.status()?;
+        let dirty: Vec<&str> = status.outside(FORGE).collect();
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let more = if dirty.len() > NAMED { format!(" and {} more", dirty.len() - NAMED) } else { String::new() };
+        let named = dirty.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        Err(Error::new(crate::Category::Refused, "E_DIRTY", format!("code is not committed: {named}{more}"))
+            .hint("commit it, or say why it stays with --leave-dirty: that becomes what comes next")
+            .next("helmdeck forge commit"))
+    }
+
+    /// Returns how a session ended that is over: the named one, or the newest of this agent.
+    fn ended_before(&self, named: Option<&str>) -> Result<Finished> {
+        let none = || {
+            Error::not_found("no session lives in this work tree, and none of this agent has ended here")
+                .next("helmdeck forge session start")
+        };
+        let agent = &self.project.world().agent;
+        for entry in self.project.files().list(SESSIONS)?.into_iter().rev().filter(|entry| entry.folder) {
+            if named.is_some_and(|named| named != entry.name) {
+                continue;
+            }
+            if let Some(session) = self.archived(&entry.name)?.filter(|old| named.is_some() || old.agent == *agent) {
+                // One that was given up did not end.
+                if session.state != State::Ended {
+                    break;
+                }
+                let ending = session.ending.clone().unwrap_or_default();
+                return Ok(On { sessions: *self, session, ending, warnings: Vec::new() }.finished(true));
+            }
+        }
+        Err(none())
+    }
+}
+
+/// An end on its way.
+struct On<'a> {
+    sessions: Sessions<'a>,
+    session: Session,
+    ending: Ending,
+    warnings: Vec<String>,
+}
+
+impl On<'_> {
+    fn is_done(&self, step: &str) -> bool {
+        self.session.step(step).is_some()
+    }
+
+    fn done(&mut self, step: &str, note: Option<String>) -> Result<()> {
+        self.session = self.sessions.note(&self.session.id, step, note)?;
+        Ok(())
+    }
+
+    fn entry(&mut self) -> Result<()> {
+        if self.is_done(step::ENTRY) {
+            return Ok(());
+        }
+        let progress = self.sessions.progress(&self.session)?;
+        let there = progress.read()?;
+        let said = there.and_then(|log| log.entries.last().map(|entry| entry.text == LAST));
+        if said != Some(true) {
+            progress.log(LAST)?;
+        }
+        if let Some(next) = &self.ending.next {
+            progress.next(next)?;
+        }
+        self.done(step::ENTRY, None)
+    }
+
+    /// Keeps what was learned. One by one is noted, so none counts twice.
+    fn learned(&mut self) -> Result<()> {
+        if self.is_done(step::LEARNED) {
+            return Ok(());
+        }
+        let mut ids = Vec::new();
+        for (at, learning) in self.ending.learned.clone().into_iter().enumerate() {
+            let name = format!("{}_{at}", step::LEARNED);
+            if let Some(done) = self.session.step(&name) {
+                ids.extend(done.note.clone());
+                continue;
+            }
+            let id = match parts::learned_since(self.sessions.project, &learning, self.ending.since)? {
+                Some(id) => id,
+                None => {
+                    let session = Some(self.session.id.clone());
+                    let learning = Learning { session: learning.session.clone().or(session), ..learning };
+                    self.sessions.project.knowledge().add(&learning, None)?.id
+                }
+            };
+            self.done(&name, Some(id.clone()))?;
+            ids.push(id);
+        }
+        self.done(step::LEARNED, Some(ids.join(" ")).filter(|ids| !ids.is_empty()))
+    }
+
+    /// Writes the caches anew. They can be made at any time, so a failure is only said.
+    fn caches(&mut self) -> Result<()> {
+        if self.is_done(step::CACHES) {
+            return Ok(());
+        }
+        if let Err(error) = parts::caches(self.sessions.project) {
+            self.warnings.push(format!("the caches of git were not written: {error}"));
+        }
+        self.done(step::CACHES, None)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if self.is_done(step::COMMIT) {
+            return Ok(());
+        }
+        match parts::commit(self.sessions.project, &self.session, &self.ending)? {
+            Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
+            Kept::Nothing => self.done(step::COMMIT, None),
+            Kept::Not(why) => {
+                self.warnings.push(why);
+                self.done(step::COMMIT, None)
+            }
+        }
+    }
+
+    /// The session as its record keeps it.
+    fn over(&self) -> Session {
+        Session { state: State::Ended, ended_at: self.ending.since, ..self.session.clone() }
+    }
+
+    fn archive(&mut self) -> Result<()> {
+        if self.is_done(step::ARCHIVE) {
+            return Ok(());
+        }
+        self.sessions.archive(&self.over())?;
+        self.done(step::ARCHIVE, None)
+    }
+
+    fn event(&mut self) -> Result<()> {
+        if self.is_done(step::EVENT) {
+            return Ok(());
+        }
+        let finished = self.finished(false);
+        parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
+        self.done(step::EVENT, Some(finished.commits.to_string()))
+    }
+
+    fn finished(&self, again: bool) -> Finished {
+        let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref()).unwrap_or_default();
+        let until = self.ending.since.unwrap_or(self.session.seen_at);
+        let seconds = until.0.as_second().saturating_sub(self.session.started_at.0.as_second());
+        let counted = self.session.step(step::EVENT).and_then(|step| step.note.as_deref()?.parse().ok());
+        Finished {
+            session: self.session.id.clone(),
+            again,
+            duration_s: u64::try_from(seconds).unwrap_or_default(),
+            commits: counted.unwrap_or_else(|| parts::commits(self.sessions.project, &self.session)),
+            learned: learned.split_whitespace().map(str::to_owned).collect(),
+            commit: self.session.step(step::COMMIT).and_then(|step| step.note.clone()),
+            next: self.ending.next.clone(),
+            warnings: self.warnings.clone(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The lock of a session: kept by a process that works for it, freed by the kernel when that dies.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::PathBuf;
+
+use super::Sessions;
+use super::record::{Holder, Living};
+use crate::error::{Category, Error, Result};
+use crate::layout::SESSION_LOCKS;
+
+/// Keeps a session alive until it is dropped, or its process dies.
+#[derive(Debug)]
+pub struct Hold<'a> {
+    sessions: Sessions<'a>,
+    id: String,
+    // Closing it frees the lock.
+    _file: File,
+}
+
+impl<'a> Sessions<'a> {
+    /// Keeps the lock of a session, so that the session lives as long as this process, and no longer.
+    ///
+    /// # Errors
+    /// `Locked` if another process works for it; `NotFound` if it does not live.
+    pub fn hold(&self, id: &str) -> Result<Hold<'a>> {
+        let files = self.project.files();
+        files.create_folder(SESSION_LOCKS)?;
+        // Who asks whether it is free holds this lock too: nobody takes the question for a holder.
+        let _guard = files.lock()?;
+        let path = self.lock_path(id);
+        let io = |error: &std::io::Error| Error::io("cannot lock", &path, error);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| io(&error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process works for session {id}");
+                return Err(Error::new(Category::Locked, "E_SESSION_HELD", message));
+            }
+            Err(TryLockError::Error(error)) => return Err(io(&error)),
+        }
+        let holder = Holder { pid: std::process::id(), since: self.project.world().now().seconds() };
+        files.edit::<Living, ()>(None, |living| {
+            super::place::named_one(living, id)?;
+            if let Some(session) = living.get_mut(id) {
+                session.holder = Some(holder);
+            }
+            Ok(())
+        })?;
+        Ok(Hold { sessions: *self, id: id.to_owned(), _file: file })
+    }
+
+    /// Says whether nobody keeps the lock of a session. The caller holds the lock of the work tree.
+    pub(super) fn is_free(&self, id: &str) -> bool {
+        match File::open(self.lock_path(id)) {
+            // Who cannot look takes it for held: nobody's session is given up for that.
+            Ok(file) => file.try_lock_shared().is_ok(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
+    fn lock_path(&self, id: &str) -> PathBuf {
+        self.project.root().join(SESSION_LOCKS).join(format!("{id}.lock"))
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        // If it cannot be written, the next start finds the lock free and a holder named: an abandoned session, which is safe.
+        let cleared = self.sessions.project.files().edit::<Living, ()>(None, |living| {
+            if let Some(session) = living.get_mut(&self.id) {
+                session.holder = None;
+            }
+            Ok(())
+        });
+        if let Err(error) = cleared {
+            tracing::warn!(session = self.id, %error, "the holder of a session could not be taken out of its record");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The names of sessions, as the RFC prints them: `2025-12-24-session-001`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::Date;
+
+/// What stands between the day and the number.
+const MIDDLE: &str = "-session-";
+
+/// The name of a session: its day, and its number on that day. The number counts within one clone, so two clones may give the same
+/// name; the UUID beside it is who the session really is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId {
+    /// The day on which it began, in the project's zone.
+    pub date: Date,
+    /// Its number on that day, from 1.
+    pub number: u32,
+}
+
+impl SessionId {
+    /// Returns the name after all that are known of that day. What is no name of a session, or is of another day, does not count.
+    pub fn next<'a>(date: Date, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let taken = known.into_iter().filter_map(|id| id.parse::<Self>().ok()).filter(|id| id.date == date);
+        let last = taken.map(|id| id.number).max().unwrap_or(0);
+        Self { date, number: last.saturating_add(1) }
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no name of a session such as 2025-12-24-session-001");
+        let (day, number) = text.split_once(MIDDLE).ok_or_else(wrong)?;
+        let form = day.len() == 10 && number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
+        // A number of more digits than three has no zero in front: each session has one name.
+        let form = form && (number.len() == 3 || !number.starts_with('0'));
+        let id = Self {
+            date: day.parse().ok().filter(|_| form).ok_or_else(wrong)?,
+            number: number.parse().map_err(|_| wrong())?,
+        };
+        if id.number == 0 { Err(wrong()) } else { Ok(id) }
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{MIDDLE}{:03}", self.date, self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_as_they_are_written() {
+        for name in ["2025-12-24-session-001", "2025-12-24-session-999", "2025-12-24-session-1000"] {
+            assert_eq!(name.parse::<SessionId>().unwrap().to_string(), name);
+        }
+        for no in [
+            "",
+            "2025-12-24",
+            "2025-12-24-session-",
+            "2025-12-24-session-01",
+            "2025-12-24-session-000",
+            "2025-12-24-session-0001",
+            "2025-13-24-session-001",
+            "25-12-24-session-001",
+            "2025-12-24-session-001x",
+            "2025-12-24-session-99999999999",
+            "../2025-12-24-session-001",
+        ] {
+            assert!(no.parse::<SessionId>().is_err(), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_after_all_of_its_day() {
+        let day: Date = "2025-12-24".parse().unwrap();
+        let next = |known: &[&str]| SessionId::next(day, known.iter().copied()).to_string();
+        assert_eq!(next(&[]), "2025-12-24-session-001");
+        assert_eq!(next(&["2025-12-23-session-007", "README.md", "2025-12-24-session-x"]), "2025-12-24-session-001");
+        assert_eq!(next(&["2025-12-24-session-002", "2025-12-24-session-001"]), "2025-12-24-session-003");
+        assert_eq!(next(&["2025-12-24-session-999"]), "2025-12-24-session-1000");
+    }
+}

@@ -1,0 +1,118 @@
+//! Sessions: how work begins, is logged, ends, and is taken up by the next session when it did not end.
+//!
+//! Each step of a start and of an end is noted in the session's record when it is done, and is harmless when done twice: whoever is
+//! killed between two steps, or within one, says the same again and gets to the same place.
+
+mod advice;
+mod archive;
+mod begin;
+#[cfg(test)]
+mod death;
+mod during;
+mod end;
+mod hold;
+mod id;
+mod parts;
+mod place;
+mod record;
+mod run;
+mod select;
+mod start;
+
+use crate::error::Result;
+use crate::focus::Focused;
+use crate::git::Git;
+use crate::progress::Progress;
+use crate::project::Project;
+
+pub use advice::{Advice, Since, advise};
+pub use during::{Log, Logged};
+pub use end::{End, Finished};
+pub use hold::Hold;
+pub use id::SessionId;
+pub use record::{Ending, Holder, LEASE, Living, Session, State, Step};
+pub use run::{Outcome, VARIABLE};
+pub use select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
+pub use start::{Probed, Start, Started};
+
+impl Project {
+    /// Returns the sessions of this work tree.
+    #[must_use]
+    pub const fn sessions(&self) -> Sessions<'_> {
+        Sessions { project: self }
+    }
+}
+
+/// The sessions of a work tree.
+#[derive(Debug, Clone, Copy)]
+pub struct Sessions<'a> {
+    project: &'a Project,
+}
+
+impl<'a> Sessions<'a> {
+    /// Returns the sessions that live, and those that were given up and are not put away yet.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn living(&self) -> Result<Living> {
+        Ok(self.project.files().load::<Living>()?.map_or_else(Living::empty, |loaded| loaded.value))
+    }
+
+    /// Returns the session in which the work is done: the one that [`World::session`](crate::World::session) names, or else the
+    /// primary one. `None` if it does not live.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn current(&self) -> Result<Option<Session>> {
+        let living = self.living()?;
+        let session = match &self.project.world().session {
+            Some(named) => living.get(named).filter(|session| session.state.is_alive()),
+            None => living.primary(),
+        };
+        Ok(session.cloned())
+    }
+
+    fn progress(&self, session: &Session) -> Result<Progress<'a>> {
+        let progress = self.project.progress();
+        if session.primary { Ok(progress) } else { progress.of(&session.id) }
+    }
+
+    fn focus(&self, session: &Session) -> Result<Focused<'a>> {
+        let focus = self.project.focus();
+        if session.primary { Ok(focus) } else { focus.of(&session.id) }
+    }
+
+    /// Returns git, if there is one.
+    fn git(&self) -> Option<&'a Git> {
+        self.project.git().ok()
+    }
+
+    /// Notes that a step is done.
+    fn note(&self, id: &str, step: &str, note: Option<String>) -> Result<Session> {
+        let now = self.project.world().now();
+        self.change(id, |session| session.done(step, now.seconds(), note))
+    }
+
+    /// Changes the record of a session, and returns it.
+    fn change(&self, id: &str, change: impl FnOnce(&mut Session)) -> Result<Session> {
+        // What a step does may be done, and not be noted.
+        #[cfg(test)]
+        death::point();
+        let changed = self.project.files().edit::<Living, Session>(None, |living| {
+            place::named_one(living, id)?;
+            match living.get_mut(id) {
+                Some(session) => {
+                    change(session);
+                    Ok(session.clone())
+                }
+                None => Err(crate::Error::not_found(format!("no session {id} lives in this work tree"))),
+            }
+        });
+        #[cfg(test)]
+        death::point();
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests;

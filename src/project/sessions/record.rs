@@ -1,0 +1,324 @@
+//! What is kept of a session while it lives, and when it is taken for abandoned.
+//!
+//! Between two commands no process of a session lives, so no lock can tell that it does. Two things do:
+//! - a **lease**: every command of the session renews it; a session whose lease has run out is abandoned;
+//! - a **holder**: while `session run` or a server works for the session it keeps a lock of the session, which the kernel frees when
+//!   the process dies, however it dies. A session whose record names a holder, and whose lock is free, is abandoned at once.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::files::Document;
+use crate::json::Members;
+use crate::knowledge::Learning;
+use crate::layout::{LIVING, SESSIONS};
+use crate::time::Time;
+
+/// How long a session lives without a command, unless configured: an hour, after which `progress.txt` is stale as well.
+pub const LEASE: Duration = Duration::from_secs(60 * 60);
+/// Clocks may differ by so much.
+const SKEW: Duration = Duration::from_secs(5 * 60);
+
+/// The sessions that live in this work tree: the file `.forge/.local/sessions.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Living {
+    /// The version of the file's form.
+    pub schema_version: String,
+    /// The sessions, in the order in which they began. At most one of them is primary.
+    pub sessions: Vec<Session>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Document for Living {
+    const PATH: &'static str = LIVING;
+
+    fn skeleton() -> Self {
+        Self::empty()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let primary = self.sessions.iter().filter(|session| session.primary && session.state.is_alive()).count();
+        if primary > 1 { Err("more than one session that lives is primary".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// A session that is over has its record in its folder: `short-term/sessions/<id>/session.json`.
+impl Document for Session {
+    const PATH: &'static str = SESSIONS;
+
+    fn skeleton() -> Self {
+        let never = Time(jiff::Timestamp::UNIX_EPOCH);
+        Self {
+            schema_version: None,
+            id: String::new(),
+            uuid: String::new(),
+            agent: String::new(),
+            primary: false,
+            state: State::Ended,
+            started_at: never,
+            seen_at: never,
+            lease_until: never,
+            branch: None,
+            head: None,
+            resumes: None,
+            holder: None,
+            steps: Vec::new(),
+            ending: None,
+            ended_at: None,
+            abandoned: None,
+            other: Members::default(),
+        }
+    }
+}
+
+impl Living {
+    /// Returns what a work tree without a session has.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { schema_version: "1.0".to_owned(), sessions: Vec::new(), other: Members::default() }
+    }
+
+    /// Returns the primary session: the one that the RFC's paths show.
+    #[must_use]
+    pub fn primary(&self) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.primary && session.state.is_alive())
+    }
+
+    /// Returns a session.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.id == id)
+    }
+
+    /// Returns a session, to change it.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Session> {
+        self.sessions.iter_mut().find(|session| session.id == id)
+    }
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Session {
+    /// The version of the file's form; only in a file of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_version: Option<String>,
+    /// Its name: `2025-12-24-session-001`. Two clones may give the same.
+    pub id: String,
+    /// Who it really is: a `UUIDv7`.
+    pub uuid: String,
+    /// Who works in it.
+    pub agent: String,
+    /// Whether the RFC's paths show it. The others have their own folder, `short-term/sessions/<id>/`.
+    pub primary: bool,
+    /// How far it is.
+    pub state: State,
+    /// When it began.
+    pub started_at: Time,
+    /// When a command of it ran last.
+    pub seen_at: Time,
+    /// When it counts as abandoned if no command of it runs.
+    pub lease_until: Time,
+    /// The branch on which it began; `null` if the head was detached or there is no git.
+    pub branch: Option<String>,
+    /// The commit on which it began.
+    pub head: Option<String>,
+    /// The abandoned session whose work it takes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumes: Option<String>,
+    /// The process that works for it right now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Holder>,
+    /// The steps that are done, in their order.
+    #[serde(default)]
+    pub steps: Vec<Step>,
+    /// How it is to end: kept before anything is done, so that an end that was cut short goes on the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// Why it was taken for abandoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<String>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// How far a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It begins: some steps of the start are not done.
+    Starting,
+    /// It is worked in.
+    Live,
+    /// It ends: some steps of the end are not done.
+    Ending,
+    /// It has ended.
+    Ended,
+    /// It stopped without an end.
+    Abandoned,
+}
+
+impl State {
+    /// Says whether the session has neither ended nor been given up.
+    #[must_use]
+    pub const fn is_alive(self) -> bool {
+        matches!(self, Self::Starting | Self::Live | Self::Ending)
+    }
+}
+
+/// A process that works for a session and keeps its lock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Holder {
+    /// Its process id: for people. Whether it lives is told by the lock.
+    pub pid: u32,
+    /// Since when.
+    pub since: Time,
+}
+
+/// A step of a start or an end that is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// Which one.
+    pub name: String,
+    /// When.
+    pub at: Time,
+    /// What came of it, if the end of the session or a report needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// How a session is to end.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Ending {
+    /// Since when it ends.
+    pub since: Option<Time>,
+    /// What comes next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Why uncommitted code is left behind; none = it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_dirty: Option<String>,
+    /// The issue under which the memory is committed; none = `[session]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What was learned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<Learning>,
+}
+
+impl Session {
+    /// Returns what is known of a step, if it is done.
+    #[must_use]
+    pub fn step(&self, name: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+
+    /// Notes that a step is done.
+    pub fn done(&mut self, name: &str, at: Time, note: Option<String>) {
+        if self.step(name).is_none() {
+            self.steps.push(Step { name: name.to_owned(), at, note });
+        }
+    }
+
+    /// Renews the lease.
+    pub fn renew(&mut self, now: Time, lease: Duration) {
+        self.seen_at = now;
+        self.lease_until = later(now, lease);
+    }
+
+    /// Says why the session has to be taken for abandoned; `None` while it lives. `lock_free` says whether nobody keeps its lock.
+    #[must_use]
+    pub fn given_up(&self, now: Time, lock_free: bool) -> Option<String> {
+        if !lock_free {
+            return None;
+        }
+        if let Some(holder) = &self.holder {
+            return Some(format!("process {} died while it worked for it", holder.pid));
+        }
+        if now > self.lease_until {
+            return Some(format!("no command of it ran since {}", self.seen_at.seconds()));
+        }
+        // A clock that was ahead must not keep the session alive until that time has come.
+        (self.seen_at > later(now, SKEW)).then(|| format!("it was last seen at {}, which is yet to come", self.seen_at))
+    }
+}
+
+/// Returns a time after another; the last there is if that is past it.
+pub(super) fn later(time: Time, by: Duration) -> Time {
+    Time(time.0.saturating_add(by).unwrap_or(jiff::Timestamp::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Time {
+        Time::parse(text).unwrap()
+    }
+
+    fn session() -> Session {
+        let start = time("2025-12-24T11:00:00Z");
+        Session {
+            id: "2025-12-24-session-001".to_owned(),
+            agent: "Forge".to_owned(),
+            primary: true,
+            state: State::Live,
+            started_at: start,
+            seen_at: start,
+            lease_until: later(start, LEASE),
+            ..Session::skeleton()
+        }
+    }
+
+    #[test]
+    fn a_session_lives_until_its_lease_runs_out() {
+        let mut session = session();
+        assert_eq!(session.given_up(time("2025-12-24T12:00:00Z"), true), None, "equal still lives");
+        let late = time("2025-12-24T12:00:01Z");
+        assert!(session.given_up(late, true).unwrap().contains("2025-12-24T11:00:00Z"));
+        assert_eq!(session.given_up(late, false), None, "somebody works for it");
+        session.renew(late, LEASE);
+        assert_eq!(session.given_up(time("2025-12-24T13:00:01Z"), true), None);
+    }
+
+    #[test]
+    fn a_session_whose_holder_died_is_given_up_at_once() {
+        let mut session = session();
+        session.holder = Some(Holder { pid: 7, since: session.started_at });
+        assert_eq!(session.given_up(session.seen_at, false), None);
+        assert!(session.given_up(session.seen_at, true).unwrap().contains("process 7 died"));
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_does_not_keep_a_session_alive() {
+        let session = session();
+        assert_eq!(session.given_up(time("2025-12-24T10:55:00Z"), true), None);
+        assert!(session.given_up(time("2025-12-24T10:54:59Z"), true).is_some());
+    }
+
+    #[test]
+    fn a_step_is_noted_once() {
+        let mut session = session();
+        session.done("progress", session.started_at, None);
+        session.done("progress", later(session.started_at, LEASE), Some("again".to_owned()));
+        assert_eq!(session.steps.len(), 1);
+        assert_eq!(session.step("progress").unwrap().at, session.started_at);
+        assert_eq!(session.step("focus"), None);
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_session_is_kept() {
+        let mut value = serde_json::to_value(Living { sessions: vec![session()], ..Living::empty() }).unwrap();
+        value["sessions"][0]["mine"] = 1.into();
+        let living: Living = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&living).unwrap(), value);
+        assert_eq!(living.primary().map(|session| session.id.as_str()), Some("2025-12-24-session-001"));
+    }
+}

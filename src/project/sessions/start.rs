@@ -1,0 +1,328 @@
+//! The start of a session: steps in a fixed order, each noted when it is done.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::record::{Session, State};
+use super::select::{Choice, Inputs, Unfinished, select_next_task};
+use super::{Sessions, parts};
+use crate::error::Result;
+use crate::focus::{Focus, Phase, SetFocus};
+use crate::issues::Active;
+use crate::knowledge::KnowledgeFile;
+use crate::layout::{HISTORY, INIT};
+use crate::prime::Primed;
+use crate::progress::session_folder;
+use crate::runner::run_check;
+
+/// So many issues are named to others.
+const TOLD: usize = 100;
+
+/// How a session is to begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Start {
+    /// Work beside a session that lives, with a focus and a progress of one's own.
+    pub join: bool,
+    /// Give up a session that lives only by its lease. One for which a process works is not given up.
+    pub take_over: bool,
+    /// Run `.forge/init.sh`.
+    pub bootstrap: bool,
+    /// Do not test again whether some features that worked still do.
+    pub no_probe: bool,
+    /// How long the brief may be, in estimated tokens; none = as configured, 2,000.
+    pub budget: Option<usize>,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self { join: false, take_over: false, bootstrap: false, no_probe: false, budget: None }
+    }
+}
+
+/// A session has begun, or goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Started {
+    /// The session.
+    pub session: Session,
+    /// Whether it lived before: then no step was done twice.
+    pub again: bool,
+    /// The sessions that were given up and put away.
+    pub abandoned: Vec<String>,
+    /// Features that worked and were tested again.
+    pub probed: Vec<Probed>,
+    /// Why the work is paused: then the session has no focus yet, and the same command goes on once somebody has answered.
+    pub paused: Option<String>,
+    /// What is proposed about the state of the code: `IN_SYNC`, `MINOR`, ….
+    pub recovery: Option<String>,
+    /// What was chosen to work on, if this command chose it.
+    pub chosen: Option<Choice>,
+    /// What is odd.
+    pub warnings: Vec<String>,
+    /// What whoever works needs to know.
+    pub prime: Primed,
+}
+
+/// A feature that worked and was tested again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Probed {
+    /// Its id.
+    pub id: String,
+    /// Whether it still works.
+    pub passing: bool,
+}
+
+/// The names of the steps, in their order.
+pub(super) mod step {
+    /// What was learned, and the features, can be read.
+    pub(in super::super) const LONG_TERM: &str = "long_term";
+    /// `init.sh` ran.
+    pub(in super::super) const BOOTSTRAP: &str = "bootstrap";
+    /// Some features were tested again.
+    pub(in super::super) const PROBE: &str = "probe";
+    /// The state was compared with the last checkpoint.
+    pub(in super::super) const ASSESS: &str = "assess";
+    /// The progress has its first lines.
+    pub(in super::super) const PROGRESS: &str = "progress";
+    /// There is something to work on.
+    pub(in super::super) const FOCUS: &str = "focus";
+    /// Others were told.
+    pub(in super::super) const EVENT: &str = "event";
+}
+
+impl Sessions<'_> {
+    /// Begins a session, or goes on with the one that lives. Cut short at any point, the same command does the rest.
+    ///
+    /// In this order: give up what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if asked;
+    /// test some features again; compare with the last checkpoint; begin the progress; choose the focus; tell others; brief.
+    ///
+    /// # Errors
+    /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
+    pub fn start(&self, start: &Start) -> Result<Started> {
+        self.project.check_not_paused()?;
+        let mut session = self.begin(start)?;
+        if session.state == State::Ending {
+            // Its end was cut short. It is finished as it was meant, and a new one begins.
+            self.finish(&session.id)?;
+            session = self.begin(start)?;
+        }
+        let again = session.state == State::Live;
+        let abandoned = self.bury()?;
+        let mut on = On { sessions: *self, start, session, warnings: Vec::new(), probed: Vec::new(), recovery: None };
+        on.long_term()?;
+        on.bootstrap()?;
+        on.probe()?;
+        let paused = on.assess()?;
+        let mut chosen = None;
+        if paused.is_none() {
+            on.progress()?;
+            chosen = on.focus()?;
+            on.event()?;
+            if !again {
+                on.session = self.change(&on.session.id, |session| session.state = State::Live)?;
+            }
+        }
+        let budget = start.budget.unwrap_or_else(|| parts::budget(self.project));
+        let prime = self.project.prime_of(Some(&on.session), &on.warnings)?.render(budget);
+        let On { session, warnings, probed, recovery, .. } = on;
+        Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
+    }
+}
+
+/// A start on its way.
+struct On<'a> {
+    sessions: Sessions<'a>,
+    start: &'a Start,
+    session: Session,
+    warnings: Vec<String>,
+    probed: Vec<Probed>,
+    recovery: Option<String>,
+}
+
+impl On<'_> {
+    fn is_done(&self, step: &str) -> bool {
+        self.session.step(step).is_some()
+    }
+
+    fn done(&mut self, step: &str, note: Option<String>) -> Result<()> {
+        if !self.is_done(step) {
+            self.session = self.sessions.note(&self.session.id, step, note)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what was learned. Damaged, it stops the start: nobody works on from what cannot be read.
+    fn long_term(&mut self) -> Result<()> {
+        let files = self.sessions.project.files();
+        if files.load::<KnowledgeFile>()?.is_none() {
+            self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
+        }
+        parts::read_features(self.sessions.project)?;
+        self.done(step::LONG_TERM, None)
+    }
+
+    /// Runs `init.sh` if asked. That it fails is said, and stops nothing.
+    fn bootstrap(&mut self) -> Result<()> {
+        if !self.start.bootstrap || self.is_done(step::BOOTSTRAP) {
+            return Ok(());
+        }
+        let project = self.sessions.project;
+        let timeout = Duration::from_secs(project.config().session.bootstrap_timeout_s);
+        let ran = run_check(project.root(), &format!("sh {INIT}"), timeout, project.world().clock.as_ref());
+        let failed = match &ran {
+            Ok(ran) if ran.exit == Some(0) => None,
+            Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),
+            Ok(ran) => {
+                Some(format!("{INIT} ended with {}", ran.exit.map_or_else(|| "a signal".into(), |n| n.to_string())))
+            }
+            Err(error) => Some(format!("{INIT} could not be run: {error}")),
+        };
+        self.warnings.extend(failed.clone());
+        self.done(step::BOOTSTRAP, failed)
+    }
+
+    fn probe(&mut self) -> Result<()> {
+        if self.start.no_probe || self.is_done(step::PROBE) || !self.session.primary {
+            return Ok(());
+        }
+        self.probed = parts::probe(self.sessions.project)?;
+        for broken in self.probed.iter().filter(|probed| !probed.passing) {
+            self.warnings.push(format!("{} worked and does not any more", broken.id));
+        }
+        let ids: Vec<_> = self.probed.iter().map(|probed| probed.id.as_str()).collect();
+        let note = Some(ids.join(", ")).filter(|ids| !ids.is_empty());
+        self.done(step::PROBE, note)
+    }
+
+    /// Compares with the last checkpoint. If nobody can say what state things are in, the work pauses before anything is chosen.
+    fn assess(&mut self) -> Result<Option<String>> {
+        if self.is_done(step::ASSESS) {
+            return Ok(None);
+        }
+        let Some(assessed) = parts::assess(self.sessions.project)? else {
+            self.done(step::ASSESS, None)?;
+            return Ok(None);
+        };
+        self.recovery = Some(assessed.class.clone());
+        self.warnings.extend(assessed.warning);
+        if assessed.paused.is_none() {
+            self.done(step::ASSESS, Some(assessed.class))?;
+        }
+        Ok(assessed.paused)
+    }
+
+    /// Begins the progress, with the lines of the RFC.
+    fn progress(&mut self) -> Result<()> {
+        if self.is_done(step::PROGRESS) {
+            return Ok(());
+        }
+        let progress = self.sessions.progress(&self.session)?;
+        progress.begin(&self.session.id)?;
+        let issues = self.issues()?;
+        let bootstrap = self.session.step(step::BOOTSTRAP).and_then(|step| step.note.clone());
+        let lines = [
+            Some(format!("Started - branch: {}", self.session.branch.as_deref().unwrap_or("none"))),
+            Some(format!("Active issues: {}", issues.issues.iter().filter(|issue| !issue.is_over()).count())),
+            bootstrap.map(|failed| format!("Warning: {failed}")),
+            self.session.resumes.as_ref().map(|old| format!("Takes up abandoned session {old}")),
+        ];
+        // Of a start that was cut short some stand there.
+        let there = progress.read()?.map_or_else(Vec::new, |log| log.entries);
+        for line in lines.into_iter().flatten() {
+            if !there.iter().any(|entry| entry.text == line) {
+                progress.log(&line)?;
+            }
+        }
+        self.done(step::PROGRESS, None)
+    }
+
+    fn focus(&mut self) -> Result<Option<Choice>> {
+        if self.is_done(step::FOCUS) {
+            return Ok(None);
+        }
+        let choice = self.choose()?;
+        let focus = self.sessions.focus(&self.session)?;
+        match &choice.task {
+            Some(task) => {
+                let set = SetFocus {
+                    task: Some(task.clone()),
+                    linear_issue: choice.linear_issue.clone(),
+                    feature_id: choice.feature_id.clone(),
+                    files: Some(choice.files.clone()),
+                    reason: Some(choice.reason.clone()),
+                    ..SetFocus::default()
+                };
+                focus.begin(&self.session.id, &set)?;
+            }
+            None => drop(focus.clear(Some(&self.session.id), Some(&choice.reason))?),
+        }
+        self.done(step::FOCUS, Some(choice.reason.clone()))?;
+        Ok(Some(choice))
+    }
+
+    fn choose(&mut self) -> Result<Choice> {
+        let project = self.sessions.project;
+        let unfinished = self.unfinished()?;
+        let issues = self.issues()?;
+        let done: Vec<String> = project
+            .files()
+            .list(HISTORY)?
+            .iter()
+            .filter_map(|entry| entry.name.strip_suffix(".md").map(str::to_owned))
+            .collect();
+        let (regressed, feature) = parts::features(project)?;
+        Ok(select_next_task(&Inputs {
+            unfinished: unfinished.as_ref(),
+            regressed: regressed.as_ref(),
+            issues: &issues.issues,
+            done: &done,
+            agent: project.config().linear.me.as_deref().unwrap_or(&project.world().agent),
+            feature: feature.as_ref(),
+        }))
+    }
+
+    /// Returns what the abandoned session that this one takes up was at, if it was on this branch and not done.
+    fn unfinished(&self) -> Result<Option<Unfinished>> {
+        let Some(old) = &self.session.resumes else { return Ok(None) };
+        if self.sessions.archived(old)?.is_none_or(|record| record.branch != self.session.branch) {
+            return Ok(None);
+        }
+        let path = format!("{}/focus.json", session_folder(old)?);
+        let focus: Option<Focus> = self.sessions.project.files().load_at(&path)?.map(|loaded| loaded.value);
+        Ok(focus.filter(|focus| focus.phase != Phase::Done).and_then(|focus| {
+            Some(Unfinished {
+                session: old.clone(),
+                task: focus.task?,
+                linear_issue: focus.linear_issue,
+                feature_id: focus.feature_id,
+                files: focus.files,
+            })
+        }))
+    }
+
+    /// Returns the issues. If they cannot be read there are none, and it is said: a tracker's mirror stops no work.
+    fn issues(&mut self) -> Result<Active> {
+        match self.sessions.project.files().load::<Active>() {
+            Ok(loaded) => Ok(loaded.map_or_else(Active::empty, |loaded| loaded.value)),
+            Err(error) => {
+                let warning = format!("the issues cannot be read: {error}");
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
+                Ok(Active::empty())
+            }
+        }
+    }
+
+    fn event(&mut self) -> Result<()> {
+        if self.is_done(step::EVENT) {
+            return Ok(());
+        }
+        let issues = self.issues()?.issues.into_iter().filter(|issue| !issue.is_over()).map(|issue| issue.linear_id);
+        let issues = issues.take(TOLD).collect();
+        parts::tell_start(self.sessions.project, &self.session, issues);
+        self.done(step::EVENT, None)
+    }
+}
