@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod artifacts;
+#[cfg(test)]
 mod by_hand;
 pub mod checkpoints;
 mod committed;

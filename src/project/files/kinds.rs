@@ -5,8 +5,13 @@ use schemars::Schema;
 use super::document::Kind;
 
 /// Every type of document. Each stands here once: this makes its schema public, and lets `init` create it and `repair` mend it.
-pub const KINDS: &[Kind] =
-    &[Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"), Kind::of::<crate::features::FeaturesFile>("features")];
+pub const KINDS: &[Kind] = &[
+    Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
+    Kind::of::<crate::features::FeaturesFile>("features"),
+    Kind::of::<crate::checkpoints::Manifest>("checkpoint"),
+    Kind::of::<crate::recovery::Journal>("recovery"),
+    Kind::of::<crate::recovery::Paused>("paused"),
+];
 
 /// Returns the JSON Schema (draft 2020-12) of every document, by its name.
 #[must_use]
