@@ -35,6 +35,8 @@ use crate::{json, secrets, triv};
 
 /// The most that is read of one file unless configured otherwise: 16 MiB.
 pub const MAX_FILE: u64 = 16 << 20;
+/// The lock all work trees share, below their common folder.
+const COMMON_LOCK: &str = "forge/lock";
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
@@ -63,10 +65,11 @@ struct Shared {
 }
 
 impl Files {
-    /// Makes the files below a root. `common` is the lock all work trees of the repository share; without one it is the local one.
-    pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<PathBuf>) -> Self {
-        let local = Lock::new(root.join(LOCK));
-        let common = common.map_or_else(|| local.clone(), Lock::new);
+    /// Makes the files below a root. `common` is the folder all work trees of the repository share; without one, the common
+    /// lock is the local one.
+    pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<&Path>) -> Self {
+        let local = Lock::new(root, LOCK);
+        let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
         let shared = Shared { root: root.to_owned(), world, max, local, common, session: RwLock::default() };
         Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
     }

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod architecture;
 pub mod artifacts;
 #[cfg(test)]
 mod by_hand;
@@ -14,10 +15,12 @@ pub mod focus;
 pub mod git;
 pub mod health;
 pub mod init;
+pub mod invariants;
 pub mod issues;
 pub mod json;
 pub mod knowledge;
 pub mod layout;
+pub mod merge;
 pub mod prime;
 pub mod progress;
 pub mod project;

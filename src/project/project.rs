@@ -40,7 +40,7 @@ impl Project {
         let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
         // An empty file is a config.
         let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
-        let config = Config::parse(CONFIG, text)?;
+        let config = Config::parse(text).map_err(damaged)?;
         Ok(Some(Self::with(project.found, project.world, config)))
     }
 
@@ -53,8 +53,7 @@ impl Project {
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
-        let common = found.common_dir.as_ref().filter(|_| config.git.enabled);
-        let common = common.map(|common| common.join("forge").join("lock"));
+        let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
         Self { found, world, config, files, git: OnceLock::new() }
@@ -92,7 +91,11 @@ impl Project {
         if self.git.get().is_none() {
             let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
             let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
-            let git = git.map(|git| git.timeout(limit));
+            let git = git.map(|git| {
+                let folder = self.root().strip_prefix(git.root()).ok().and_then(Path::to_str).unwrap_or_default();
+                let memory = if folder.is_empty() { FORGE.to_owned() } else { format!("{folder}/{FORGE}") };
+                git.timeout(limit).with_memory(memory)
+            });
             // Another thread may have been faster: it found the same.
             let _ = self.git.set(git);
         }

@@ -1,5 +1,7 @@
-//! Events: what happened to the memory, in the order in which it did. Each stands in the journal of the work tree, and goes to a server
-//! if there is one. Whoever makes something happen says so after it is written, and is never held up by it.
+//! Events: what happened to the memory, in the order in which it did.
+//!
+//! Each stands in the journal of the work tree, and goes to a server if there is one. Whoever makes something happen says so after it is
+//! written, and is never held up by it.
 
 pub mod data;
 mod envelope;

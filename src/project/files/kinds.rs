@@ -9,6 +9,13 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
     Kind::of::<crate::features::FeaturesFile>("features"),
     Kind::of::<crate::focus::Focus>("focus"),
+    Kind::of::<crate::issues::Active>("active"),
+    Kind::of::<crate::checkpoints::Manifest>("checkpoint"),
+    Kind::of::<crate::sessions::Session>("session"),
+    Kind::of::<crate::sessions::Living>("sessions"),
+    Kind::of::<crate::recovery::Journal>("recovery"),
+    Kind::of::<crate::recovery::Paused>("paused"),
+    Kind::of::<crate::git::Branches>("branches"),
 ];
 
 /// Returns the JSON Schema (draft 2020-12) of every document, by its name.

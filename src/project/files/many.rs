@@ -70,7 +70,12 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> T {
 fn edits() {
     let files = here();
     for n in 0..EDITS {
-        patiently(|| files.edit::<Count, _>(None, |count| Ok(count.count += 1)));
+        patiently(|| {
+            files.edit::<Count, _>(None, |count| {
+                count.count += 1;
+                Ok(())
+            })
+        });
         patiently(|| files.append(LINES, &format!("{{\"pid\":{},\"n\":{n}}}", std::process::id())));
         patiently(|| {
             let _guard = files.lock()?;
@@ -131,7 +136,12 @@ fn a_killed_process_leaves_whole_files_and_a_free_lock() {
         child.kill().unwrap();
         child.wait().unwrap();
         let found = count();
-        files.edit::<Count, _>(None, |count| Ok(count.count += 1)).unwrap();
+        files
+            .edit::<Count, _>(None, |count| {
+                count.count += 1;
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(count(), found + 1);
     }
     assert!(files.list(QUARANTINE).unwrap().is_empty(), "no reader ever saw a damaged file");

@@ -94,6 +94,18 @@ pub struct Committed {
     pub message: String,
 }
 
+impl Commits<'_> {
+    /// Returns from where a session commits: the newest checkpoint whose state is good is looked up.
+    ///
+    /// # Errors
+    /// `E_NOT_A_REPO`; what reading the checkpoints says.
+    pub fn origin(&self, session: &str, session_id: &str) -> Result<Origin> {
+        let checkpoint = self.project.checkpoints().newest_valid()?;
+        let checkpoint = checkpoint.and_then(|found| Some((found.tag, Oid::parse(&found.commit?)?)));
+        Ok(Origin { session: session.to_owned(), session_id: session_id.to_owned(), checkpoint })
+    }
+}
+
 /// What is about to be committed, in an index that is not the repository's own.
 struct Staged {
     tree: Oid,
@@ -104,7 +116,7 @@ impl Commits<'_> {
     /// Makes a commit by the protocol. Hooks run and commits are signed as the user's git does. Where it refuses, nothing is staged.
     ///
     /// # Errors
-    /// `E_PAUSED`; `E_IN_PROGRESS` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if the message breaks a rule;
+    /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if the message breaks a rule;
     /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
     /// `E_GIT` with what git or a hook said.
     pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
@@ -233,14 +245,14 @@ fn private(git: &Git) -> Result<tempfile::TempDir> {
 fn check_state(git: &Git) -> Result<()> {
     if let Some(operation) = git.operation()? {
         let message = format!("git is in the middle of a {}", operation.name());
-        return Err(Error::new(Category::Refused, "E_IN_PROGRESS", message)
+        return Err(Error::new(Category::Refused, "E_OPERATION", message)
             .hint("finish it first, or give it up; then commit")
             .next("git status"));
     }
     let status = git.status()?;
     if let Some(path) = status.unmerged().next() {
         let message = format!("{path} has a conflict that is not resolved");
-        return Err(Error::new(Category::Refused, "E_IN_PROGRESS", message).next("git status"));
+        return Err(Error::new(Category::Refused, "E_OPERATION", message).next("git status"));
     }
     Ok(())
 }

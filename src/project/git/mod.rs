@@ -7,6 +7,8 @@ mod caches;
 mod changes;
 mod commits;
 mod features;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod hooks;
 mod lint;
 mod log;
@@ -37,6 +39,3 @@ pub use status::{Entry, State, Status};
 pub use tags::{Created, Tag};
 pub use trees::Merged;
 pub use worktrees::Worktree;
-
-#[cfg(test)]
-pub(crate) mod fixture;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::oid::Oid;
 use super::run::{self, Output, Run};
 use crate::error::{Category, Error, Result};
+use crate::layout;
 use crate::time::Time;
 
 /// How long a run may take unless something else is said.
@@ -23,6 +24,7 @@ pub struct Git {
     common_dir: PathBuf,
     environment: Vec<(String, OsString)>,
     timeout: Duration,
+    memory: String,
 }
 
 /// Something that git is in the middle of.
@@ -86,6 +88,7 @@ impl Git {
                     .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
                 environment: Vec::new(),
                 timeout: TIMEOUT,
+                memory: layout::FORGE.to_owned(),
             })),
             (Some("false"), ..) => {
                 let message = format!("{} is inside a repository of git, but in no work tree", start.display());
@@ -111,9 +114,23 @@ impl Git {
         self
     }
 
+    /// Sets the folder of the memory, below the root of the work tree; `.forge` unless said otherwise.
+    #[must_use]
+    pub fn with_memory(mut self, folder: impl Into<String>) -> Self {
+        self.memory = folder.into();
+        self
+    }
+
+    /// Returns the folder of the memory, below the root of the work tree: what is in it is no code.
+    #[must_use]
+    pub fn memory(&self) -> &str {
+        &self.memory
+    }
+
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
         self.environment.clone_from(&other.environment);
         self.timeout = other.timeout;
+        self.memory.clone_from(&other.memory);
         self
     }
 
@@ -317,7 +334,9 @@ pub(super) fn agent(role: &str) -> [(String, OsString); 2] {
 /// Makes an error of what git said.
 pub(super) fn complaint(args: &[&str], output: &Output) -> Error {
     let said = output.stderr.lines().rfind(|line| line.starts_with("fatal:") || line.starts_with("error:"));
-    let said = said.or_else(|| output.stderr.lines().last()).unwrap_or("nothing is said why");
+    // What git advises may well destroy something.
+    let last = || output.stderr.lines().rfind(|line| !line.starts_with("hint:"));
+    let said = said.or_else(last).unwrap_or("nothing is said why");
     let status = output.status.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
     run::failed(args, format!("failed ({status}): {said}"))
 }

@@ -27,7 +27,7 @@ impl Project {
         // git answers while the files are read.
         let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
             let found = scope.spawn(|| repository::ask(self, known.as_ref(), fresh.is_none()));
-            let features = memory::features(&files);
+            let features = memory::features(self, &files);
             let short_term = memory::short_term(self, &files);
             let found = found.join().unwrap_or_else(|_| repository::Found::failed("measuring came to a sudden end"));
             (knowledge, short_term, features, found)

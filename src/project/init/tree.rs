@@ -55,8 +55,7 @@ pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
     let branches =
         format!("{{\n  \"generated_at\": \"{now}\",\n  \"head\": null,\n  \"base\": null,\n  \"branches\": []\n}}\n");
     all.push(seed(BRANCHES, branches.as_bytes()));
-    all.push(seed(ACTIVE, include_bytes!("active.json")));
-    let documents = [KNOWLEDGE, FEATURES, FOCUS];
+    let documents = [KNOWLEDGE, FEATURES, FOCUS, ACTIVE];
     all.extend(documents.iter().filter_map(|path| Some(seed(path, &kind_of(path)?.skeleton()))));
     all.extend(skills::samples().iter().map(|(path, text)| seed(path, text.as_bytes())));
     all

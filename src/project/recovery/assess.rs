@@ -265,11 +265,13 @@ impl Recovery<'_> {
         let globs = globs(&self.project.config().recovery.protected)?;
         let mut touched: Vec<String> =
             changes.iter().map(|change| change.path.clone()).filter(|path| globs.is_match(path)).collect();
-        let diff = ["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit.as_str(), "--", layout::FORGE];
+        let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", commit.as_str(), "--", layout::FORGE];
         let others = ["ls-files", "-z", "--others", "--exclude-standard", "--", layout::FORGE];
         for args in [&diff[..], &others[..]] {
             let output = git.succeed(args, &Run::default())?;
             let paths = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+            // The diff has two counts before the path. A list of names would also name what was only touched.
+            let paths = paths.filter_map(|path| path.splitn(3, |byte| *byte == b'\t').last());
             let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
             touched.extend(paths.filter(|path| globs.is_match(path)));
         }

@@ -7,6 +7,7 @@ use crate::json::Json;
 use crate::layout;
 use crate::project::Project;
 use crate::runner::Ran;
+use crate::time::Time;
 
 pub(crate) use super::carry::text;
 
@@ -90,11 +91,11 @@ pub(super) fn progress(_project: &Project, _text: &str) -> Result<()> {
 }
 
 /// Adds a failed pattern to what was learned. One that is known is not added again.
-pub(super) fn learn(project: &Project, lesson: &carry::Lesson) -> Result<()> {
+pub(super) fn learn(project: &Project, lesson: &carry::Lesson, at: Time) -> Result<()> {
     let files = project.files();
     let _guard = files.lock()?;
     let Some(knowledge) = read(project, layout::KNOWLEDGE)? else { return Ok(()) };
-    let learned = carry::learn(&knowledge, lesson, project.world().now().seconds());
+    let learned = carry::learn(&knowledge, lesson, at);
     if learned == knowledge {
         return Ok(());
     }

@@ -34,6 +34,12 @@ impl Recovery<'_> {
                     .next("helmdeck forge recover assess"));
             }
         }
+        // What was changed since it was cut short is in no rescue yet, and a restore writes over it.
+        if rollback.step >= Step::Rescued && rollback.step < Step::CheckedOut && rollback.mode == Mode::Restore {
+            let first = rollback.rescue.clone();
+            self.rescue(git, &mut rollback)?;
+            rollback.rescue = first;
+        }
         while let Some(step) = following(rollback.step) {
             fault::before(step);
             match step {
@@ -153,10 +159,10 @@ impl Recovery<'_> {
 
     /// Makes the failed pattern known here too. The commit that was made knows it already.
     fn learn(&self, git: &Git, rollback: &Rollback) -> Result<()> {
-        if rollback.target.is_some() && git.branch()? == rollback.target {
+        if rollback.mode == Mode::Branch && git.branch()? == rollback.target {
             return Ok(());
         }
-        memory::learn(self.project, &lesson(rollback))
+        memory::learn(self.project, &lesson(rollback), rollback.started_at)
     }
 
     fn record(&self, rollback: &Rollback) -> Result<()> {

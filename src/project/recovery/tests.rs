@@ -1,4 +1,9 @@
 //! Recovery in real repositories.
 
+mod assessed;
 pub(in crate::recovery) mod fault;
 pub(crate) mod ground;
+mod killed;
+mod paused;
+mod rolled;
+mod words;

@@ -155,7 +155,7 @@ fn nothing_is_committed_in_the_middle_of_something() {
     let merge = project.git().unwrap().run(&["merge", "side"], &Run::writing()).unwrap();
     assert!(!merge.ok());
     let error = project.commits().create(&new(&["a"]), &origin()).unwrap_err();
-    assert_eq!((error.code, error.category), ("E_IN_PROGRESS", Category::Refused));
+    assert_eq!((error.code, error.category), ("E_OPERATION", Category::Refused));
     assert!(error.message.contains("merge"), "{error}");
 }
 

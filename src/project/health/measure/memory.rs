@@ -1,12 +1,9 @@
 //! What the files of the memory tell.
 
-use std::collections::HashSet;
-
 use serde::Deserialize;
 
 use super::load;
-use crate::artifacts::Index;
-use crate::features::{Feature, FeaturesFile, Ground, Standing};
+use crate::features::{FeaturesFile, Standing, judge_by_evidence};
 use crate::files::Files;
 use crate::health::inputs::{Features, File, Last, LongTerm, ShortTerm, Source};
 use crate::knowledge::KnowledgeFile;
@@ -33,14 +30,10 @@ pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
 }
 
 /// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on other code is not looked into.
-pub(super) fn features(files: &Files) -> Features {
+pub(super) fn features(project: &Project, files: &Files) -> Features {
     let (found, file) = load::<FeaturesFile>(files);
     let Some(file) = file else { return Features { file: found, ..Features::default() } };
-    let index = files.read(layout::ARTIFACT_INDEX).ok().flatten().map(|bytes| Index::parse(&bytes)).unwrap_or_default();
-    let kept: HashSet<String> = index.entries.iter().map(|entry| entry.triv.to_string()).collect();
-    let ground =
-        Ground { code_tree: None, is_there: &|evidence| kept.contains(evidence), same_tests: &|_: &Feature| true };
-    let standings: Vec<_> = file.features.iter().map(|feature| feature.standing(&ground)).collect();
+    let standings = judge_by_evidence(project, &file.features);
     let counts = FeaturesFile::counts(&standings);
     let regressed = || file.features.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Regressed);
     Features {

@@ -47,6 +47,15 @@ impl Ground {
         ground
     }
 
+    /// Copies it to another place.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self(Repository::new());
+        let from = format!("{}/.", self.path().display());
+        let status = Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap();
+        assert!(status.success());
+        copy
+    }
+
     /// Writes which features there are; those that pass have evidence.
     pub(crate) fn features(&self, all: &[(&str, &str)]) {
         let all: Vec<String> = all

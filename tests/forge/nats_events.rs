@@ -10,7 +10,7 @@ use helmdeck_project::events::{CAP, Replay, Replayed};
 use helmdeck_project::subjects::{self, Subject};
 use helmdeck_project::{Project, World};
 
-use crate::server::Nats as Server;
+use helmdeck_testkit::Nats as Server;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const ROOT: &str = "HELMDECK_TRIAL_ROOT";
@@ -81,7 +81,7 @@ fn a_command_that_is_killed_anywhere_loses_no_event_it_wrote() {
     let project = project(folder.path(), nats.clone());
     for round in 1..=4 {
         let mut worker = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "memory::says_without_end", "--ignored"])
+            .args(["--exact", "forge::nats_events::says_without_end", "--ignored"])
             .env(ROOT, folder.path())
             .env(URL, server.url())
             .stdin(Stdio::null())

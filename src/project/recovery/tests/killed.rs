@@ -1,0 +1,109 @@
+//! A rollback that is killed anywhere is taken up again, or leaves no trace.
+
+use std::process::Command;
+
+use super::fault::{When, die_at};
+use super::ground::{FEATURES, Ground, KNOWLEDGE};
+use super::rolled::{back, bytes, nothing_is_lost, staged, with_checkpoint};
+use crate::recovery::{Mode, Step};
+
+const ROOT: &str = "HELMDECK_TEST_ROLLBACK_ROOT";
+const WHERE: &str = "HELMDECK_TEST_ROLLBACK_WHERE";
+const WHENS: [When; 3] = [When::Before, When::Between, When::After];
+
+/// Not a test: the process that is killed.
+#[test]
+#[ignore = "run by the tests below in a process of its own"]
+fn worker() {
+    let (Ok(root), Ok(place)) = (std::env::var(ROOT), std::env::var(WHERE)) else { return };
+    let place: Vec<usize> = place.split(' ').map(|number| number.parse().unwrap()).collect();
+    die_at(Step::ALL[place[0]], WHENS[place[1]]);
+    let mode = if place[2] == 0 { Mode::Branch } else { Mode::Restore };
+    let done = Ground::open(std::path::Path::new(&root)).recovery().apply(&back(mode));
+    panic!("it was to die: {done:?}");
+}
+
+fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "recovery::tests::killed::worker", "--ignored", "--nocapture"])
+        .env(ROOT, ground.path())
+        .env(WHERE, format!("{step} {when} {}", usize::from(mode == Mode::Restore)))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && !text.contains("it was to die"), "{step} {when}: {text}");
+}
+
+fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
+    for step in steps.iter().copied() {
+        for when in 0..WHENS.len() {
+            let what = format!("{:?} {:?} {mode:?}", Step::ALL[step], WHENS[when]);
+            let ground = with_checkpoint();
+            dirty(&ground);
+            let before = bytes(ground.path());
+            kill(&ground, step, when, mode);
+            // Before the rescue, what is staged is where it was.
+            let staged = staged(ground.path());
+            let elsewhere = before.difference(&staged).cloned().collect();
+            nothing_is_lost(ground.path(), &elsewhere, &format!("{what}, killed"));
+            let applied = ground.project().recovery().apply(&back(mode)).unwrap();
+            assert!(applied.resumed, "{what}");
+            nothing_is_lost(ground.path(), &before, &what);
+            let done = applied.rollback.unwrap();
+            let branches = ground.run(&["for-each-ref", "--format=%(refname)", "refs/heads/forge/"]);
+            assert_eq!(branches.lines().count(), usize::from(mode == Mode::Branch), "{what}: {branches}");
+            let trees = ground.run(&["worktree", "list"]).lines().count();
+            assert_eq!(trees, 1 + usize::from(done.worktree.is_some()), "{what}");
+            let folder = done.worktree.map_or_else(|| ground.path().to_owned(), Into::into);
+            let read = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
+            assert_eq!(read("a.txt"), "one\ntwo\nthree\n", "{what}");
+            assert_eq!(read(KNOWLEDGE).matches("\"resolution\"").count(), 1, "{what}");
+            assert!(read(FEATURES).contains("A-003"), "{what}");
+            let journal: serde_json::Value = serde_json::from_str(&ground.read(".forge/.local/recovery.json")).unwrap();
+            assert!(journal["current"].is_null(), "{what}");
+            assert_eq!(journal["past"].as_array().unwrap().len(), 1, "{what}");
+            let left: Vec<_> = std::fs::read_dir(ground.path().join(".git")).unwrap().collect();
+            assert!(!ground.path().join(".git/index.lock").exists() && !left.is_empty(), "{what}");
+        }
+    }
+}
+
+fn dirty(ground: &Ground) {
+    ground.write("a.txt", "later\n");
+    ground.commit("later");
+    ground.write("a.txt", "staged\n");
+    ground.run(&["add", "a.txt"]);
+    ground.write("a.txt", "changed\n");
+    ground.write("new.txt", "untracked\n");
+}
+
+#[test]
+fn a_rollback_of_a_dirty_tree_that_is_killed_anywhere_is_taken_up_again() {
+    go_on(dirty, Mode::Branch, &[1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_rollback_in_place_that_is_killed_around_the_switch_is_taken_up_again() {
+    let clean = |ground: &Ground| {
+        ground.write("a.txt", "later\n");
+        ground.commit("later");
+    };
+    go_on(clean, Mode::Branch, &[3, 4]);
+}
+
+#[test]
+fn a_restore_that_is_killed_anywhere_is_taken_up_again() {
+    go_on(dirty, Mode::Restore, &[1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn what_is_changed_between_a_kill_and_the_next_run_is_rescued_as_well() {
+    let ground = with_checkpoint();
+    dirty(&ground);
+    kill(&ground, 3, 2, Mode::Restore);
+    ground.write("a.txt", "written after the kill\n");
+    let before = bytes(ground.path());
+    ground.project().recovery().apply(&back(Mode::Restore)).unwrap();
+    nothing_is_lost(ground.path(), &before, "changed meanwhile");
+    assert_eq!(ground.read("a.txt"), "one\ntwo\nthree\n");
+}

@@ -1,0 +1,81 @@
+//! Pauses, and who ends them.
+
+use super::ground::Ground;
+use crate::checkpoints::Create;
+use crate::error::Category;
+use crate::recovery::{Ack, Apply, Assess, By};
+
+fn ack(by: By) -> Ack {
+    Ack { reason: "looked at it".into(), by }
+}
+
+/// A project that paused, since HEAD is detached.
+fn paused() -> Ground {
+    let ground = Ground::new();
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    ground.project().checkpoints().create(&asked).unwrap();
+    ground.run(&["checkout", "-q", "--detach"]);
+    let error = ground.project().recovery().apply(&Apply::default()).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_UNKNOWN", Category::Unknown));
+    ground
+}
+
+#[test]
+fn what_is_unknown_pauses_and_whatever_changes_something_is_refused() {
+    let ground = paused();
+    let project = ground.project();
+    let recovery = project.recovery();
+    let paused = recovery.paused().unwrap().unwrap();
+    assert!(paused.reason.contains("detached"));
+    assert_eq!(paused.report.unwrap().unknown[0].reason.code(), "detached");
+    assert_eq!(recovery.apply(&Apply::default()).unwrap_err().category.exit_code(), 4);
+    assert_eq!(project.checkpoints().create(&Create::default()).unwrap_err().category, Category::Paused);
+    assert!(project.checkpoints().list().is_ok(), "reading goes on");
+    assert!(recovery.assess(Assess::default()).is_ok());
+}
+
+#[test]
+fn a_person_ends_a_pause_and_is_not_asked_the_same_again() {
+    let ground = paused();
+    let project = ground.project();
+    let recovery = project.recovery();
+    assert_eq!(recovery.ack(&Ack { reason: " ".into(), by: By::Terminal }).unwrap_err().category, Category::Usage);
+    let answer = recovery.ack(&ack(By::Terminal)).unwrap();
+    assert_eq!(answer.unknown[0].code(), "detached");
+    assert!(project.check_not_paused().is_ok());
+    let report = recovery.assess(Assess::default()).unwrap();
+    assert!(report.acknowledged && !report.must_pause());
+    // A new reason pauses again.
+    ground.write(".git/BISECT_LOG", "x");
+    assert!(recovery.assess(Assess::default()).unwrap().must_pause());
+    assert_eq!(recovery.ack(&ack(By::Terminal)).unwrap_err().category, Category::NotFound);
+}
+
+#[test]
+fn a_token_ends_a_pause_once() {
+    let ground = paused();
+    let project = ground.project();
+    let recovery = project.recovery();
+    let old = recovery.token().unwrap();
+    let token = recovery.token().unwrap();
+    assert!(!ground.read(".forge/.local/paused.json").contains(&token), "only its hash is kept");
+    for wrong in [old.as_str(), "", "0"] {
+        let error = recovery.ack(&ack(By::Token(wrong.to_owned()))).unwrap_err();
+        assert_eq!(error.code, "E_TOKEN", "{wrong}");
+    }
+    recovery.ack(&ack(By::Token(token.clone()))).unwrap();
+    recovery.pause("again", None).unwrap();
+    assert_eq!(recovery.ack(&ack(By::Token(token))).unwrap_err().code, "E_TOKEN");
+    assert!(project.check_not_paused().is_err());
+}
+
+#[test]
+fn a_damaged_pause_ends_only_at_a_terminal() {
+    let ground = paused();
+    ground.write(".forge/.local/paused.json", "{");
+    let project = ground.project();
+    assert!(project.check_not_paused().is_err());
+    assert!(project.recovery().ack(&ack(By::Token("x".into()))).is_err());
+    project.recovery().ack(&ack(By::Terminal)).unwrap();
+    assert!(project.check_not_paused().is_ok());
+}
