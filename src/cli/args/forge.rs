@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 
 pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
 pub(crate) use memory::{
-    ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand, KnowledgeCommand,
-    LearnArgs, SkillCommand, SkillQuery,
+    ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
+    KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
 };
 pub(crate) use session::{EndArgs, ForgeSessionCommand, StartArgs};
 

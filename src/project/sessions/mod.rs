@@ -82,6 +82,17 @@ impl<'a> Sessions<'a> {
         if session.primary { Ok(focus) } else { focus.of(&session.id) }
     }
 
+    /// Returns the focus of the session in which the work is done: the primary one unless it is said.
+    ///
+    /// # Errors
+    /// `NotFound` for a session that does not live; `Corrupt`.
+    pub fn focus_now(&self) -> Result<Focused<'a>> {
+        match self.current_or_refuse()? {
+            Some(session) => self.focus(&session),
+            None => Ok(self.project.focus()),
+        }
+    }
+
     /// Returns git, if there is one.
     fn git(&self) -> Option<&'a Git> {
         self.project.git().ok()
