@@ -74,8 +74,13 @@ const SCRUBBED: &[&str] = &[
 ];
 
 /// Settings of every run: nothing is started beside git, and nothing is printed in colours or by way of a pager.
-const SETTINGS: &[&str] =
-    &["core.fsmonitor=false", "color.ui=false", "log.showSignature=false", "core.quotePath=false"];
+const SETTINGS: &[&str] = &[
+    "core.fsmonitor=false",
+    "color.ui=false",
+    "log.showSignature=false",
+    "core.quotePath=false",
+    "diff.autoRefreshIndex=false",
+];
 
 /// How git is run.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 //! too. Pure functions over JSON, which keep all members they do not know.
 
 use crate::json::{Json, Members};
+use crate::knowledge::{Failed, KnowledgeFile, Trace};
 use crate::time::Time;
 
 /// What is carried over to the checkpoint's code: files and folders.
@@ -60,30 +61,20 @@ pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
     result
 }
 
-/// Returns what was learned, with a lesson more. One that is there already is not added again.
-pub(super) fn learn(knowledge: &Json, lesson: &Lesson, at: Time) -> Json {
-    let mut result = knowledge.clone();
-    let Json::Object(members) = &mut result else { return result };
-    let patterns = members.0.entry("patterns".to_owned()).or_insert_with(|| Json::Object(Members::default()));
-    let Json::Object(patterns) = patterns else { return result };
-    let failed = patterns.0.entry("failed".to_owned()).or_insert_with(|| Json::Array(Vec::new()));
-    let Json::Array(failed) = failed else { return result };
-    let known = failed
-        .iter()
-        .any(|entry| text(entry, "context") == Some(&lesson.context) && text(entry, "issue") == Some(&lesson.issue));
-    if !known {
-        let mut entry = Members::default();
-        for (name, value) in [
-            ("context", lesson.context.clone()),
-            ("issue", lesson.issue.clone()),
-            ("resolution", lesson.resolution.clone()),
-            ("learned_at", at.to_string()),
-        ] {
-            entry.0.insert(name.to_owned(), Json::String(value));
-        }
-        failed.push(Json::Object(entry));
+/// Adds a lesson to what was learned. One that is there already is not added again.
+pub(super) fn learn(knowledge: &mut KnowledgeFile, lesson: &Lesson, at: Time) {
+    let failed = &mut knowledge.patterns.failed;
+    if failed.iter().any(|entry| entry.context == lesson.context && entry.issue == lesson.issue) {
+        return;
     }
-    result
+    failed.push(Failed {
+        context: lesson.context.clone(),
+        issue: lesson.issue.clone(),
+        resolution: lesson.resolution.clone(),
+        learned_at: at,
+        trace: Trace::default(),
+        other: Members::default(),
+    });
 }
 
 /// Returns a member that is a text.
@@ -171,15 +162,15 @@ mod tests {
     #[test]
     fn a_lesson_is_added_once_and_nothing_else_changes() {
         let lesson = Lesson { context: "c".to_owned(), issue: "i".to_owned(), resolution: "r".to_owned() };
-        let before = json(include_str!("../fixtures/checkpoint.json"));
-        let once = learn(&before, &lesson, at());
-        assert_eq!(
-            once,
-            json(&include_str!("../fixtures/checkpoint.json").replace(
-                "\"can_rollback_to\": true",
-                r#""can_rollback_to": true, "patterns": {"failed": [{"context":"c","issue":"i","resolution":"r","learned_at":"2025-12-24T12:00:00Z"}]}"#
-            ))
-        );
-        assert_eq!(learn(&once, &lesson, at()), once);
+        let before: KnowledgeFile = serde_json::from_str(include_str!("../fixtures/knowledge.json")).unwrap();
+        let mut once = before.clone();
+        learn(&mut once, &lesson, at());
+        assert_eq!(once.patterns.failed.len(), before.patterns.failed.len() + 1);
+        let mut twice = once.clone();
+        learn(&mut twice, &lesson, at());
+        assert_eq!(twice, once);
+        let added = once.patterns.failed.pop().unwrap();
+        assert_eq!((added.context.as_str(), added.issue.as_str(), added.learned_at), ("c", "i", at()));
+        assert_eq!(once, before);
     }
 }

@@ -1,15 +1,21 @@
 //! What checkpoints and recovery ask of the other parts of the memory, in one place.
 
-use super::carry;
+use super::carry::{self, Lesson};
+use crate::artifacts::{Kind, Put};
 use crate::checkpoints::Made;
-use crate::error::{Category, Error, Result};
+use crate::error::{Error, Result};
+use crate::events::{Subject, data};
+use crate::features::{FeaturesFile, Standing};
 use crate::json::Json;
-use crate::layout;
+use crate::knowledge::KnowledgeFile;
 use crate::project::Project;
 use crate::runner::Ran;
 use crate::time::Time;
 
 pub(crate) use super::carry::text;
+
+/// The longest entry in the progress, in characters.
+const ENTRY: usize = 500;
 
 /// Which features there are.
 #[derive(Debug, Default)]
@@ -28,86 +34,120 @@ pub(super) fn read(project: &Project, path: &str) -> Result<Option<Json>> {
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// Returns which features there are.
+/// Returns which features there are; none if their file is damaged, which others say louder.
 pub(crate) fn features(project: &Project) -> Result<Features> {
-    let Some(file) = read(project, layout::FEATURES)? else { return Ok(Features::default()) };
-    let all = carry::features(&file);
-    let with = |wanted: &str, proof: bool| {
-        all.iter()
-            .filter(|feature| text(feature, "status") == Some(wanted))
-            .filter(|feature| !proof || has(feature, "evidence"))
-            .filter_map(|feature| text(feature, "id").map(str::to_owned))
-            .collect()
+    if project.files().reading().load::<FeaturesFile>().is_err() {
+        return Ok(Features::default());
+    }
+    let listed = project.features().list(false)?;
+    let those = |wanted: &dyn Fn(Standing) -> bool| {
+        let fit = listed.features.iter().filter(|item| wanted(item.standing));
+        fit.map(|item| item.feature.id.clone()).collect()
     };
     Ok(Features {
-        passing: with("passing", true),
-        deferred: with("deferred", false),
-        total: u32::try_from(all.len()).unwrap_or(u32::MAX),
+        passing: those(&Standing::counts),
+        deferred: those(&|standing| standing == Standing::Deferred),
+        total: u32::try_from(listed.features.len()).unwrap_or(u32::MAX),
     })
 }
 
-fn has(value: &Json, name: &str) -> bool {
-    matches!(value, Json::Object(members) if !matches!(members.0.get(name), None | Some(Json::Null)))
-}
-
-/// Returns the commands of the invariants that have one.
+/// Returns the commands of the invariants that have one and must hold.
 pub(crate) fn invariant_checks(project: &Project) -> Result<Vec<String>> {
-    let Some(Json::Object(members)) = read(project, layout::KNOWLEDGE)? else { return Ok(Vec::new()) };
-    let Some(Json::Array(invariants)) = members.0.get("invariants") else { return Ok(Vec::new()) };
-    let hard = invariants.iter().filter(|invariant| !matches!(text(invariant, "severity"), Some("warning" | "info")));
-    Ok(hard.filter_map(|invariant| text(invariant, "check").map(str::to_owned)).collect())
+    let file = project.knowledge().read()?;
+    let hard = file.invariants.iter().filter(|invariant| invariant.is_error());
+    Ok(hard.filter_map(|invariant| invariant.check().map(str::to_owned)).collect())
 }
 
 /// Returns the issue of the focus.
 pub(crate) fn focused_issue(project: &Project) -> Option<String> {
-    let focus = read(project, layout::FOCUS).ok().flatten()?;
-    text(&focus, "linear_issue").map(str::to_owned)
+    project.focus().show().ok().flatten()?.focus.linear_issue
 }
 
 /// Returns the session that runs here.
-pub(crate) fn session(_project: &Project) -> Option<String> {
-    None
+pub(crate) fn session(project: &Project) -> Option<String> {
+    project.sessions().current().ok().flatten().map(|session| session.id)
 }
 
 /// Returns the files on which other sessions that live work, by session.
-pub(super) fn others(_project: &Project) -> Vec<(String, Vec<String>)> {
-    Vec::new()
+pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
+    let current = session(project);
+    let Ok(living) = project.sessions().living() else { return Vec::new() };
+    let others =
+        living.sessions.iter().filter(|session| session.state.is_alive() && Some(&session.id) != current.as_ref());
+    others
+        .filter_map(|session| {
+            let focus = project.focus();
+            let focus = if session.primary { focus } else { focus.of(&session.id).ok()? };
+            Some((session.id.clone(), focus.show().ok().flatten()?.focus.files))
+        })
+        .filter(|(_, files)| !files.is_empty())
+        .collect()
 }
 
 /// Keeps the output of a check as an artifact, and returns its reference. That it cannot be kept spoils no check.
-pub(crate) fn keep_report(_project: &Project, _command: &str, _ran: &Ran) -> Option<String> {
-    None
+pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option<String> {
+    let exit = ran.exit.map_or_else(|| "none".to_owned(), |code| code.to_string());
+    let text = format!("$ {command}\n{}\nexit: {exit}, {} ms\n", ran.output.trim_end(), ran.ms);
+    match project.artifacts().put(text.as_bytes(), &Put::new(Kind::Reports, "check.txt")) {
+        Ok(stored) => Some(stored.entry.triv.to_string()),
+        Err(error) => {
+            tracing::warn!(command, %error, "the output of a check was not kept");
+            None
+        }
+    }
 }
 
 /// Tells of a checkpoint.
-pub(crate) fn tell_checkpoint(_project: &Project, _made: &Made) {}
+pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
+    progress(project, |progress| progress.checkpoint(&made.tag).map(drop));
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let passed = made.manifest.checks.iter().filter(|check| check.exit == Some(0)).count();
+    let told = data::Reached {
+        tag: made.tag.clone(),
+        commit: made.commit.clone(),
+        checks: data::Tally { passing: count(passed), total: count(made.manifest.checks.len()) },
+        can_rollback_to: made.can_rollback_to,
+    };
+    project.emit(Subject::Checkpoint, told);
+}
 
 /// Tells of a recovery.
-pub(super) fn tell_recovery(_project: &Project, _data: &serde_json::Value) {}
+pub(super) fn tell_recovery(project: &Project, data: &serde_json::Value) {
+    project.emit(Subject::Recovery, data);
+}
 
-/// Writes an entry into the progress of the session.
-pub(super) fn progress(_project: &Project, _text: &str) -> Result<()> {
-    Ok(())
+/// Writes an entry into the progress of the session, cut to one line of 500 characters.
+pub(super) fn note(project: &Project, text: &str) {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ENTRY).collect();
+    progress(project, |progress| progress.log(&line).map(drop));
+}
+
+/// Writes into the progress of the session. What was done is done, whether it stands there or not.
+fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>) -> Result<()>) {
+    let session = project.sessions().current().ok().flatten().filter(|session| !session.primary);
+    let progress = match session {
+        Some(session) => project.progress().of(&session.id),
+        None => Ok(project.progress()),
+    };
+    if let Err(error) = progress.and_then(write) {
+        tracing::warn!(%error, "the progress lacks an entry");
+    }
 }
 
 /// Adds a failed pattern to what was learned. One that is known is not added again.
-pub(super) fn learn(project: &Project, lesson: &carry::Lesson, at: Time) -> Result<()> {
-    let files = project.files();
-    let _guard = files.lock()?;
-    let Some(knowledge) = read(project, layout::KNOWLEDGE)? else { return Ok(()) };
-    let learned = carry::learn(&knowledge, lesson, at);
-    if learned == knowledge {
-        return Ok(());
-    }
-    let bytes = crate::json::print(&learned)
-        .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{}: {error}", layout::KNOWLEDGE)))?;
-    files.write(layout::KNOWLEDGE, &bytes)
+pub(super) fn learn(project: &Project, lesson: &Lesson, at: Time) -> Result<()> {
+    project.files().edit::<KnowledgeFile, _>(None, |knowledge| {
+        carry::learn(knowledge, lesson, at);
+        Ok(())
+    })
 }
 
-/// Writes a file of the memory anew.
-pub(super) fn replace(project: &Project, path: &str, bytes: &[u8]) -> Result<()> {
-    if project.files().read(path)?.as_deref() == Some(bytes) {
-        return Ok(());
-    }
-    project.files().write(path, bytes)
+/// Writes the features anew.
+pub(super) fn replace_features(project: &Project, bytes: &[u8]) -> Result<()> {
+    let features: FeaturesFile = serde_json::from_slice(bytes)
+        .map_err(|error| Error::usage(format!("the features of the checkpoint: {error}")))?;
+    project.files().edit::<FeaturesFile, _>(None, |file| {
+        *file = features;
+        Ok(())
+    })
 }

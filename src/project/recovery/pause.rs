@@ -192,7 +192,7 @@ impl Recovery<'_> {
         files.remove(PAUSED)?;
         drop(guard);
         memory::tell_recovery(self.project, &serde_json::json!({ "what": "acknowledged", "reason": reason }));
-        memory::progress(self.project, &format!("Recovery acknowledged: {reason}"))?;
+        memory::note(self.project, &format!("Recovery acknowledged: {reason}"));
         Ok(answer)
     }
 }

@@ -65,7 +65,7 @@ impl Recovery<'_> {
         }
         // The memory is written as all of it is: under its lock, whole or not at all.
         if let Some(bytes) = git.file_at(made, layout::FEATURES)? {
-            memory::replace(self.project, layout::FEATURES, &bytes)?;
+            memory::replace_features(self.project, &bytes)?;
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ impl Recovery<'_> {
                 Step::Branched => self.branch(git, &mut rollback)?,
                 Step::CheckedOut => self.check_out(git, &mut rollback, asked)?,
                 Step::Learned => self.learn(git, &rollback)?,
-                Step::Recorded => self.record(&rollback)?,
+                Step::Recorded => self.record(&rollback),
             }
             fault::between(step);
             rollback.step = step;
@@ -165,8 +165,8 @@ impl Recovery<'_> {
         memory::learn(self.project, &lesson(rollback), rollback.started_at)
     }
 
-    fn record(&self, rollback: &Rollback) -> Result<()> {
-        memory::progress(self.project, &format!("Rolled back to {}: {}", rollback.checkpoint, rollback.why))?;
+    fn record(&self, rollback: &Rollback) {
+        memory::note(self.project, &format!("Rolled back to {}: {}", rollback.checkpoint, rollback.why));
         memory::tell_recovery(
             self.project,
             &serde_json::json!({
@@ -178,7 +178,6 @@ impl Recovery<'_> {
                 "rescue": rollback.rescue,
             }),
         );
-        Ok(())
     }
 }
 

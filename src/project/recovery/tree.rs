@@ -8,6 +8,7 @@ use super::{Recovery, memory};
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run};
 use crate::json::{self, Json};
+use crate::knowledge::KnowledgeFile;
 use crate::layout;
 
 impl Recovery<'_> {
@@ -46,8 +47,9 @@ impl Recovery<'_> {
         if !paths.is_empty() {
             git.succeed(&["update-index", "-z", "--add", "--replace", "--stdin"], &run().stdin(paths))?;
         }
-        if let Some(knowledge) = memory::read(self.project, layout::KNOWLEDGE)? {
-            let knowledge = learn(&knowledge, &lesson(rollback), rollback.started_at);
+        if let Some(knowledge) = self.project.files().load::<KnowledgeFile>()? {
+            let mut knowledge = knowledge.value;
+            learn(&mut knowledge, &lesson(rollback), rollback.started_at);
             put(git, &run, layout::KNOWLEDGE, &knowledge)?;
         }
         let now = memory::read(self.project, layout::FEATURES)?;
@@ -73,7 +75,7 @@ fn nothing(like: &Json) -> Json {
 }
 
 /// Puts a file into an index.
-fn put(git: &Git, run: &impl Fn() -> Run, path: &str, value: &Json) -> Result<()> {
+fn put(git: &Git, run: &impl Fn() -> Run, path: &str, value: &impl serde::Serialize) -> Result<()> {
     let bytes = json::print(value)
         .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {error}")))?;
     let blob = git.succeed(&["hash-object", "-w", "--stdin"], &run().stdin(bytes))?.text();

@@ -5,18 +5,23 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::artifacts::{Kind, Put};
 use crate::git::fixture::Repository;
 use crate::project::Project;
 use crate::world::World;
 
 /// A project whose verification fails as long as there is a file `broken`.
-pub(crate) struct Ground(Repository);
+pub(crate) struct Ground {
+    repository: Repository,
+    /// An artifact that shows that something works.
+    evidence: String,
+}
 
 impl Deref for Ground {
     type Target = Repository;
 
     fn deref(&self) -> &Repository {
-        &self.0
+        &self.repository
     }
 }
 
@@ -26,7 +31,7 @@ const CONFIG: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        let ground = Self(Repository::new());
+        let mut ground = Self { repository: Repository::new(), evidence: String::new() };
         ground.run(&["config", "user.name", "Ann"]);
         ground.run(&["config", "user.email", "ann@example.com"]);
         ground.write(
@@ -38,6 +43,8 @@ impl Ground {
             KNOWLEDGE,
             r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["Stay kind"]}"#,
         );
+        let report = ground.project().artifacts().put(b"all well\n", &Put::new(Kind::Reports, "evidence.txt")).unwrap();
+        ground.evidence = report.entry.triv.to_string();
         ground.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
         ground.write("a.txt", "one\ntwo\nthree\n");
         ground.write("b.txt", "bee\n");
@@ -49,7 +56,7 @@ impl Ground {
 
     /// Copies it to another place.
     pub(crate) fn copy(&self) -> Self {
-        let copy = Self(Repository::new());
+        let copy = Self { repository: Repository::new(), evidence: self.evidence.clone() };
         let from = format!("{}/.", self.path().display());
         let status = Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap();
         assert!(status.success());
@@ -62,9 +69,9 @@ impl Ground {
             .iter()
             .map(|(id, status)| {
                 let proof = if *status == "passing" {
-                    r#","verified_at":"2025-12-24T10:00:00Z","evidence":"triv:abc_def_ghi""#
+                    format!(r#","verified_at":"2025-12-24T10:00:00Z","evidence":"{}""#, self.evidence)
                 } else {
-                    ""
+                    String::new()
                 };
                 format!(
                     r#"{{"id":"{id}","name":"{id}","status":"{status}","tests":["t::*"]{proof},"blocked_by":null}}"#

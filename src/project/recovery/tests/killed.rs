@@ -7,27 +7,27 @@ use super::ground::{FEATURES, Ground, KNOWLEDGE};
 use super::rolled::{back, bytes, nothing_is_lost, staged, with_checkpoint};
 use crate::recovery::{Mode, Step};
 
-const ROOT: &str = "HELMDECK_TEST_ROLLBACK_ROOT";
-const WHERE: &str = "HELMDECK_TEST_ROLLBACK_WHERE";
+/// Says to the worker, which runs in the repository, where to die.
+const WHERE: &str = ".git/forge-worker";
 const WHENS: [When; 3] = [When::Before, When::Between, When::After];
 
 /// Not a test: the process that is killed.
 #[test]
 #[ignore = "run by the tests below in a process of its own"]
 fn worker() {
-    let (Ok(root), Ok(place)) = (std::env::var(ROOT), std::env::var(WHERE)) else { return };
+    let Ok(place) = std::fs::read_to_string(WHERE) else { return };
     let place: Vec<usize> = place.split(' ').map(|number| number.parse().unwrap()).collect();
     die_at(Step::ALL[place[0]], WHENS[place[1]]);
     let mode = if place[2] == 0 { Mode::Branch } else { Mode::Restore };
-    let done = Ground::open(std::path::Path::new(&root)).recovery().apply(&back(mode));
+    let done = Ground::open(std::path::Path::new(".")).recovery().apply(&back(mode));
     panic!("it was to die: {done:?}");
 }
 
 fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
+    ground.write(WHERE, format!("{step} {when} {}", usize::from(mode == Mode::Restore)));
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "recovery::tests::killed::worker", "--ignored", "--nocapture"])
-        .env(ROOT, ground.path())
-        .env(WHERE, format!("{step} {when} {}", usize::from(mode == Mode::Restore)))
+        .current_dir(ground.path())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);

@@ -30,6 +30,8 @@ fn on_disk(root: &Path) -> BTreeSet<String> {
     for path in walk(root) {
         let below = path.strip_prefix(root).unwrap();
         let local = below.starts_with(".forge/.local") && !below.starts_with(".forge/.local/worktrees");
+        // The progress is only ever added to.
+        let local = local || below == Path::new(crate::layout::PROGRESS);
         if local || below.components().any(|part| part.as_os_str() == ".git") {
             continue;
         }
