@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(standings(&file), [Standing::Passing]);
         let ground = Ground { code_tree: Some("tree"), is_there: &|_| false, same_tests: &|_| true };
         assert_eq!(judged(&file, &ground), [Standing::UnverifiedPass], "its evidence is gone");
-        let mut manual = file.clone();
+        let mut manual = file;
         manual.features[0].manual = Some(true);
         assert_eq!(standings(&manual), [Standing::UnverifiedPass], "nobody says who saw it");
         manual.features[0].verified_by = Some("Ada".into());

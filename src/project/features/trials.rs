@@ -176,7 +176,7 @@ fn what_was_agreed_changes_only_with_a_reason() {
     assert_eq!((audit.since.as_str(), audit.differences.len(), audit.amendments.len()), ("checkpoint/A-1-v1", 1, 1));
 
     features.remove(&id, Some("not needed"), None).unwrap();
-    assert_eq!(features.read().unwrap().retired, [id.clone()]);
+    assert_eq!(features.read().unwrap().retired, std::slice::from_ref(&id));
     assert_eq!(add(&project, "Two", &[]), "FORGE-002", "no id is given twice");
     let again = Add { id: Some(id), name: "Again".into(), ..Add::default() };
     assert!(features.add(&again, None).is_err());

@@ -142,6 +142,7 @@ fn object(
 ) -> Members {
     let newer = newer(ours, theirs).or(place.newer);
     let was = |name: &str| base.and_then(|base| base.0.get(name));
+    let feature = ours.0.contains_key("status");
     let mut merged = Members::default();
     // Ours first, then what only they have, each in its order.
     let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
@@ -154,7 +155,14 @@ fn object(
                     Json::String("failing".to_owned())
                 }
                 "seen" => seen(was(name), our, their, base.is_some()),
-                "last_confirmed_at" | "regressed_at" => later(our, their),
+                "last_confirmed_at" | "regressed_at" | "learned_at" => later(our, their),
+                // Settled below, all together.
+                name if feature && SEEN.contains(&name) => our.clone(),
+                // Of two that are equally new, either says where it comes from: that is no conflict.
+                "session" | "linear" | "commit" | "agent" | "reason" => {
+                    let newer = newer.or(Some(Newer::Ours));
+                    value(was(name), our, their, Place { newer, ..place }, conflicts)
+                }
                 "superseded_by" if our != their && was(name) == Some(our) => their.clone(),
                 "schema_version" => version(our, their),
                 _ => value(was(name), our, their, place, conflicts),
@@ -182,7 +190,7 @@ fn object(
             merged.0.insert("seen".to_owned(), Json::Number(sum.into()));
         }
     }
-    if SEEN.iter().any(|name| ours.0.get(*name) != theirs.0.get(*name)) && ours.0.contains_key("status") {
+    if feature && SEEN.iter().any(|name| ours.0.get(*name) != theirs.0.get(*name)) {
         whole(base, ours, theirs, &mut merged, newer);
     }
     merged

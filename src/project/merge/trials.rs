@@ -110,7 +110,7 @@ fn what_cannot_be_settled_keeps_ours_and_says_so() {
     assert_eq!(result.conflicts, ["both sides changed features/FORGE-001/name"]);
     assert_eq!(String::from_utf8(result.bytes).unwrap(), ours);
     let damaged = merge(FEATURES, RFC.as_bytes(), ours.as_bytes(), b"{\"schema_version\"");
-    assert_eq!((damaged.bytes, damaged.conflicts.len()), (ours.clone().into_bytes(), 1));
+    assert_eq!((damaged.bytes, damaged.conflicts.len()), (ours.into_bytes(), 1));
     // Each alone is good; together they wait for each other.
     let waits = |from: usize, to: &str| {
         let mut file = features(RFC);
