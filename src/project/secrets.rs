@@ -6,7 +6,7 @@
 
 mod rules;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use regex::Regex;
 use serde::Serialize;
@@ -38,8 +38,8 @@ struct Rule {
     real: fn(&str) -> bool,
 }
 
-static PATTERNS: LazyLock<Vec<Option<Regex>>> =
-    LazyLock::new(|| RULES.iter().map(|rule| Regex::new(rule.pattern).ok()).collect());
+/// The pattern of each rule, made when it is first needed.
+static PATTERNS: LazyLock<Vec<OnceLock<Option<Regex>>>> = LazyLock::new(|| vec![OnceLock::new(); RULES.len()]);
 
 /// Returns every rule: its id, and what it finds.
 pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -53,8 +53,8 @@ pub fn scan(text: &str) -> Vec<Finding> {
     let likely: Vec<_> = RULES
         .iter()
         .zip(PATTERNS.iter())
-        .filter_map(|(rule, pattern)| Some((rule, pattern.as_ref()?)))
         .filter(|(rule, _)| rule.needles.iter().any(|needle| lower.contains(needle)))
+        .filter_map(|(rule, pattern)| Some((rule, pattern.get_or_init(|| Regex::new(rule.pattern).ok()).as_ref()?)))
         .collect();
     let mut findings = Vec::new();
     if likely.is_empty() {

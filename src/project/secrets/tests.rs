@@ -72,7 +72,7 @@ fn a_finding_says_where() {
 
 #[test]
 fn every_rule_has_a_pattern_and_an_id_of_its_own() {
-    assert!(PATTERNS.iter().all(Option::is_some));
+    assert!(RULES.iter().all(|rule| Regex::new(rule.pattern).is_ok()));
     let ids: std::collections::BTreeSet<_> = rules().map(|(id, _)| id).collect();
     assert_eq!(ids.len(), RULES.len());
 }
