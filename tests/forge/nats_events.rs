@@ -10,7 +10,7 @@ use helmdeck_project::events::{CAP, Replay, Replayed};
 use helmdeck_project::subjects::{self, Subject};
 use helmdeck_project::{Project, World};
 
-use crate::server::Nats as Server;
+use helmdeck_testkit::Nats as Server;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const ROOT: &str = "HELMDECK_TRIAL_ROOT";
