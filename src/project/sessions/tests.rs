@@ -280,12 +280,14 @@ fn a_command_is_run_in_the_session_and_noted() {
     let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false)).unwrap_err();
     assert_eq!(none.category, Category::NotFound);
     let id = start(&project).session.id;
-    let command = ["sh", "-c", "echo \"$HELMDECK_FORGE_SESSION\" > ran.txt; exit 3"].map(str::to_owned);
+    let told = bench.path().join("told");
+    let script = "echo \"$HELMDECK_FORGE_SESSION\" > \"$0\"; exit 3";
+    let command = ["sh", "-c", script, told.to_str().unwrap()].map(str::to_owned);
     let outcome = project.sessions().run(&command, &AtomicBool::new(false)).unwrap();
     assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
     assert!(bench.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
     assert_eq!(project.sessions().current().unwrap().unwrap().holder, None);
-    let _ = id;
+    assert_eq!(std::fs::read_to_string(told).unwrap().trim(), id);
 }
 
 #[test]
