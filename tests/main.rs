@@ -12,6 +12,7 @@ mod cli;
 mod conversation;
 mod first_use;
 mod flights;
+mod forge;
 mod forget;
 mod fuzz;
 mod gates;

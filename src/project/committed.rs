@@ -2,26 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use crate::git::{Git, Run};
+use crate::git::Run;
 use crate::project::Project;
-
-fn git(project: &Project) -> Option<Git> {
-    Git::find(project.root()).ok().flatten().filter(|_| project.config().git.enabled)
-}
 
 /// Returns the commit that is checked out, in hex. `None` without git, or before the first commit.
 pub(crate) fn head(project: &Project) -> Option<String> {
-    git(project)?.head().ok().flatten().map(|head| head.to_string())
+    project.git().ok()?.head().ok().flatten().map(|head| head.to_string())
 }
 
 /// Returns the branch that is checked out.
 pub(crate) fn branch(project: &Project) -> Option<String> {
-    git(project)?.branch().ok().flatten()
+    project.git().ok()?.branch().ok().flatten()
 }
 
 /// Returns the files below a folder that the last commit has exactly as they are. `None` if git cannot say.
 pub(crate) fn below(project: &Project, folder: &str) -> Option<BTreeSet<String>> {
-    let git = git(project)?;
+    let git = project.git().ok()?;
     let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };
     let names = |args: &[&str]| -> Option<BTreeSet<String>> {
         let output = git.run(args, &run).ok().filter(|output| output.ok())?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Category, Error, Result};
+use crate::files::Damage;
+use crate::git::message::Style;
 
 /// The settings of a project.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -159,6 +160,8 @@ pub struct GitConfig {
     pub base: Option<String>,
     /// How long a git command may take, in seconds. Default: 60.
     pub timeout_s: u64,
+    /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123): …`). Default: `forge`.
+    pub style: Style,
 }
 
 /// Events: `[events]`.
@@ -252,7 +255,7 @@ impl Default for ArtifactsConfig {
 
 impl Default for GitConfig {
     fn default() -> Self {
-        Self { enabled: true, base: None, timeout_s: 60 }
+        Self { enabled: true, base: None, timeout_s: 60, style: Style::Forge }
     }
 }
 
@@ -281,20 +284,17 @@ impl Config {
     /// Reads `config.toml`. Members it does not know are kept in the file and have no effect: see [`Self::unknown`].
     ///
     /// # Errors
-    /// `Corrupt` with the place.
-    pub fn parse(path: &str, text: &str) -> Result<Self> {
-        let corrupt = |line: usize, column: usize, what: &str| {
-            Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}:{line}:{column}: {what}"))
-                .next(format!("helmdeck forge repair {path}"))
-        };
+    /// Where and how it is damaged.
+    pub fn parse(text: &str) -> Result<Self, Damage> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
+            let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            corrupt(line, column, error.message())
+            let column = before.rsplit('\n').next().unwrap_or_default().len() + 1;
+            Damage { line, column, what: error.message().to_owned() }
         })?;
         if !(1 << 10..64 << 20).contains(&config.files.max_bytes) {
-            return Err(corrupt(1, 1, "max_bytes under [files] must be between 1 KiB and less than 64 MiB"));
+            let what = "expected max_bytes under [files] to be between 1 KiB and less than 64 MiB".to_owned();
+            return Err(Damage { line: 1, column: 1, what });
         }
         Ok(config)
     }
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_has_every_default() {
-        let config = Config::parse("c", "").unwrap();
+        let config = Config::parse("").unwrap();
         assert_eq!(config, Config::default());
         assert_eq!((config.recovery.files, config.recovery.lines, config.recovery.commits), (10, 400, 10));
         assert_eq!(config.verify.commands, ["cargo test", "cargo check"]);
@@ -337,13 +337,12 @@ mod tests {
 
     #[test]
     fn a_setting_is_read_and_a_wrong_one_is_loud() {
-        let config = Config::parse("c", "[health]\nidle_ok = true\nregression = \"yellow\"\n").unwrap();
+        let config = Config::parse("[health]\nidle_ok = true\nregression = \"yellow\"\n").unwrap();
         assert!(config.health.idle_ok && config.health.regression == Softer::Yellow);
-        let error = Config::parse("c.toml", "[files]\n  max_bytes = \"many\"\n").unwrap_err();
-        assert_eq!((error.code, error.category.exit_code()), ("E_CORRUPT", 8));
-        assert!(error.message.starts_with("c.toml:2:15: "), "{error}");
+        let error = Config::parse("[files]\n  max_bytes = \"many\"\n").unwrap_err();
+        assert_eq!((error.line, error.column), (2, 15), "{error:?}");
         for no in ["[files]\nmax_bytes = 67108864", "[files\n", "[files]\nmax_bytes = 1"] {
-            assert_eq!(Config::parse("c", no).unwrap_err().code, "E_CORRUPT", "{no}");
+            assert!(Config::parse(no).is_err(), "{no}");
         }
     }
 
@@ -351,6 +350,6 @@ mod tests {
     fn unknown_settings_are_named() {
         let text = "new = 1\n[git]\nbase = \"main\"\nbasis = 2\n[later]\na = 1\n";
         assert_eq!(Config::unknown(text), ["git.basis", "later", "new"]);
-        assert!(Config::parse("c", text).is_ok());
+        assert!(Config::parse(text).is_ok());
     }
 }

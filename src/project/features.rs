@@ -15,8 +15,10 @@ mod verify;
 
 pub use contract::{Change, Difference, Weakened};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
+pub(crate) use ground::judge_by_evidence;
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub use standing::{Counts, Next, Standing};
+pub(crate) use verify::without_secrets;
 pub use verify::{Problem, TestRun, Verified};
 
 use schemars::JsonSchema;

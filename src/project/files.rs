@@ -6,6 +6,7 @@
 
 mod atomic;
 mod document;
+mod folders;
 mod kinds;
 mod lock;
 mod path;
@@ -16,10 +17,11 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
+pub use folders::Entry;
 pub use kinds::{KINDS, kind_of, schemas};
 pub(crate) use lock::Lock;
 pub use lock::{Guard, Holder, LOCK_WAIT};
@@ -28,12 +30,13 @@ pub(crate) use quarantine::last_good;
 
 use crate::error::{Category, Current, Error, Result};
 use crate::layout::{EXCEPTIONS, LOCK};
-use crate::time::Time;
 use crate::world::World;
 use crate::{json, secrets, triv};
 
 /// The most that is read of one file unless configured otherwise: 16 MiB.
 pub const MAX_FILE: u64 = 16 << 20;
+/// The lock all work trees share, below their common folder.
+const COMMON_LOCK: &str = "forge/lock";
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
@@ -41,19 +44,6 @@ const MAX_LINE: usize = 1 << 20;
 #[must_use]
 pub fn etag(bytes: &[u8]) -> String {
     triv::sch(bytes)
-}
-
-/// An entry of a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
-    pub name: String,
-    /// Whether it is a folder; a link is none.
-    pub folder: bool,
-    /// How long it is, in bytes.
-    pub bytes: u64,
-    /// When it was changed last.
-    pub modified: Time,
 }
 
 /// The files of a project. A clone is the same files, and holds the same lock.
@@ -75,10 +65,11 @@ struct Shared {
 }
 
 impl Files {
-    /// Makes the files below a root. `common` is the lock all work trees of the repository share; without one it is the local one.
-    pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<PathBuf>) -> Self {
-        let local = Lock::new(root.join(LOCK));
-        let common = common.map_or_else(|| local.clone(), Lock::new);
+    /// Makes the files below a root. `common` is the folder all work trees of the repository share; without one, the common
+    /// lock is the local one.
+    pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<&Path>) -> Self {
+        let local = Lock::new(root, LOCK);
+        let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
         let shared = Shared { root: root.to_owned(), world, max, local, common, session: RwLock::default() };
         Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
     }
@@ -383,65 +374,6 @@ impl Files {
         rustix::fs::fsync(&old.folder).map_err(io)
     }
 
-    /// Creates a folder, and those on its way. Says whether it did.
-    ///
-    /// # Errors
-    /// `Refused`, `Failed`, also if something else has the name.
-    pub fn create_folder(&self, path: &str) -> Result<bool> {
-        self.check_writing(path)?;
-        let place = self.place(path)?;
-        let io = |error: Errno| Error::io("cannot create", &self.root().join(path), &error.into());
-        match rustix::fs::mkdirat(&place.folder, place.name.as_str(), Mode::from_raw_mode(0o777)) {
-            Ok(()) => rustix::fs::fsync(&place.folder).map(|()| true).map_err(io),
-            Err(Errno::EXIST) if self.entry(path)?.is_some_and(|entry| entry.folder) => Ok(false),
-            Err(error) => Err(io(error)),
-        }
-    }
-
-    /// Returns the entries of a folder in the order of their names; of one that is absent, none. A name that is no UTF-8 is left out,
-    /// and a file that is not whole yet.
-    ///
-    /// # Errors
-    /// `Refused`, `Failed`.
-    pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
-        let io = |error: Errno| Error::io("cannot list", &self.root().join(path), &error.into());
-        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(Vec::new()) };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
-            Ok(folder) => folder,
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(error) => return Err(io(error)),
-        };
-        let mut entries = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&folder).map_err(io)? {
-            let entry = entry.map_err(io)?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if matches!(name, "." | "..") || name.ends_with(atomic::UNFINISHED) {
-                continue;
-            }
-            match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => entries.push(about(name, &stat)),
-                Err(Errno::NOENT) => {}
-                Err(error) => return Err(io(error)),
-            }
-        }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
-    }
-
-    /// Says what lies at a path, if anything does.
-    ///
-    /// # Errors
-    /// `Refused`, `Failed`.
-    pub fn entry(&self, path: &str) -> Result<Option<Entry>> {
-        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
-        match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(about(&place.name, &stat))),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(Error::io("cannot read", &self.root().join(path), &error.into())),
-        }
-    }
-
     fn check_writing(&self, path: &str) -> Result<()> {
         check_path(path)?;
         if self.reading {
@@ -488,15 +420,7 @@ fn newer(path: &str, version: &str) -> Error {
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
 }
 
-fn about(name: &str, stat: &rustix::fs::Stat) -> Entry {
-    let modified = jiff::Timestamp::new(stat.st_mtime, 0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    Entry {
-        name: name.to_owned(),
-        folder: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
-        bytes: u64::try_from(stat.st_size).unwrap_or_default(),
-        modified: Time(modified),
-    }
-}
-
+#[cfg(test)]
+mod many;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::committed;
 use crate::error::{Category, Error, Result};
+use crate::events::{Subject, data};
 use crate::files::{Document, Loaded, check_path};
 use crate::json::Members;
 use crate::layout::FOCUS;
@@ -366,20 +367,14 @@ impl Focused<'_> {
         })
     }
 
-    /// Begins a focus for a session, whatever was there and whosever it was.
+    /// Begins a focus for a session, whosever the one before was. With the same task it goes on where that was.
     ///
     /// # Errors
     /// As [`Self::set`].
     pub fn begin(&self, session: &str, change: &SetFocus) -> Result<Set> {
         session_folder(session)?;
         self.change(change.if_match.as_deref(), |focus, now, head| {
-            let old = focus.clone();
-            *focus = Focus { schema_version: focus.schema_version.take(), ..Focus::default() };
             SetFocus { session: Some(session.to_owned()), ..change.clone() }.apply(focus, now, head);
-            if focus.task == old.task {
-                // It goes on with what was being done.
-                (focus.started_at, focus.base_commit, focus.other) = (old.started_at, old.base_commit, old.other);
-            }
             Ok(())
         })
     }
@@ -408,7 +403,7 @@ impl Focused<'_> {
         self.project.check_not_paused()?;
         let now = self.project.world().now();
         let head = committed::head(self.project);
-        let _guard = self.project.files().lock()?;
+        let guard = self.project.files().lock()?;
         let (old, new) = self.project.files().edit_at(&self.path, if_match, |focus: &mut Focus| {
             let old = focus.clone();
             change(focus, now, head)?;
@@ -416,6 +411,12 @@ impl Focused<'_> {
         })?;
         let changed = old != new;
         let shown = self.show()?.ok_or_else(|| Error::not_found(format!("{} is gone", self.path)))?;
+        drop(guard);
+        if changed {
+            let named = |focus: &Focus| focus.linear_issue.clone().or_else(|| focus.task.clone());
+            let phase = Some(new.phase.as_str().to_owned());
+            self.project.emit(Subject::FocusChange, data::Focused { from: named(&old), to: named(&new), phase });
+        }
         Ok(Set { changed, from: old.task, now: shown })
     }
 }

@@ -77,7 +77,7 @@ impl Project {
     ///
     /// # Errors
     /// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one that has no work tree; `Corrupt`
-    /// if there are settings and they are damaged; `Secret`, `Locked`, `Failed`.
+    /// if there are settings and they are damaged; `Paused`, `Secret`, `Locked`, `Failed`.
     pub fn init(start: &Path, world: World, init: &Init) -> Result<(Self, Initialised)> {
         let found = place(start, init)?;
         let project = match Self::open(&found.root, world.clone())? {
@@ -88,6 +88,7 @@ impl Project {
                 Self::with(found, world, config)
             }
         };
+        project.check_not_paused()?;
         let created = project.create_missing()?;
         let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
         let mut settings = Vec::new();

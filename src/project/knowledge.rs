@@ -18,6 +18,7 @@ pub use edit::{Added, Confirmed, Learning, Superseded, What};
 pub use export::Format;
 pub use file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Patterns, Successful, Trace};
 pub use search::{Found, Hit, Search};
+pub(crate) use text::id as id_of;
 
 use crate::error::{Category, Error, Result};
 use crate::events::data::Learned;

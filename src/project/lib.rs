@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod architecture;
 pub mod artifacts;
 #[cfg(test)]
 mod by_hand;
@@ -12,11 +13,14 @@ pub mod features;
 pub mod files;
 pub mod focus;
 pub mod git;
+pub mod health;
 pub mod init;
+pub mod invariants;
 pub mod issues;
 pub mod json;
 pub mod knowledge;
 pub mod layout;
+pub mod merge;
 pub mod prime;
 pub mod progress;
 pub mod project;

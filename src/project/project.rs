@@ -3,8 +3,11 @@
 mod find;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use helmdeck_events::Sink;
 use serde::Deserialize;
 
 pub(crate) use find::{Found, Repository};
@@ -37,7 +40,7 @@ impl Project {
         let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
         // An empty file is a config.
         let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
-        let config = Config::parse(CONFIG, text)?;
+        let config = Config::parse(text).map_err(damaged)?;
         Ok(Some(Self::with(project.found, project.world, config)))
     }
 
@@ -50,8 +53,7 @@ impl Project {
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
-        let common = found.common_dir.as_ref().filter(|_| config.git.enabled);
-        let common = common.map(|common| common.join("forge").join("lock"));
+        let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
         Self { found, world, config, files, git: OnceLock::new() }
@@ -87,7 +89,13 @@ impl Project {
     /// `NotFound` (`E_NOT_A_REPO`) if there is none, or the settings say so; what [`Git::find`] says.
     pub fn git(&self) -> Result<&Git> {
         if self.git.get().is_none() {
+            let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
             let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
+            let git = git.map(|git| {
+                let folder = self.root().strip_prefix(git.root()).ok().and_then(Path::to_str).unwrap_or_default();
+                let memory = if folder.is_empty() { FORGE.to_owned() } else { format!("{folder}/{FORGE}") };
+                git.timeout(limit).with_memory(memory)
+            });
             // Another thread may have been faster: it found the same.
             let _ = self.git.set(git);
         }
@@ -102,6 +110,13 @@ impl Project {
     #[must_use]
     pub fn allowing(mut self, rule: &str) -> Self {
         self.files = self.files.allowing(rule);
+        self
+    }
+
+    /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
+    #[must_use]
+    pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
+        self.world.sink = Some(sink);
         self
     }
 

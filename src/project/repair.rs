@@ -88,7 +88,7 @@ impl Project {
         for path in self.documents()?.into_iter().chain(logs.map(str::to_owned)) {
             let Some(form) = form(&path) else { continue };
             let bad = match files.read(&path) {
-                Ok(bytes) => bytes.is_some_and(|bytes| check(&form, &path, &bytes).is_err()),
+                Ok(bytes) => bytes.is_some_and(|bytes| check(&form, &bytes).is_err()),
                 Err(error) => error.category == Category::Corrupt,
             };
             if bad {
@@ -120,7 +120,7 @@ impl Project {
             Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
             Err(error) => return Err(error),
         };
-        let damage = match (huge.clone(), check(&form, path, &bytes)) {
+        let damage = match (huge.clone(), check(&form, &bytes)) {
             (Some(huge), _) => huge,
             (None, Ok(())) => {
                 return Ok(Repair {
@@ -164,7 +164,7 @@ impl Project {
     fn candidates(&self, path: &str, form: &Form, bytes: &[u8]) -> Result<Vec<Candidate>> {
         let mut all = Vec::new();
         let mut offer = |source, detail: String, new: Vec<u8>| {
-            if check(form, path, &new).is_ok() {
+            if check(form, &new).is_ok() {
                 all.push(Candidate { source, detail, diff: diff::lines(bytes, &new), bytes: new });
             }
         };
@@ -205,7 +205,7 @@ impl Project {
         log.text().lines().find_map(|commit| {
             let oid = crate::git::Oid::parse(commit)?;
             let bytes = git.file_at(&oid, below).ok()??;
-            check(form, path, &bytes).ok()?;
+            check(form, &bytes).ok()?;
             Some((commit.get(..12).unwrap_or(commit).to_owned(), bytes))
         })
     }
@@ -221,7 +221,7 @@ fn form(path: &str) -> Option<Form> {
     (path.starts_with(".forge/") && path.ends_with(".jsonl")).then_some(Form::Lines)
 }
 
-fn check(form: &Form, path: &str, bytes: &[u8]) -> Result<(), Unreadable> {
+fn check(form: &Form, bytes: &[u8]) -> Result<(), Unreadable> {
     match form {
         Form::Document(kind) => kind.check(bytes),
         Form::Lines if bytes.is_empty() => Ok(()),
@@ -238,9 +238,7 @@ fn check(form: &Form, path: &str, bytes: &[u8]) -> Result<(), Unreadable> {
         Form::Config if bytes.is_empty() => Ok(()),
         Form::Config => {
             let text = text(bytes).map_err(Unreadable::Damaged)?;
-            Config::parse(path, text)
-                .map(drop)
-                .map_err(|error| Unreadable::Damaged(crate::files::Damage { line: 1, column: 1, what: error.message }))
+            Config::parse(text).map(drop).map_err(Unreadable::Damaged)
         }
     }
 }

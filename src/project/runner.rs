@@ -66,9 +66,11 @@ impl Ran {
     }
 }
 
-/// Runs a program in a folder, without a shell: words are split at blanks, and `'`, `"` and `\` quote as a shell's do. A command
-/// that begins with `sh:` is given to `sh -c`. It reads nothing, and gets a process group of its own; what is left of that group
-/// when the program ends or runs out of time is ended with it.
+/// Runs a program in a folder, without a shell, for a limited time.
+///
+/// Words are split at blanks, and `'`, `"` and `\` quote as a shell's do. A command that begins with `sh:` is given to `sh -c`. The
+/// program reads nothing, and gets a process group of its own; what is left of that group when it ends or runs out of time is ended
+/// with it.
 ///
 /// # Errors
 /// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.

@@ -11,7 +11,21 @@ mod log;
 mod manifest;
 mod pattern;
 mod samples;
+#[cfg(test)]
+mod trials;
 mod trigger;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Category, Error, Result};
+use crate::events::Replay;
+use crate::layout;
+use crate::project::Project;
+use crate::subjects::Subject;
+use crate::time::Time;
 
 pub use agent::{Imported, export, import};
 pub use chain::{Chains, circles, plan};
@@ -22,3 +36,287 @@ pub use manifest::{Dependencies, Manifest, Problem, Read, Triggers, read};
 pub use pattern::Pattern;
 pub use samples::samples;
 pub use trigger::{FIRES, Kind, Match, Query, Reason, matches};
+
+impl Project {
+    /// Returns the skills of this project.
+    #[must_use]
+    pub const fn skills(&self) -> Skills<'_> {
+        Skills { project: self }
+    }
+}
+
+/// The skills of a project.
+#[derive(Debug, Clone, Copy)]
+pub struct Skills<'a> {
+    project: &'a Project,
+}
+
+/// A skill with its instructions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Shown {
+    /// What is known of it.
+    pub skill: Skill,
+    /// What to do.
+    pub instructions: String,
+}
+
+/// A skill that was taken up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Activated {
+    /// Its name.
+    pub skill: String,
+    /// The skills to run, in their order; it is one of them.
+    pub plan: Vec<String>,
+}
+
+/// A skill that was made of a `SKILL.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Taken {
+    /// Its name.
+    pub skill: String,
+    /// The files that were written.
+    pub files: Vec<String>,
+    /// What could not be taken over.
+    pub warnings: Vec<Problem>,
+}
+
+/// Triggers that were taken over from a `SKILL.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Synced {
+    /// The name of the skill.
+    pub skill: String,
+    /// Whether anything was added.
+    pub changed: bool,
+    /// The keywords that stand there now.
+    pub keywords: Vec<String>,
+    /// The patterns of files that stand there now.
+    pub file_patterns: Vec<String>,
+}
+
+impl Skills<'_> {
+    /// Returns all skills by name, invalid ones with the reasons. Only manifests are read: no instructions, no resources.
+    ///
+    /// # Errors
+    /// `Failed` if the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<Skill>> {
+        scan(self.project.root())
+    }
+
+    /// Returns a skill with its instructions.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if it is invalid or its instructions are no text; `Refused` (`E_TOO_LARGE`) if these are more than about
+    /// 20,000 tokens.
+    pub fn show(&self, name: &str) -> Result<Shown> {
+        let skill = self.named(name)?;
+        if skill.tokens.instructions > folder::TOO_MANY {
+            let message = format!(
+                "the instructions of {name:?} are about {} tokens, and at most {} are shown",
+                skill.tokens.instructions,
+                folder::TOO_MANY
+            );
+            return Err(
+                Error::new(Category::Refused, "E_TOO_LARGE", message).hint("move details into resources of the skill")
+            );
+        }
+        let skill = usable(skill)?;
+        let path = skill.resources.get("instructions").map(String::as_str).unwrap_or(agent::INSTRUCTIONS);
+        let bytes = self.file(name, path)?;
+        let instructions = String::from_utf8(bytes)
+            .map_err(|_| Error::new(Category::Corrupt, "E_CORRUPT", format!("{path} of {name:?} is no UTF-8 text")))?;
+        Ok(Shown { skill, instructions })
+    }
+
+    /// Returns one file that a skill brings, by its path below the skill's folder.
+    ///
+    /// # Errors
+    /// `NotFound`; `Refused` if the path leads out of the skill.
+    pub fn resource(&self, name: &str, path: &str) -> Result<Vec<u8>> {
+        self.named(name)?;
+        self.file(name, path)
+    }
+
+    /// Returns the skills that have points for what is at hand; see [`matches`]. Invalid skills have none. Nothing is noted.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub fn matching(&self, query: &Query) -> Result<Vec<Match>> {
+        let skills = self.list()?;
+        let valid = skills.iter().filter(|skill| skill.valid);
+        Ok(matches(valid.map(|skill| (skill.name.as_str(), &skill.triggers)), query))
+    }
+
+    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by` says who asks.
+    ///
+    /// # Errors
+    /// As [`Self::list`]; `Paused`.
+    pub fn ask(&self, query: &Query, by: &str) -> Result<Vec<Match>> {
+        self.project.check_not_paused()?;
+        let found = self.matching(query)?;
+        let line = Logged::matched(&found, by);
+        if !line.matched.is_empty() {
+            self.project.emit(Subject::Skill, line);
+        }
+        Ok(found)
+    }
+
+    /// Returns the skills to run if these are asked for, in their order; see [`plan`].
+    ///
+    /// # Errors
+    /// `NotFound`; `Refused` (`E_CYCLE`).
+    pub fn plan(&self, names: &[&str]) -> Result<Vec<String>> {
+        plan(&chains(&self.list()?), names)
+    }
+
+    /// Notes that a skill is taken up, and says which others run before and after it. `focus.json` names it from then on if there is
+    /// one. `by` says who takes it up.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if the skill is invalid; `Refused` (`E_CYCLE`); `Paused`; what changing the focus says.
+    pub fn activate(&self, name: &str, by: &str) -> Result<Activated> {
+        self.project.check_not_paused()?;
+        let skill = usable(self.named(name)?)?;
+        let plan = self.plan(&[name])?;
+        let focus = self.project.focus();
+        if focus.show()?.is_some() {
+            let change = crate::focus::SetFocus { active_skill: Some(skill.name.clone()), ..Default::default() };
+            focus.set(&change)?;
+        }
+        self.project.emit(Subject::Skill, Logged::activated(&skill.name, by));
+        Ok(Activated { skill: skill.name, plan })
+    }
+
+    /// Returns how often each skill fired and how often it was taken up, as far as the journal goes back.
+    ///
+    /// # Errors
+    /// What reading the folder or the journal says.
+    pub fn stats(&self) -> Result<Vec<Stat>> {
+        let skills = self.list()?;
+        let lines = self.noted(None)?;
+        Ok(stats(skills.iter().map(|skill| skill.name.as_str()), lines))
+    }
+
+    /// Returns the skills that are chained to those taken up in a session and were not taken up themselves.
+    ///
+    /// # Errors
+    /// As [`Self::stats`].
+    pub fn not_run(&self, session: &str) -> Result<Vec<String>> {
+        let ran: BTreeSet<String> =
+            self.noted(Some(session))?.into_iter().flat_map(|(_, line)| line.activated).collect();
+        Ok(not_run(&chains(&self.list()?), &ran))
+    }
+
+    /// Makes a skill of the text of a `SKILL.md`; see [`import`].
+    ///
+    /// # Errors
+    /// `Usage` if the text makes no skill; `Refused` (`E_EXISTS`) if there is a skill of that name; `Secret`, `Paused`.
+    pub fn import(&self, text: &str) -> Result<Taken> {
+        self.project.check_not_paused()?;
+        let skill = import(text).map_err(Error::usage)?;
+        if skill.instructions.trim().is_empty() {
+            return Err(Error::usage(
+                "the SKILL.md has no text after its front matter, so the skill would have no instructions",
+            ));
+        }
+        let name = &skill.manifest.name;
+        let files = self.project.files();
+        let path = |file: &str| format!("{}/{name}/{file}", layout::SKILLS);
+        // The lock keeps two imports from sharing a folder.
+        let _guard = files.lock()?;
+        if files.entry(&format!("{}/{name}", layout::SKILLS))?.is_some() {
+            let message = format!("there is a skill {name:?} already, which is left as it is");
+            return Err(Error::new(Category::Refused, "E_EXISTS", message));
+        }
+        // A credential in either is found before anything is written.
+        files.check_secrets(&path("skill.toml"), skill.text.as_bytes())?;
+        files.create(&path(agent::INSTRUCTIONS), skill.instructions.as_bytes())?;
+        files.create(&path("skill.toml"), skill.text.as_bytes())?;
+        let written = vec![path("skill.toml"), path(agent::INSTRUCTIONS)];
+        Ok(Taken { skill: name.clone(), files: written, warnings: skill.warnings })
+    }
+
+    /// Returns a skill as the text of a `SKILL.md`; see [`export`]. What it brings beside its instructions is not in it.
+    ///
+    /// # Errors
+    /// As [`Self::show`].
+    pub fn export(&self, name: &str) -> Result<String> {
+        let shown = self.show(name)?;
+        let manifest = self.manifest(name)?;
+        export(&manifest, &shown.instructions).map_err(|why| Error::new(Category::Corrupt, "E_CORRUPT", why))
+    }
+
+    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All else in its manifest stays.
+    ///
+    /// # Errors
+    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest; `Secret`, `Paused`.
+    pub fn sync_triggers(&self, name: &str, text: &str) -> Result<Synced> {
+        self.project.check_not_paused()?;
+        self.named(name)?;
+        let (keywords, patterns) = agent::triggers(text).map_err(Error::usage)?;
+        let files = self.project.files();
+        let _guard = files.lock()?;
+        let old = self.manifest(name)?;
+        let new = manifest::add_triggers(&old, &keywords, &patterns).map_err(Error::usage)?;
+        let read = manifest::read(new.as_deref().unwrap_or(&old));
+        if let Some(new) = &new {
+            if let Some(error) =
+                read.errors.iter().find(|error| manifest::read(&old).errors.iter().all(|old| old.code != error.code))
+            {
+                return Err(Error::usage(error.message.clone()));
+            }
+            files.write(&format!("{}/{name}/skill.toml", layout::SKILLS), new.as_bytes())?;
+        }
+        let Triggers { keywords, file_patterns, .. } = read.manifest.triggers;
+        Ok(Synced { skill: name.to_owned(), changed: new.is_some(), keywords, file_patterns })
+    }
+
+    fn named(&self, name: &str) -> Result<Skill> {
+        let found = self.list()?.into_iter().find(|skill| skill.name == name);
+        found.ok_or_else(|| {
+            Error::not_found(format!("there is no skill {name:?} in {}", layout::SKILLS))
+                .next("helmdeck forge skill list")
+        })
+    }
+
+    fn manifest(&self, name: &str) -> Result<String> {
+        let bytes = self.file(name, "skill.toml")?;
+        String::from_utf8(bytes)
+            .map_err(|_| Error::new(Category::Corrupt, "E_CORRUPT", format!("skill.toml of {name:?} is no UTF-8 text")))
+    }
+
+    /// Reads a file of a skill, which must lie inside it.
+    fn file(&self, name: &str, path: &str) -> Result<Vec<u8>> {
+        let folder = self.project.root().join(layout::SKILLS).join(name);
+        let found = folder::inside(&folder, path).map_err(|problem| match problem.code.as_str() {
+            "missing" => Error::not_found(format!("the skill {name:?}: {}", problem.message)),
+            _ => Error::refused(format!("the skill {name:?}: {}", problem.message)),
+        })?;
+        if !found.is_file() {
+            return Err(Error::usage(format!("{path} of the skill {name:?} is no file")));
+        }
+        let inner = format!("{}/{name}/{path}", layout::SKILLS);
+        self.project.files().read(&inner)?.ok_or_else(|| Error::not_found(format!("there is no {inner}")))
+    }
+
+    /// Returns what the journal says of skills, oldest first.
+    fn noted(&self, session: Option<&str>) -> Result<Vec<(Time, Logged)>> {
+        let asked = Replay { about: vec![Subject::Skill], session: session.map(str::to_owned), ..Replay::default() };
+        let events = self.project.events().replay(&asked)?.events;
+        let line = |data: &crate::Json| serde_json::from_slice::<Logged>(&serde_json::to_vec(data).ok()?).ok();
+        Ok(events.iter().filter_map(|event| Some((event.ts, line(&event.data)?))).collect())
+    }
+}
+
+fn chains(skills: &[Skill]) -> Chains<'_> {
+    skills.iter().map(|skill| (skill.name.as_str(), &skill.dependencies)).collect()
+}
+
+fn usable(skill: Skill) -> Result<Skill> {
+    let Some(first) = skill.errors.first() else { return Ok(skill) };
+    let more = match skill.errors.len() {
+        1 => String::new(),
+        more => format!(" (and {} more)", more - 1),
+    };
+    let message = format!("the skill {:?} cannot be used: {}{more}", skill.name, first.message);
+    Err(Error::new(Category::Corrupt, "E_SKILL_INVALID", message).next("helmdeck forge skill list"))
+}

@@ -24,9 +24,9 @@ pub use verify::{Checked, Rebuilt, State, Verified};
 
 use crate::committed;
 use crate::error::{Category, Error, Result};
-use crate::files::Document as _;
-use crate::focus::Focus;
-use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, FOCUS};
+use crate::events::Subject;
+use crate::focus::{Focus, Focused};
+use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
 use crate::project::Project;
 use crate::triv::{self, Context, FileName, Reference, Triv};
 
@@ -44,7 +44,7 @@ pub struct Put {
     /// What it replaces.
     #[serde(default)]
     pub supersedes: Option<Reference>,
-    /// The session. Not given: that of the focus.
+    /// The session. Not given: that in which this is done, or that of the focus.
     #[serde(default)]
     pub session: Option<String>,
     /// The issue. Not given: that of the focus.
@@ -168,7 +168,7 @@ impl Artifacts<'_> {
         let world = self.project.world();
         let head = committed::head(self.project);
         let focus = self.focus();
-        let session = put.session.clone().or(focus.session);
+        let session = put.session.clone().or_else(|| world.session.clone()).or(focus.session);
         let linear = put.linear.clone().or(focus.linear_issue);
         let context = Context {
             kind: put.kind.as_str(),
@@ -217,6 +217,8 @@ impl Artifacts<'_> {
         };
         append(self.project, &entry)?;
         drop(guard);
+        let told = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
+        self.project.emit(Subject::Artifact, told);
         let (total, most) = (self.total()?, self.project.config().artifacts.total_bytes);
         if total > most {
             warnings
@@ -314,7 +316,9 @@ impl Artifacts<'_> {
                     && filter.name.as_ref().is_none_or(|name| entry.name.contains(name.as_str()))
             })
             .collect();
-        artifacts.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.triv.cmp(&b.triv)));
+        // Of the same moment, the later line comes first.
+        artifacts.reverse();
+        artifacts.sort_by_key(|entry| std::cmp::Reverse(entry.created_at));
         let total = artifacts.len();
         if filter.limit > 0 {
             artifacts.truncate(filter.limit);
@@ -344,10 +348,17 @@ impl Artifacts<'_> {
         Err(error.hint("if it must be so large, raise max_bytes under [artifacts] in .forge/config.toml"))
     }
 
-    /// Returns the focus; none if it is absent or cannot be read, for an artifact is stored all the same.
+    /// Returns the focus of the session that stores something; none if it is absent or cannot be read, for the artifact counts all the
+    /// same.
     fn focus(&self) -> Focus {
-        let loaded = self.project.files().load_at::<Focus>(FOCUS);
-        loaded.ok().flatten().map_or_else(Focus::skeleton, |loaded| loaded.value)
+        let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
+        let primary = || load(Ok(self.project.focus()));
+        let focus = match &self.project.world().session {
+            None => primary(),
+            Some(session) => load(self.project.focus().of(session))
+                .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),
+        };
+        focus.unwrap_or_default()
     }
 }
 

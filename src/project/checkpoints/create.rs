@@ -82,7 +82,7 @@ impl Stand {
                 .next("git status"));
         }
         let status = git.status()?;
-        let dirty: Vec<&str> = status.outside(layout::FORGE).collect();
+        let dirty: Vec<&str> = status.outside(git.memory()).collect();
         if !dirty.is_empty() {
             let some = dirty.iter().take(5).copied().collect::<Vec<_>>().join(", ");
             let message = format!("{} paths are not committed: {some}", dirty.len());

@@ -102,11 +102,8 @@ impl Envelope {
             return (self, text);
         }
         reasons.dedup();
-        let withhold = |reasons: &[&str]| {
-            let reasons = reasons.iter().map(|reason| Json::String((*reason).to_owned())).collect();
-            Json::Object(Members([("withheld".to_owned(), Json::Array(reasons))].into_iter().collect()))
-        };
-        self.data = withhold(&reasons);
+        let reasons = reasons.into_iter().map(|reason| Json::String(reason.to_owned())).collect();
+        self.data = Json::Object(Members([("withheld".to_owned(), Json::Array(reasons))].into_iter().collect()));
         let mut text = compact(&self);
         if text.len() > MOST_BYTES || !secrets::scan(&text).is_empty() {
             // It was not in the data: a branch may be called anything.

@@ -1,5 +1,7 @@
-//! Events: what happened to the memory, in the order in which it did. Each stands in the journal of the work tree, and goes to a server
-//! if there is one. Whoever makes something happen says so after it is written, and is never held up by it.
+//! Events: what happened to the memory, in the order in which it did.
+//!
+//! Each stands in the journal of the work tree, and goes to a server if there is one. Whoever makes something happen says so after it is
+//! written, and is never held up by it.
 
 pub mod data;
 mod envelope;
@@ -41,14 +43,23 @@ impl Project {
     /// Says that something happened, after it was written. It stands in the journal then; the server gets it now, or later if it is not
     /// there within 250 ms. Never fails: what cannot be told is logged.
     pub fn emit(&self, subject: Subject, data: impl Serialize) {
-        if let Err(error) = self.events().tell(subject, &data) {
-            tracing::warn!(%subject, %error, "an event was not told");
-        }
+        self.events().say(subject, None, &data);
+    }
+
+    /// Says that something happened to a session that need not be the current one: it was found dead, or is over.
+    pub fn emit_of(&self, session: &str, subject: Subject, data: impl Serialize) {
+        self.events().say(subject, Some(session), &data);
     }
 }
 
 impl Events<'_> {
-    fn tell(&self, subject: Subject, data: &impl Serialize) -> Result<()> {
+    fn say(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) {
+        if let Err(error) = self.tell(subject, session, data) {
+            tracing::warn!(%subject, %error, "an event was not told");
+        }
+    }
+
+    fn tell(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) -> Result<()> {
         let project = self.project;
         let files = project.files();
         // A data that cannot be written is a mistake of ours: the event counts all the same.
@@ -56,18 +67,18 @@ impl Events<'_> {
         let prefix = self.prefix();
         let last = journal::last(files)?;
         // git is asked before the lock is taken.
-        let place = place::find(project, last.as_ref());
+        let place = place::find(project, session, last.as_ref());
         let guard = files.lock()?;
         // Another process may have added some since.
-        let seq = journal::last(files)?.map_or(1, |last| last.seq.saturating_add(1));
+        let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
         let world = project.world();
         let now = world.now();
         let (_, line) = Envelope::new(subject, prefix, place, data, (world.ids.uuid(now), now, seq)).line();
-        // What was looked through passes, and no exception is noted for it.
-        journal::add(files, &line)?;
         if world.sink.is_some() || project.config().events.url.is_some() {
+            // First: should this process die here, the journal catches up from it.
             outbox::add(files, &line)?;
         }
+        journal::add(files, &line)?;
         drop(guard);
         if let Some(sink) = &world.sink {
             let drained = outbox::drain(files, world, sink.as_ref(), CAP)?;

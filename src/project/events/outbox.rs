@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::envelope::Envelope;
+use super::journal;
 use crate::error::Result;
 use crate::files::Files;
 use crate::layout::EVENTS_OUTBOX;
@@ -83,6 +84,21 @@ pub(super) fn add(files: &Files, line: &str) -> Result<()> {
     files.append(EVENTS_OUTBOX, line)
 }
 
+/// Adds the last event to the journal if it is not there yet, because whoever wrote it died; under the lock that the caller holds.
+/// Returns the last event of the journal. Nothing is sent that the journal does not have.
+pub(super) fn catch_up(files: &Files) -> Result<Option<Envelope>> {
+    let last = journal::last(files)?;
+    let outbox = read(files)?;
+    let Some(line) = outbox.waiting.last() else { return Ok(last) };
+    match Envelope::parse(line.as_bytes()) {
+        Some(newer) if last.as_ref().is_none_or(|last| last.seq < newer.seq) => {
+            journal::add(files, line)?;
+            Ok(Some(newer))
+        }
+        _ => Ok(last),
+    }
+}
+
 /// What became of the events that waited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Drained {
@@ -102,6 +118,7 @@ pub struct Drained {
 pub(super) fn drain(files: &Files, world: &World, sink: &dyn Sink, within: Duration) -> Result<Drained> {
     let began = world.clock.monotonic();
     let guard = files.lock()?;
+    catch_up(files)?;
     let outbox = read(files)?;
     drop(guard);
     let (mut sent, mut damaged) = (HashSet::new(), HashSet::new());

@@ -11,7 +11,7 @@ const TELLING: usize = 8;
 const LONGEST: usize = 40;
 
 /// Finds out where this is. What git does not say is left out: an event is not lost for it.
-pub(super) fn find(project: &Project, last: Option<&Envelope>) -> Place {
+pub(super) fn find(project: &Project, session: Option<&str>, last: Option<&Envelope>) -> Place {
     let git = project.git().ok();
     let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
     Place {
@@ -22,13 +22,13 @@ pub(super) fn find(project: &Project, last: Option<&Envelope>) -> Place {
         worktree: worktree(project),
         branch: ask(|git| git.branch().ok().flatten()),
         head: ask(|git| git.head().ok().flatten().map(|commit| commit.to_string())),
-        session: session(project),
+        session: session.map(ToOwned::to_owned).or_else(|| current(project)),
         agent: project.world().agent.clone(),
     }
 }
 
-fn session(project: &Project) -> Option<String> {
-    None
+fn current(project: &Project) -> Option<String> {
+    project.sessions().current().ok().flatten().map(|session| session.id)
 }
 
 /// Names a work tree without its path, which is nobody else's business.

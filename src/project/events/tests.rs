@@ -186,6 +186,28 @@ fn a_torn_line_costs_that_event_only_and_is_counted() {
 }
 
 #[test]
+fn an_event_whose_writer_died_before_the_journal_had_it_is_added_before_it_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    server.answers(0);
+    say(&project, 3);
+    let path = folder.path().join(JOURNAL);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let cut = text.trim_end().rfind('\n').unwrap() + 1;
+    std::fs::write(&path, &text[..cut]).unwrap();
+    server.answers(usize::MAX);
+    project.events().drain(CAP).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(server.seqs(), [1, 2, 3]);
+    server.answers(0);
+    say(&project, 1);
+    std::fs::write(&path, &text).unwrap();
+    say(&project, 1);
+    assert_eq!(seqs(&project.events().replay(&Replay::default()).unwrap()), [1, 2, 3, 4, 5]);
+}
+
+#[test]
 fn what_is_missing_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
@@ -229,6 +251,16 @@ fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
     let third = project.events().tail(1).unwrap().events.remove(0);
     assert_eq!(chosen(Replay { since: Some(third.ts), ..Replay::default() }), [3]);
     assert!(chosen(Replay { session: Some("other".to_owned()), ..Replay::default() }).is_empty());
+}
+
+#[test]
+fn an_event_of_another_session_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = project(folder.path(), None);
+    project.emit_of("2025-12-24-session-001", Subject::SessionAbandoned, data::Ended::default());
+    say(&project, 1);
+    let of_it = Replay { session: Some("2025-12-24-session-001".to_owned()), ..Replay::default() };
+    assert_eq!(seqs(&project.events().replay(&of_it).unwrap()), [1]);
 }
 
 #[test]

@@ -29,10 +29,18 @@ pub(super) enum Step {
 
 /// Writes a file: beside the old one, flushed, renamed, and the folder flushed.
 pub(super) fn write(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io::Result<()> {
-    let name = unfinished(place, bytes, mode)?;
+    let name = unfinished(place, bytes, mode, true)?;
     rustix::fs::renameat(&place.folder, name.as_str(), &place.folder, place.name.as_str())?;
     fault::at(Step::Renamed)?;
     rustix::fs::fsync(&place.folder)?;
+    Ok(())
+}
+
+/// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new ones, but after a power failure it
+/// may be empty. For copies only.
+pub(super) fn write_copy(place: &Place, bytes: &[u8]) -> std::io::Result<()> {
+    let name = unfinished(place, bytes, None, false)?;
+    rustix::fs::renameat(&place.folder, name.as_str(), &place.folder, place.name.as_str())?;
     Ok(())
 }
 
@@ -41,7 +49,7 @@ pub(super) fn create(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io:
     if mode_of(place)?.is_some() {
         return Ok(false);
     }
-    let name = unfinished(place, bytes, mode)?;
+    let name = unfinished(place, bytes, mode, true)?;
     // A link never replaces what somebody else put there meanwhile.
     let made =
         match rustix::fs::linkat(&place.folder, name.as_str(), &place.folder, place.name.as_str(), AtFlags::empty()) {
@@ -60,7 +68,7 @@ pub(super) fn create(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io:
     Ok(made)
 }
 
-fn unfinished(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io::Result<String> {
+fn unfinished(place: &Place, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<String> {
     let name = format!(".{}{UNFINISHED}", place.name);
     remove_if_there(&place.folder, &name)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -74,7 +82,9 @@ fn unfinished(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io::Result
     fault::at(Step::Half)?;
     file.write_all(rest)?;
     fault::at(Step::Whole)?;
-    file.sync_all()?;
+    if flush {
+        file.sync_all()?;
+    }
     fault::at(Step::Flushed)?;
     Ok(name)
 }

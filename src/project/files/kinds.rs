@@ -11,6 +11,11 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<crate::checkpoints::Manifest>("checkpoint"),
     Kind::of::<crate::recovery::Journal>("recovery"),
     Kind::of::<crate::recovery::Paused>("paused"),
+    Kind::of::<crate::focus::Focus>("focus"),
+    Kind::of::<crate::issues::Active>("active"),
+    Kind::of::<crate::sessions::Session>("session"),
+    Kind::of::<crate::sessions::Living>("sessions"),
+    Kind::of::<crate::git::Branches>("branches"),
 ];
 
 /// Returns the JSON Schema (draft 2020-12) of every document, by its name.

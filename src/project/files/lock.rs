@@ -1,6 +1,6 @@
 //! Locks between processes. The kernel frees one when its process dies, however it dies; the file stays.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use super::path;
 use crate::error::{Category, Error, Result};
 
 /// How long one waits for a lock.
@@ -37,7 +39,9 @@ pub struct Holder {
 /// A lock. Its clones are the same lock. A thread that holds it may take it again.
 #[derive(Debug, Clone)]
 pub(crate) struct Lock {
-    path: Arc<PathBuf>,
+    /// The folder that the way to the file never leaves.
+    root: Arc<PathBuf>,
+    path: &'static str,
     held: Arc<Mutex<Option<Held>>>,
     wait: Duration,
 }
@@ -60,8 +64,9 @@ pub struct Guard {
 }
 
 impl Lock {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path: Arc::new(path), held: Arc::default(), wait: LOCK_WAIT }
+    /// Makes the lock at a path below a folder.
+    pub(crate) fn new(root: &Path, path: &'static str) -> Self {
+        Self { root: Arc::new(root.to_owned()), path, held: Arc::default(), wait: LOCK_WAIT }
     }
 
     #[cfg(test)]
@@ -86,16 +91,13 @@ impl Lock {
             held.depth += 1;
             return Ok(guard());
         }
-        let io = |error: std::io::Error| Error::io("cannot lock", &self.path, &error);
-        if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder).map_err(io)?;
-        }
+        let io = |error: std::io::Error| Error::io("cannot lock", &self.root.join(self.path), &error);
         let until = Instant::now() + self.wait;
         // One waits at the door and the others behind it: who frees the lock and wants it again waits as all do.
-        let door = open(&self.path.with_extension("next")).map_err(io)?;
-        let mut file = open(&self.path).map_err(io)?;
+        let door = self.open(".next")?;
+        let mut file = self.open("")?;
         if !(wait(&door, until).map_err(io)? && wait(&file, until).map_err(io)?) {
-            return Err(self.busy());
+            return Err(self.busy(file));
         }
         drop(door);
         // It only tells others who it is: the lock holds without it.
@@ -104,18 +106,30 @@ impl Lock {
         Ok(guard())
     }
 
-    fn busy(&self) -> Error {
-        let who = holder(&self.path).map_or_else(
+    /// Opens the file, or the one beside it, wherever links lead below the root.
+    fn open(&self, beside: &str) -> Result<File> {
+        let path = self.root.join(self.path);
+        let absent = || Error::not_found(format!("there is no folder for {}", path.display()));
+        let place = path::resolve(&self.root, &format!("{}{beside}", self.path), true)?.ok_or_else(absent)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::from_raw_mode(0o666))
+            .map(File::from)
+            .map_err(|error| Error::io("cannot lock", &path, &error.into()))
+    }
+
+    fn busy(&self, file: File) -> Error {
+        let who = holder(file).map_or_else(
             || "another process".to_owned(),
             |holder| {
                 let session = holder.session.map(|session| format!(", session {session}")).unwrap_or_default();
                 format!("process {}{session}, since {}", holder.pid, holder.since)
             },
         );
-        Error::new(Category::Locked, "E_LOCKED", format!("{} is held by {who}", self.path.display())).hint(format!(
-            "waited {} seconds; it is free as soon as that process goes on or ends",
-            self.wait.as_secs_f32()
-        ))
+        Error::new(Category::Locked, "E_LOCKED", format!("{} is held by {who}", self.root.join(self.path).display()))
+            .hint(format!(
+                "waited {} seconds; it is free as soon as that process goes on or ends",
+                self.wait.as_secs_f32()
+            ))
     }
 }
 
@@ -129,10 +143,6 @@ impl Drop for Guard {
             }
         }
     }
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
 fn wait(file: &File, until: Instant) -> std::io::Result<bool> {
@@ -155,9 +165,9 @@ fn write(file: &mut File, holder: &Holder) -> std::io::Result<()> {
 }
 
 /// Says who holds a lock, or held it last.
-pub(crate) fn holder(path: &Path) -> Option<Holder> {
+fn holder(file: File) -> Option<Holder> {
     let mut text = Vec::new();
-    File::open(path).ok()?.take(MAX_HOLDER).read_to_end(&mut text).ok()?;
+    file.take(MAX_HOLDER).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -177,9 +187,8 @@ mod tests {
     #[test]
     fn a_second_one_is_told_who_holds_the_lock() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/lock");
-        let guard = Lock::new(path.clone()).take(me).unwrap();
-        let second = Lock::new(path).waiting(Duration::from_millis(20));
+        let guard = Lock::new(folder.path(), "a/lock").take(me).unwrap();
+        let second = Lock::new(folder.path(), "a/lock").waiting(Duration::from_millis(20));
         let error = second.take(me).unwrap_err();
         assert_eq!((error.code, error.category.exit_code()), ("E_LOCKED", 5));
         assert!(
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn one_thread_takes_it_again_and_another_waits() {
         let folder = tempfile::tempdir().unwrap();
-        let lock = Lock::new(folder.path().join("lock")).waiting(Duration::from_millis(20));
+        let lock = Lock::new(folder.path(), "lock").waiting(Duration::from_millis(20));
         let outer = lock.take(me).unwrap();
         let inner = lock.take(me).unwrap();
         drop(outer);
@@ -202,7 +211,16 @@ mod tests {
         assert_eq!(thread::spawn(move || other.take(me).map(drop)).join().unwrap().unwrap_err().code, "E_LOCKED");
         drop(inner);
         assert!(!lock.is_mine());
-        let other = lock.clone();
-        thread::spawn(move || other.take(me).map(drop)).join().unwrap().unwrap();
+        thread::spawn(move || lock.take(me).map(drop)).join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_link_cannot_lead_the_lock_elsewhere() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink("..", root.join("a")).unwrap();
+        assert_eq!(Lock::new(&root, "a/lock").take(me).unwrap_err().code, "E_PATH");
+        assert!(!outer.path().join("lock").exists());
     }
 }

@@ -1,7 +1,7 @@
 //! Damaged files are copied aside, once for each content, before anybody mends them.
 
-use super::{Files, path};
-use crate::error::Result;
+use super::{Files, atomic};
+use crate::error::{Error, Result};
 use crate::layout::{LAST_GOOD, QUARANTINE};
 
 /// How many copies are kept of one name.
@@ -34,8 +34,8 @@ impl Files {
     /// Keeps the bytes of a document that is known to be good.
     pub(super) fn keep_good(&self, file: &str, bytes: &[u8]) -> Result<()> {
         let at = last_good(file);
-        path::check_path(&at)?;
-        self.put(&at, bytes, None)
+        let place = self.place(&at)?;
+        atomic::write_copy(&place, bytes).map_err(|error| Error::io("cannot write", &self.root().join(&at), &error))
     }
 }
 

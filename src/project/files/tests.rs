@@ -102,7 +102,12 @@ fn a_stale_copy_is_refused_with_the_current_value() {
     assert_eq!((error.code, error.category.exit_code()), ("E_STALE", 6));
     let current = error.current.unwrap();
     assert_eq!(current.text.as_bytes(), raw(files, Notes::PATH));
-    files.edit::<Notes, _>(Some(&current.etag), |notes| Ok(notes.count = 7)).unwrap();
+    files
+        .edit::<Notes, _>(Some(&current.etag), |notes| {
+            notes.count = 7;
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.count, 7);
     files.remove(Notes::PATH).unwrap();
     assert_eq!(files.edit::<Notes, _>(Some(&etag), |_| Ok(())).unwrap_err().code, "E_STALE");
@@ -315,4 +320,29 @@ fn files_are_renamed_removed_and_listed() {
         assert_eq!(files.write(out, b"1").unwrap_err().code, "E_PATH");
         assert_eq!(files.read(out).unwrap_err().code, "E_PATH");
     }
+}
+
+#[test]
+fn every_document_has_a_schema_that_its_first_file_meets() {
+    for kind in KINDS {
+        let schema = kind.schema().to_value();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{}", kind.name);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        assert!(!validator.is_valid(&serde_json::json!([1])), "{}", kind.name);
+        // Of what lies in a folder there is no first file.
+        if !kind.path.ends_with(".json") {
+            continue;
+        }
+        assert_eq!(kind_of(kind.path).map(|found| found.name), Some(kind.name));
+        let skeleton = kind.skeleton();
+        let shown = String::from_utf8_lossy(&skeleton);
+        kind.check(&skeleton).unwrap();
+        assert!(validator.is_valid(&serde_json::from_slice(&skeleton).unwrap()), "{}: {shown}", kind.name);
+        assert_eq!(json::print(&serde_json::from_slice::<json::Json>(&skeleton).unwrap()).unwrap(), skeleton);
+    }
+    let names: std::collections::BTreeSet<_> = schemas().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), KINDS.len());
+    let copy = ".forge/memory/short-term/sessions/2025-12-24-session-001/focus.json";
+    assert_eq!(kind_of(copy).map(|kind| kind.name), Some("focus"));
+    assert!(kind_of("package.json").is_none());
 }

@@ -69,6 +69,33 @@ fn only_a_change_is_one_and_another_task_begins_anew() {
 }
 
 #[test]
+fn a_change_is_told_and_nothing_else() {
+    let by_hand = ByHand::new();
+    let focus = by_hand.project.focus();
+    for what in ["One", "One", "Two"] {
+        focus.set(&task(what)).unwrap();
+    }
+    focus
+        .set(&SetFocus { linear_issue: Some("SX9-7".into()), phase: Some("BUILD".into()), ..SetFocus::default() })
+        .unwrap();
+    focus.set(&task("a\nb")).unwrap_err();
+    focus.clear(None, None).unwrap();
+    let told: Vec<serde_json::Value> =
+        by_hand.text(crate::layout::JOURNAL).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(told.iter().all(|event| event["subject"] == "sx9.forge.memory.focus"));
+    let data: Vec<_> = told.into_iter().map(|event| event["data"].to_string()).collect();
+    assert_eq!(
+        data,
+        [
+            r#"{"from":null,"phase":"PLAN","to":"One"}"#,
+            r#"{"from":"One","phase":"PLAN","to":"Two"}"#,
+            r#"{"from":"Two","phase":"BUILD","to":"SX9-7"}"#,
+            r#"{"from":"SX9-7","phase":"PLAN","to":null}"#,
+        ]
+    );
+}
+
+#[test]
 fn unknown_phases_and_members_are_kept() {
     let by_hand = ByHand::new();
     by_hand
@@ -132,10 +159,11 @@ fn each_session_has_its_own_focus() {
     assert_eq!(focus.show().unwrap().unwrap().focus.task.as_deref(), Some("One"));
 
     // The next session goes on with the same task.
+    focus.set(&SetFocus { phase: Some("BUILD".into()), ..SetFocus::default() }).unwrap();
     let started = focus.show().unwrap().unwrap().focus.started_at;
     by_hand.at("2025-12-25T12:00:00Z");
     let now = focus.begin("s-3", &task("One")).unwrap().now.focus;
-    assert_eq!((now.session.as_deref(), now.started_at), (Some("s-3"), started));
+    assert_eq!((now.session.as_deref(), now.started_at, now.phase), (Some("s-3"), started, Phase::Build));
     let cleared = focus.clear(Some("s-3"), Some("nothing is ready")).unwrap();
     assert_eq!((cleared.now.focus.task, cleared.now.focus.reason.as_deref()), (None, Some("nothing is ready")));
     assert!(by_hand.text(FOCUS).starts_with("{\n  \"task\": null,\n  \"linear_issue\": null,\n"));

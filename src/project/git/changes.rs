@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::oid::Oid;
 use super::repository::Git;
 use crate::error::Result;
-use crate::layout;
 
 /// How many lines a binary file counts for.
 pub const BINARY_LINES: u64 = 50;
@@ -53,7 +52,7 @@ impl Git {
         for change in self.numstat(&["--cached", from.as_str()])? {
             changes.entry(change.0).or_insert(change.1);
         }
-        let exclude = format!(":(exclude,top){}", layout::FORGE);
+        let exclude = format!(":(exclude,top,literal){}", self.memory());
         let output = self.read(&["ls-files", "-z", "--others", "--exclude-standard", "--", ":/", &exclude])?;
         for path in output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
             let path = String::from_utf8_lossy(path).into_owned();
@@ -86,7 +85,7 @@ impl Git {
     }
 
     fn numstat(&self, what: &[&str]) -> Result<BTreeMap<String, Change>> {
-        let exclude = format!(":(exclude,top){}", layout::FORGE);
+        let exclude = format!(":(exclude,top,literal){}", self.memory());
         let args = [NUMSTAT, what, &["--", ":/", &exclude]].concat();
         Ok(parse(&self.read(&args)?.stdout))
     }

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Git, Oid};
+use crate::project::Project;
+use crate::world::World;
 
 /// A repository in a folder of its own.
 pub(crate) struct Repository {
@@ -15,7 +17,20 @@ impl Repository {
     pub(crate) fn new() -> Self {
         let repository = Self { folder: tempfile::tempdir().unwrap() };
         repository.run(&["init", "--quiet", "--initial-branch=main"]);
+        // Whatever the settings of who runs the tests say.
+        for name in ["commit.gpgSign", "tag.gpgSign"] {
+            repository.run(&["config", name, "false"]);
+        }
         repository
+    }
+
+    /// Returns the project in it, which has a memory and somebody who commits.
+    pub(crate) fn project(&self) -> Project {
+        for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+            self.run(&["config", name, value]);
+        }
+        self.write(".forge/.gitignore", ".local/\ngit/commits.log\ngit/branches.json\n");
+        Project::open(self.path(), World::default()).unwrap().unwrap()
     }
 
     /// Returns the folder.

@@ -64,6 +64,11 @@ impl Git {
     /// # Errors
     /// `E_GIT` if the range names something that is not here.
     pub fn log(&self, range: &str, limit: usize) -> Result<Vec<Commit>> {
+        Ok(self.log_with_messages(range, limit)?.into_iter().map(|(commit, _)| commit).collect())
+    }
+
+    /// Returns the newest commits of a range with their messages as they stand.
+    pub(super) fn log_with_messages(&self, range: &str, limit: usize) -> Result<Vec<(Commit, String)>> {
         let limit = format!("--max-count={limit}");
         let args = [
             "log",
@@ -100,7 +105,7 @@ impl Git {
     }
 }
 
-fn parse(record: &[u8]) -> Option<Commit> {
+fn parse(record: &[u8]) -> Option<(Commit, String)> {
     let text = String::from_utf8_lossy(record);
     let mut lines = text.splitn(6, '\n');
     let mut next = || lines.next();
@@ -108,9 +113,10 @@ fn parse(record: &[u8]) -> Option<Commit> {
     let parents = next()?.split(' ').filter_map(Oid::parse).collect();
     let time = Time(jiff::Timestamp::from_second(next()?.parse().unwrap_or_default()).unwrap_or_default());
     let author = Person { name: next()?.to_owned(), email: next()?.to_owned() };
-    let (subject, body) = split(next()?);
+    let message = next()?;
+    let (subject, body) = split(message);
     let trailers = trailers(&body);
-    Some(Commit { oid, parents, time, author, subject, body, trailers })
+    Some((Commit { oid, parents, time, author, subject, body, trailers }, message.to_owned()))
 }
 
 /// Splits a message into its subject and the rest, as git does.
@@ -178,7 +184,7 @@ mod tests {
         let log = git.log("HEAD", 5).unwrap();
         assert_eq!(log.len(), 2);
         assert_eq!((&log[0].oid, log[0].subject.as_str(), log[0].body.as_str()), (&second, "second line", ""));
-        assert_eq!(log[0].parents, [first.clone()]);
+        assert_eq!(log[0].parents, std::slice::from_ref(&first));
         assert_eq!(log[1].author.email, "ann@example.com");
         assert_eq!(log[1].body, "body: of it\n\nmore\n\nSigned-off-by: A <a@b>\nFixes: #1\n  and #2");
         assert_eq!(log[1].trailer("fixes").collect::<Vec<_>>(), ["#1 and #2"]);

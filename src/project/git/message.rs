@@ -31,8 +31,11 @@ mod write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use lint::placeholder;
 pub use lint::{Finding, Severity, lint};
+pub(crate) use parse::is_comment;
 pub use parse::{Parsed, is_key, is_session, keys, parse, strip_comments};
+pub(crate) use write::NONE;
 
 /// The longest message that is read, in bytes; the rest is left out.
 pub const MAX_BYTES: usize = 1 << 20;

@@ -3,7 +3,14 @@
 //! git itself is called, so hooks, signing, filters, work trees and settings behave as those of the user's own git. Nothing here moves
 //! a branch back, throws away a change or deletes a file.
 
+mod caches;
 mod changes;
+mod commits;
+mod features;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod hooks;
+mod lint;
 mod log;
 pub mod message;
 mod oid;
@@ -17,7 +24,11 @@ mod tags;
 mod trees;
 mod worktrees;
 
+pub use caches::{BranchState, Branches, Line};
 pub use changes::{BINARY_LINES, Change};
+pub use commits::{Commits, Committed, NewCommit, Origin};
+pub use hooks::{Hook, Installed};
+pub use lint::Linted;
 pub use log::{Commit, Person};
 pub use oid::Oid;
 pub use refs::{Branch, Updated};
@@ -28,6 +39,3 @@ pub use status::{Entry, State, Status};
 pub use tags::{Created, Tag};
 pub use trees::Merged;
 pub use worktrees::Worktree;
-
-#[cfg(test)]
-pub(crate) mod fixture;

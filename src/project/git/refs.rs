@@ -215,7 +215,7 @@ mod tests {
         let short: Vec<_> = branches.iter().map(|branch| (branch.name.as_str(), branch.upstream.as_deref())).collect();
         assert_eq!(short, [("feature/X-1-a", None), ("main", Some("origin/main"))]);
         assert!(branches[0].worktree.is_none() && branches[1].worktree.is_some());
-        assert_eq!(git.base(None).unwrap(), Some(("origin/main".to_owned(), first.clone())));
+        assert_eq!(git.base(None).unwrap(), Some(("origin/main".to_owned(), first)));
         assert_eq!(git.base(Some("feature/X-1-a")).unwrap().unwrap().0, "feature/X-1-a");
         assert_eq!(git.base(Some("gone")).unwrap(), None);
         git.switch("feature/X-1-a").unwrap();

@@ -3,13 +3,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::oid::Oid;
 use super::run::{self, Output, Run};
 use crate::error::{Category, Error, Result};
+use crate::layout;
 use crate::time::Time;
+
+/// How long a run may take unless something else is said.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A repository with a work tree.
 #[derive(Debug, Clone)]
@@ -18,6 +23,8 @@ pub struct Git {
     git_dir: PathBuf,
     common_dir: PathBuf,
     environment: Vec<(String, OsString)>,
+    timeout: Duration,
+    memory: String,
 }
 
 /// Something that git is in the middle of.
@@ -67,7 +74,7 @@ impl Git {
             return Ok(None);
         }
         let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
-        let output = run::run(&start, &[], &args, &Run::default())?;
+        let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines = text.lines();
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
@@ -80,6 +87,8 @@ impl Git {
                     .canonicalize()
                     .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
                 environment: Vec::new(),
+                timeout: TIMEOUT,
+                memory: layout::FORGE.to_owned(),
             })),
             (Some("false"), ..) => {
                 let message = format!("{} is inside a repository of git, but in no work tree", start.display());
@@ -98,8 +107,30 @@ impl Git {
         self
     }
 
+    /// Sets how long a run may take for which nothing else is said; 60 seconds by default.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the folder of the memory, below the root of the work tree; `.forge` unless said otherwise.
+    #[must_use]
+    pub fn with_memory(mut self, folder: impl Into<String>) -> Self {
+        self.memory = folder.into();
+        self
+    }
+
+    /// Returns the folder of the memory, below the root of the work tree: what is in it is no code.
+    #[must_use]
+    pub fn memory(&self) -> &str {
+        &self.memory
+    }
+
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
         self.environment.clone_from(&other.environment);
+        self.timeout = other.timeout;
+        self.memory.clone_from(&other.memory);
         self
     }
 
@@ -126,7 +157,7 @@ impl Git {
     /// # Errors
     /// `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`; `E_GIT` if it cannot be started.
     pub fn run(&self, args: &[&str], options: &Run) -> Result<Output> {
-        run::run(&self.root, &self.environment, args, options)
+        run::run(&self.root, &self.environment, self.timeout, args, options)
     }
 
     /// Runs git and wants it to succeed.
@@ -303,7 +334,9 @@ pub(super) fn agent(role: &str) -> [(String, OsString); 2] {
 /// Makes an error of what git said.
 pub(super) fn complaint(args: &[&str], output: &Output) -> Error {
     let said = output.stderr.lines().rfind(|line| line.starts_with("fatal:") || line.starts_with("error:"));
-    let said = said.or_else(|| output.stderr.lines().last()).unwrap_or("nothing is said why");
+    // What git advises may well destroy something.
+    let last = || output.stderr.lines().rfind(|line| !line.starts_with("hint:"));
+    let said = said.or_else(last).unwrap_or("nothing is said why");
     let status = output.status.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
     run::failed(args, format!("failed ({status}): {said}"))
 }

@@ -4,7 +4,7 @@
 //! the index. It is made from copies of the index, so the index, `HEAD` and the status stay what they were.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -70,16 +70,6 @@ impl Git {
         match self.update_ref(&reference, Some(&commit), None, "forge: rescue")? {
             Updated::Done => Ok(Rescue { reference, commit, index, head, left }),
             Updated::Differs => Err(taken()),
-        }
-    }
-
-    fn copy_index(&self, folder: &Path, name: &str) -> Result<PathBuf> {
-        let (from, to) = (self.git_dir().join("index"), folder.join(name));
-        match fs::copy(&from, &to) {
-            Ok(_) => Ok(to),
-            // Nothing was ever staged.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(to),
-            Err(error) => Err(Error::io("cannot copy", &from, &error)),
         }
     }
 

@@ -87,8 +87,9 @@ const SETTINGS: &[&str] = &[
 pub struct Run {
     /// What it reads; nothing unless said otherwise.
     pub stdin: Vec<u8>,
-    /// How long it may take; 60 seconds unless said otherwise. After that it is killed, with all that it started.
-    pub timeout: Duration,
+    /// How long it may take; as long as the project's settings say, 60 seconds by default. After that it is killed, with all that it
+    /// started.
+    pub timeout: Option<Duration>,
     /// The most bytes that it may print; 64 MiB unless said otherwise.
     pub max_output: usize,
     /// Variables besides those that every run gets.
@@ -103,7 +104,7 @@ impl Default for Run {
     fn default() -> Self {
         Self {
             stdin: Vec::new(),
-            timeout: Duration::from_secs(60),
+            timeout: None,
             max_output: 64 << 20,
             environment: Vec::new(),
             folder: None,
@@ -129,7 +130,7 @@ impl Run {
     /// Limits how long it may take.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
     }
 
@@ -186,7 +187,13 @@ enum Told {
 type Shared = Arc<Mutex<Vec<u8>>>;
 
 /// Runs git.
-pub(super) fn run(root: &Path, environment: &[(String, OsString)], args: &[&str], run: &Run) -> Result<Output> {
+pub(super) fn run(
+    root: &Path,
+    environment: &[(String, OsString)],
+    usual: Duration,
+    args: &[&str],
+    run: &Run,
+) -> Result<Output> {
     let mut command = Command::new("git");
     for name in SCRUBBED {
         command.env_remove(name);
@@ -211,10 +218,10 @@ pub(super) fn run(root: &Path, environment: &[(String, OsString)], args: &[&str]
         }
         _ => failed(args, format!("cannot be started: {error}")),
     })?;
-    wait(child, args, run)
+    wait(child, args, run, run.timeout.unwrap_or(usual))
 }
 
-fn wait(mut child: Child, args: &[&str], run: &Run) -> Result<Output> {
+fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result<Output> {
     let mut group = Group(i32::try_from(child.id()).ok().and_then(Pid::from_raw));
     let (tell, told) = channel();
     let (stdout, stderr) = (Shared::default(), Shared::default());
@@ -234,7 +241,7 @@ fn wait(mut child: Child, args: &[&str], run: &Run) -> Result<Output> {
     }
     thread::spawn(move || drop(tell.send(Told::Ended(child.wait()))));
 
-    let status = listen(&told, pipes, &mut group, args, run)?;
+    let status = listen(&told, pipes, &mut group, timeout).map_err(|end| end.error(args, run.max_output, timeout))?;
     let take = |shared: &Shared| std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Output {
         status: status.code(),
@@ -243,10 +250,28 @@ fn wait(mut child: Child, args: &[&str], run: &Run) -> Result<Output> {
     })
 }
 
+/// Why a program did not end as it should.
+enum Wrong {
+    TooLong,
+    TooLarge,
+    Lost(String),
+}
+
+impl Wrong {
+    fn error(self, args: &[&str], max_output: usize, timeout: Duration) -> Error {
+        let (code, what) = match self {
+            Self::TooLong => ("E_TIMEOUT", format!("did not end within {} s", timeout.as_secs_f32())),
+            Self::TooLarge => ("E_TOO_LARGE", format!("printed more than {max_output} bytes")),
+            Self::Lost(why) => ("E_GIT", format!("is lost: {why}")),
+        };
+        Error::new(Category::Failed, code, named(args, &what))
+    }
+}
+
 /// Waits for the end of the program and of its pipes.
-fn listen(told: &Receiver<Told>, mut pipes: u32, group: &mut Group, args: &[&str], run: &Run) -> Result<ExitStatus> {
+fn listen(told: &Receiver<Told>, mut pipes: u32, group: &mut Group, timeout: Duration) -> Result<ExitStatus, Wrong> {
     let mut status = None;
-    let mut deadline = Instant::now() + run.timeout;
+    let mut deadline = Instant::now() + timeout;
     loop {
         if let (0, Some(status)) = (pipes, status) {
             return Ok(status);
@@ -255,22 +280,13 @@ fn listen(told: &Receiver<Told>, mut pipes: u32, group: &mut Group, args: &[&str
             Ok(Told::Ended(ended)) => {
                 // It is gone; its number may soon be another's.
                 group.0 = None;
-                status = Some(ended.map_err(|error| failed(args, format!("is lost: {error}")))?);
+                status = Some(ended.map_err(|error| Wrong::Lost(error.to_string()))?);
                 deadline = deadline.min(Instant::now() + GRACE);
             }
             Ok(Told::Read { everything: true }) => pipes -= 1,
-            Ok(Told::Read { everything: false }) => {
-                let message = format!("printed more than {} bytes", run.max_output);
-                return Err(Error::new(Category::Failed, "E_TOO_LARGE", named(args, &message)));
-            }
-            Err(RecvTimeoutError::Timeout) if status.is_none() => {
-                let message = format!("did not end within {} s", run.timeout.as_secs_f32());
-                return Err(Error::new(Category::Failed, "E_TIMEOUT", named(args, &message)));
-            }
-            Err(_) => match status {
-                Some(status) => return Ok(status),
-                None => return Err(failed(args, "is lost".to_owned())),
-            },
+            Ok(Told::Read { everything: false }) => return Err(Wrong::TooLarge),
+            Err(RecvTimeoutError::Timeout) if status.is_none() => return Err(Wrong::TooLong),
+            Err(_) => return status.ok_or_else(|| Wrong::Lost("its end was not told".to_owned())),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! SHA-1 (FIPS 180-4), for one purpose: the name that git would give to a tree, without a process for each. No trust rests on it.
 
-/// Returns the digest in hex.
-pub(super) fn hex(parts: &[&[u8]]) -> String {
-    use std::fmt::Write as _;
+/// Returns the digest.
+pub(super) fn digest(parts: &[&[u8]]) -> [u8; 20] {
     let mut message: Vec<u8> = parts.concat();
     let bits = (message.len() as u64).wrapping_mul(8);
     message.push(0x80);
@@ -14,10 +13,11 @@ pub(super) fn hex(parts: &[&[u8]]) -> String {
     for block in message.chunks_exact(64) {
         mix(&mut state, block);
     }
-    state.iter().fold(String::new(), |mut text, word| {
-        let _ = write!(text, "{word:08x}");
-        text
-    })
+    let mut digest = [0; 20];
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    digest
 }
 
 fn mix(state: &mut [u32; 5], block: &[u8]) {
@@ -47,6 +47,10 @@ fn mix(state: &mut [u32; 5], block: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hex(parts: &[&[u8]]) -> String {
+        digest(parts).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 
     #[test]
     fn the_vectors_of_the_standard_hold() {

@@ -146,7 +146,7 @@ mod tests {
         repository.run(&["tag", "other"]);
         let tags = git.tags("checkpoint/").unwrap();
         assert_eq!(tags.len(), 2);
-        assert_eq!((tags[0].name.as_str(), &tags[0].commit, tags[0].here), (name, &Some(first.clone()), true));
+        assert_eq!((tags[0].name.as_str(), &tags[0].commit, tags[0].here), (name, &Some(first), true));
         assert_eq!((tags[0].message.as_str(), tags[0].annotated), (message, true));
         assert!(tags[0].time.is_some());
         assert_eq!((tags[1].annotated, &tags[1].commit, tags[1].here), (false, &Some(second), true));

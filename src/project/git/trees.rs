@@ -1,7 +1,7 @@
 //! Trees: what a commit holds besides the memory, whether two commits merge, and commits that are made without the work tree.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -9,8 +9,7 @@ use super::oid::Oid;
 use super::repository::{Git, agent, complaint};
 use super::run::Run;
 use super::sha1;
-use crate::error::Result;
-use crate::layout;
+use crate::error::{Error, Result};
 
 /// What a merge of two commits would come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,23 +38,54 @@ impl Git {
         self.code_tree_of(&format!("{commit}^{{tree}}"))
     }
 
-    /// Returns a tree without `.forge/`, for any name of a tree.
+    /// Returns a tree without the memory, for any name of a tree.
     pub(super) fn code_tree_of(&self, tree: &str) -> Result<String> {
-        let args = ["cat-file", "tree", tree];
-        let output = self.read(&args)?;
-        Ok(code_tree(&output.stdout, self.hash_bytes()?))
+        let path: Vec<&str> = self.memory().split('/').collect();
+        Ok(sealed(&self.without(tree, &path, self.hash_bytes()?)?))
     }
 
-    /// Returns the code trees of several commits with one run of git. Commits that are not here are left out.
+    /// Returns the bytes of a tree without what lies at a path.
+    fn without(&self, tree: &str, path: &[&str], hash_bytes: usize) -> Result<(Vec<u8>, usize)> {
+        let bytes = self.read(&["cat-file", "tree", tree])?.stdout;
+        let mut kept = Vec::new();
+        for entry in entries(&bytes, hash_bytes) {
+            match path {
+                [first, rest @ ..] if entry.name == first.as_bytes() => {
+                    let (head, oid) = entry.bytes.split_at(entry.bytes.len() - hash_bytes);
+                    if !rest.is_empty() && head.starts_with(b"40000 ") {
+                        let inner = self.without(&hex(oid), rest, hash_bytes)?;
+                        // git has no empty folders.
+                        if !inner.0.is_empty() {
+                            kept.extend_from_slice(head);
+                            kept.extend_from_slice(&digest(&inner.0, hash_bytes));
+                        }
+                    } else if !rest.is_empty() {
+                        kept.extend_from_slice(entry.bytes);
+                    }
+                }
+                _ => kept.extend_from_slice(entry.bytes),
+            }
+        }
+        Ok((kept, hash_bytes))
+    }
+
+    /// Returns the code trees of several commits, with one run of git where the memory lies at the root. Commits that are not here are left out.
     ///
     /// # Errors
     /// What [`Git::succeed`] says.
     pub fn code_trees(&self, commits: &[Oid]) -> Result<HashMap<Oid, String>> {
+        if self.memory().contains('/') {
+            // The trees between are read one by one.
+            let trees = commits.iter().filter_map(|commit| Some((commit.clone(), self.code_tree(commit).ok()?)));
+            return Ok(trees.collect());
+        }
         let names: String = commits.iter().map(|commit| format!("{commit}^{{tree}}\n")).collect();
         let objects = self.objects(&names)?;
         let trees = commits.iter().zip(objects).filter_map(|(commit, object)| {
             let object = object.filter(|object| object.kind == "tree")?;
-            Some((commit.clone(), code_tree(&object.bytes, commit.as_str().len() / 2)))
+            let hash_bytes = commit.as_str().len() / 2;
+            let kept = entries(&object.bytes, hash_bytes).filter(|entry| entry.name != self.memory().as_bytes());
+            Some((commit.clone(), sealed(&(kept.flat_map(|entry| entry.bytes).copied().collect(), hash_bytes))))
         });
         Ok(trees.collect())
     }
@@ -115,9 +145,14 @@ impl Git {
         self.blob(&format!("{commit}:{path}"))
     }
 
-    /// Returns a file as it is staged; `None` if there is none.
-    pub(super) fn staged_file(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.blob(&format!(":0:{path}"))
+    /// Returns a file of a tree; `None` if it has no such file.
+    pub(super) fn file_of_tree(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
+        self.blob(&format!("{tree}:{path}"))
+    }
+
+    /// Returns the name of the tree that holds nothing, which every repository knows.
+    pub(super) fn empty_tree(&self) -> Result<String> {
+        Ok(sealed(&(Vec::new(), self.hash_bytes()?)))
     }
 
     fn blob(&self, name: &str) -> Result<Option<Vec<u8>>> {
@@ -169,6 +204,20 @@ impl Git {
         })
     }
 
+    /// Copies the index of this work tree to a file in a folder, so that it can be changed without being changed. Returns the file,
+    /// which is absent if nothing was ever staged.
+    ///
+    /// # Errors
+    /// `E_IO` if it cannot be read or written.
+    pub fn copy_index(&self, folder: &Path, name: &str) -> Result<PathBuf> {
+        let (from, to) = (self.git_dir().join("index"), folder.join(name));
+        match std::fs::copy(&from, &to) {
+            Ok(_) => Ok(to),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(to),
+            Err(error) => Err(Error::io("cannot copy", &from, &error)),
+        }
+    }
+
     /// Writes the tree of an index file that is not the repository's own.
     ///
     /// # Errors
@@ -210,20 +259,24 @@ pub(super) struct Object {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Returns the name of a tree without the entry of the memory.
-fn code_tree(tree: &[u8], hash_bytes: usize) -> String {
-    let kept: Vec<&[u8]> = entries(tree, hash_bytes)
-        .filter(|entry| entry.name != layout::FORGE.as_bytes())
-        .map(|entry| entry.bytes)
-        .collect();
-    let header = format!("tree {}\0", kept.iter().map(|bytes| bytes.len()).sum::<usize>());
-    let parts: Vec<&[u8]> = std::iter::once(header.as_bytes()).chain(kept).collect();
+/// Returns the name of a tree, by its bytes and how many bytes a name has.
+fn sealed((tree, hash_bytes): &(Vec<u8>, usize)) -> String {
+    hex(&digest(tree, *hash_bytes))
+}
+
+fn digest(tree: &[u8], hash_bytes: usize) -> Vec<u8> {
+    let header = format!("tree {}\0", tree.len());
     if hash_bytes == 20 {
-        return sha1::hex(&parts);
+        return sha1::digest(&[header.as_bytes(), tree]).to_vec();
     }
     let mut hash = Sha256::new();
-    parts.iter().for_each(|part| hash.update(part));
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.update(header.as_bytes());
+    hash.update(tree);
+    hash.finalize().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = Entry<'_>> {
@@ -263,6 +316,26 @@ mod tests {
             assert_eq!(trees[&commit], git.code_tree(&commit).unwrap());
         }
         assert_eq!(git.code_tree(&missing).unwrap_err().code, "E_GIT");
+    }
+
+    #[test]
+    fn a_memory_further_down_is_no_part_of_the_code_tree_either() {
+        let repository = Repository::new();
+        let git = repository.git().with_memory("sub/dir/.forge");
+        repository.write("sub/a", "a\n");
+        repository.write("z", "z\n");
+        repository.write("sub/dirty/.forge", "code\n");
+        let without = repository.commit("code");
+        assert_eq!(git.code_tree(&without).unwrap(), git.tree(&without).unwrap().as_str());
+        repository.write("sub/dir/.forge/x", "memory\n");
+        let with = repository.commit("memory");
+        let code = git.code_tree(&without).unwrap();
+        assert_eq!(git.code_tree(&with).unwrap(), code);
+        assert_eq!(git.code_trees(&[with.clone(), without.clone()]).unwrap()[&with], code);
+        assert_eq!(git.changes(&without).unwrap(), []);
+        repository.write("sub/dir/b", "b\n");
+        let other = repository.commit("code");
+        assert_ne!(git.code_tree(&other).unwrap(), code);
     }
 
     #[test]

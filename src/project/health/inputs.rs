@@ -29,7 +29,7 @@ pub enum File {
     Valid,
     /// It is not there.
     Absent,
-    /// A newer program wrote it: the version of its form.
+    /// A newer program wrote it: what is known of its form.
     Newer(String),
     /// It cannot be read: where, and what was expected.
     Damaged(String),

@@ -155,7 +155,10 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
             assert!(words.insert(code.as_str()), "{}", code.as_str());
             let next = code.next();
-            assert!(next.starts_with("helmdeck forge ") || matches!(next, "git status" | "helmdeck --version"), "{next}");
+            assert!(
+                next.starts_with("helmdeck forge ") || matches!(next, "git status" | "helmdeck --version"),
+                "{next}"
+            );
             for never in ["--force", "reset", "clean", "rm ", " -D", "stash", "checkout --"] {
                 assert!(!next.contains(never), "{next}");
             }

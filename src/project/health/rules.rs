@@ -81,7 +81,7 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
         File::Valid => {}
         File::Absent => reasons.push(error(Code::KnowledgeMissing, "knowledge.json does not exist")),
         File::Newer(version) => {
-            reasons.push(warning(Code::SchemaNewer, format!("knowledge.json has form {version}, which is only read")));
+            reasons.push(warning(Code::SchemaNewer, format!("knowledge.json has {version} form, and is only read")));
         }
         File::Damaged(why) => reasons.push(error(Code::KnowledgeCorrupt, why)),
     }
@@ -136,7 +136,7 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
     match &given.file {
         File::Valid | File::Absent => {}
         File::Newer(version) => {
-            reasons.push(warning(Code::SchemaNewer, format!("features.json has form {version}, which is only read")));
+            reasons.push(warning(Code::SchemaNewer, format!("features.json has {version} form, and is only read")));
         }
         File::Damaged(why) => {
             reasons.push(error(Code::FeaturesCorrupt, why));

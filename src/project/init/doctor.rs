@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::tree;
 use crate::config::Config;
-use crate::error::{Category, Result};
+use crate::error::Result;
 use crate::files::{KINDS, Unreadable};
 use crate::layout::{CONFIG, INIT, LOCAL};
 use crate::project::Project;
@@ -65,6 +65,9 @@ impl Project {
         self.find_unexpected(&mut found)?;
         self.find_wrong_modes(&mut found);
         self.find_damaged(&mut found)?;
+        if fix {
+            self.check_not_paused()?;
+        }
         if fix && found.iter().any(|diagnosis| diagnosis.problem == Problem::Missing) {
             let created = self.create_missing()?;
             for diagnosis in &mut found {
@@ -147,18 +150,24 @@ impl Project {
                 Err(error) => found.push(damaged(&path, Problem::Damaged, error.message)),
             }
         }
-        if let Some(bytes) = self.files().read(CONFIG)? {
-            let text = String::from_utf8_lossy(&bytes);
-            match Config::parse(CONFIG, &text) {
-                Err(error) if error.category == Category::Corrupt => {
-                    found.push(damaged(CONFIG, Problem::Damaged, error.message));
-                }
-                _ => found.extend(
-                    Config::unknown(&text)
-                        .into_iter()
-                        .map(|name| damaged(CONFIG, Problem::UnknownSetting, format!("{name} has no effect"))),
-                ),
+        let settings = match self.files().read(CONFIG) {
+            Ok(bytes) => bytes.unwrap_or_default(),
+            Err(error) => {
+                found.push(damaged(CONFIG, Problem::Damaged, error.message));
+                return Ok(());
             }
+        };
+        let text = String::from_utf8_lossy(&settings);
+        match Config::parse(&text) {
+            Err(at) => {
+                let detail = format!("line {}, column {}: {}", at.line, at.column, at.what);
+                found.push(damaged(CONFIG, Problem::Damaged, detail));
+            }
+            Ok(_) => found.extend(
+                Config::unknown(&text)
+                    .into_iter()
+                    .map(|name| damaged(CONFIG, Problem::UnknownSetting, format!("{name} has no effect"))),
+            ),
         }
         Ok(())
     }
@@ -172,11 +181,16 @@ impl Project {
                 continue;
             }
             for entry in self.files().list(kind.path)? {
-                if !entry.folder && entry.name.ends_with(".json") {
-                    paths.push(format!("{}/{}", kind.path, entry.name));
+                let path = format!("{}/{}", kind.path, entry.name);
+                if entry.folder {
+                    let inner = self.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
+                    paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
+                } else {
+                    paths.push(path);
                 }
             }
         }
+        paths.retain(|path| path.ends_with(".json"));
         Ok(paths)
     }
 }

@@ -19,8 +19,6 @@ pub(super) struct Seed {
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
     pub(super) mode: Option<u32>,
-    /// It lies in this clone alone, so another clone comes without it.
-    pub(super) local: bool,
 }
 
 /// Returns the folders, parents first.
@@ -36,12 +34,7 @@ pub(super) fn folders() -> Vec<String> {
 
 /// Returns the files, those first that say which are committed.
 pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
-    let seed = |path: &str, bytes: &[u8]| Seed {
-        path: path.to_owned(),
-        bytes: bytes.to_vec(),
-        mode: None,
-        local: is_local(path),
-    };
+    let seed = |path: &str, bytes: &[u8]| Seed { path: path.to_owned(), bytes: bytes.to_vec(), mode: None };
     let config = if git {
         include_str!("config.toml").to_owned()
     } else {
@@ -52,13 +45,17 @@ pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
         seed(".forge/.gitattributes", include_bytes!("gitattributes")),
         seed(CONFIG, config.as_bytes()),
         seed(ARCHITECTURE, include_bytes!("architecture.md")),
-        seed(PROGRESS, progress::opening(world.now(), &world.zone, None).as_bytes()),
+        seed(PROGRESS, progress::text::opening(world.now(), &world.zone, None).as_bytes()),
         seed(COMMITS, b""),
         seed(&format!("{TEMPLATES}/feature.yaml"), include_bytes!("forms/feature.yaml")),
         seed(&format!("{TEMPLATES}/bug.yaml"), include_bytes!("forms/bug.yaml")),
         Seed { mode: Some(RUN), ..seed(INIT, include_bytes!("init.sh")) },
     ];
-    let documents = [KNOWLEDGE, FEATURES, FOCUS, ACTIVE, BRANCHES];
+    let now = world.now().seconds();
+    let branches =
+        format!("{{\n  \"generated_at\": \"{now}\",\n  \"head\": null,\n  \"base\": null,\n  \"branches\": []\n}}\n");
+    all.push(seed(BRANCHES, branches.as_bytes()));
+    let documents = [KNOWLEDGE, FEATURES, FOCUS, ACTIVE];
     all.extend(documents.iter().filter_map(|path| Some(seed(path, &kind_of(path)?.skeleton()))));
     all.extend(skills::samples().iter().map(|(path, text)| seed(path, text.as_bytes())));
     all

@@ -118,7 +118,7 @@ pub struct Superseded {
 
 impl KnowledgeFile {
     /// Adds something that was learned; what is known already counts once more, and is confirmed.
-    pub(super) fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
+    pub(crate) fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
         let mut trace = Trace {
             session: learning.session.clone(),
             linear: learning.linear.clone(),

@@ -36,7 +36,7 @@ pub(super) fn stored(name: &str, text: &str) -> Result<String> {
 }
 
 /// Returns the id of an entry with these texts: the SCH of them, in NFC, with one blank for any row of blanks, a line each.
-pub(super) fn id<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn id<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let lines: Vec<String> =
         texts.map(|text| text.nfc().collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     triv::sch(lines.join("\n").as_bytes())

@@ -2,11 +2,15 @@
 
 use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine, Primed, Section, SkillLine};
 use crate::error::Result;
+use crate::features::{Item, Standing};
 use crate::focus::Focus;
+use crate::health::Colour;
+use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
 use crate::project::Project;
 use crate::sessions::Session;
+use crate::skills::Query;
 
 /// So many failing features are named.
 const FAILING: usize = 10;
@@ -133,15 +137,42 @@ impl On<'_> {
     }
 
     fn lag(&mut self) -> Option<Lag> {
-        None
+        let git = self.project.git().ok()?;
+        let usable = self.project.checkpoints().newest_usable();
+        let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
+        let since = git.count(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
+        Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
     }
 
+    /// Returns the worst colour, and of each component that is not green its colour and its first reason.
     fn health(&mut self) -> Option<String> {
-        None
+        let health = self.project.health();
+        let mut text = health.overall.as_str().to_owned();
+        for (name, colour, reasons) in health.components() {
+            if matches!(colour, Colour::Yellow | Colour::Red) {
+                let why = reasons.first().map(|reason| format!(" ({})", reason.code.as_str())).unwrap_or_default();
+                text.push_str(&format!(", {name} {}{why}", colour.as_str()));
+            }
+        }
+        Some(text)
     }
 
     fn failing(&mut self) -> Section<FeatureLine> {
-        Section::default()
+        let listed = self.project.features().list(false);
+        let Ok(listed) = listed else {
+            self.or_warn("the features cannot be read", listed.map(drop));
+            return Section::default();
+        };
+        let failing = listed.features.into_iter().filter_map(|Item { standing, feature }| {
+            let status = match standing {
+                Standing::Regressed => "regressed",
+                Standing::Failing => "failing",
+                Standing::UnverifiedPass => "unverified_pass",
+                _ => return None,
+            };
+            Some(FeatureLine { id: feature.id, name: feature.name, status: status.to_owned() })
+        });
+        Section::first(FAILING, failing)
     }
 
     /// Returns what must always hold, and what was learned that bears on the focus.
@@ -170,8 +201,31 @@ impl On<'_> {
         (invariants, Section { items: lines.collect(), total: found.total })
     }
 
-    fn skills(&mut self, _focus: Option<&Focus>) -> Section<SkillLine> {
-        Section::default()
+    /// Returns the skills that fire for the focus.
+    fn skills(&mut self, focus: Option<&Focus>) -> Section<SkillLine> {
+        let Some(focus) = focus.filter(|focus| focus.task.is_some()) else { return Section::default() };
+        let query = Query {
+            text: focus.task.clone().unwrap_or_default(),
+            files: focus.files.clone(),
+            labels: self.labels(focus),
+        };
+        let skills = self.project.skills();
+        let (matching, all) = (skills.matching(&query), skills.list());
+        let matching = self.or_warn("the skills cannot be read", matching);
+        let all = self.or_warn("the skills cannot be read", all);
+        let lines = matching.into_iter().filter(|one| one.fires).map(|one| {
+            let skill = all.iter().find(|skill| skill.name == one.skill);
+            SkillLine { description: skill.map(|skill| skill.description.clone()).unwrap_or_default(), name: one.skill }
+        });
+        Section::first(SKILLS, lines)
+    }
+
+    /// Returns the labels of the focus' issue.
+    fn labels(&self, focus: &Focus) -> Vec<String> {
+        let Some(key) = &focus.linear_issue else { return Vec::new() };
+        let active = self.project.files().reading().load::<Active>().ok().flatten();
+        let issues = active.map(|active| active.value.issues).unwrap_or_default();
+        issues.into_iter().find(|issue| issue.linear_id == *key).map(|issue| issue.labels).unwrap_or_default()
     }
 }
 

@@ -33,7 +33,7 @@ fn target(path: &str, bytes: &[u8], log: &Log) -> Option<Archived> {
         format!("{}-unnamed-{}", log.date.as_deref().unwrap_or("0000-00-00"), sch.get(..8).unwrap_or_default())
     });
     let archive = format!("{SESSIONS}/{session}/progress.txt");
-    (archive != path).then(|| Archived { session, path: archive, entries: log.entries.len() })
+    (archive != path).then_some(Archived { session, path: archive, entries: log.entries.len() })
 }
 
 /// Copies the progress to its session's folder; its own place keeps it until the next session begins.

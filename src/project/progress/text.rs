@@ -182,7 +182,7 @@ pub fn line(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
 /// Writes the line of a checkpoint, without a line feed.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn checkpoint(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
     line(now, zone, &format!("{CHECKPOINT}{}", one_line(text)?))
 }
@@ -190,7 +190,7 @@ pub fn checkpoint(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
 /// Writes what is to be done next, without a line feed. A blank line stands before it.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn next(text: &str) -> Result<String> {
     Ok(format!("{NEXT}{}", one_line(text)?))
 }

@@ -85,5 +85,7 @@ fn damaged_settings_are_loud_and_copied_aside() {
     assert_eq!(open(folder.path()).unwrap().config().recovery.files, 3);
     std::fs::write(folder.path().join(CONFIG), "[recovery\n").unwrap();
     assert_eq!(Project::open(folder.path(), World::default()).unwrap_err().code, "E_CORRUPT");
+    let copies = std::fs::read_dir(folder.path().join(crate::layout::QUARANTINE)).unwrap();
+    assert_eq!(copies.count(), 1);
     assert!(Project::open_anyway(folder.path(), World::default()).unwrap().is_some());
 }

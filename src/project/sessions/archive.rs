@@ -5,7 +5,7 @@ use super::{Sessions, parts};
 use crate::error::Result;
 use crate::focus::Focus;
 use crate::json::print;
-use crate::layout::FOCUS;
+use crate::layout::{FOCUS, SESSION_LOCKS};
 use crate::progress::session_folder;
 
 impl Sessions<'_> {
@@ -49,11 +49,15 @@ impl Sessions<'_> {
 
     /// Takes a session out of those that live.
     pub(super) fn forget(&self, id: &str) -> Result<()> {
+        #[cfg(test)]
+        super::death::point();
         self.project.files().edit::<Living, ()>(None, |living| {
             living.sessions.retain(|session| session.id != id);
             Ok(())
         })?;
-        self.project.files().remove(&format!("{}/{id}.lock", crate::layout::SESSION_LOCKS))?;
+        self.project.files().remove(&format!("{SESSION_LOCKS}/{id}.lock"))?;
+        #[cfg(test)]
+        super::death::point();
         Ok(())
     }
 

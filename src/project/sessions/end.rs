@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::parts::Kept;
 use super::record::{Ending, Session, State};
 use super::{Sessions, parts};
 use crate::error::{Error, Result};
@@ -57,6 +58,7 @@ mod step {
     pub(super) const LEARNED: &str = "end_learned";
     pub(super) const CACHES: &str = "end_caches";
     pub(super) const COMMIT: &str = "end_commit";
+    pub(super) const ARCHIVE: &str = "end_archive";
     pub(super) const EVENT: &str = "end_event";
 }
 
@@ -115,14 +117,11 @@ impl Sessions<'_> {
         on.learned()?;
         on.caches()?;
         on.commit()?;
+        on.archive()?;
         on.event()?;
         let finished = on.finished(false);
-        // From here on it is over: whoever looks for a session that lives does not find it.
-        let now = self.project.world().now().seconds();
-        let over = self.change(id, |session| {
-            session.ended_at = session.ended_at.or(Some(now));
-        })?;
-        self.archive(&Session { state: State::Ended, ..over })?;
+        // Its record says all that was done. From here on whoever looks for a session that lives does not find it.
+        self.archive(&on.over())?;
         self.forget(id)?;
         Ok(finished)
     }
@@ -244,8 +243,27 @@ impl On<'_> {
         if self.is_done(step::COMMIT) {
             return Ok(());
         }
-        let commit = parts::commit(self.sessions.project, &self.session, self.ending.key.as_deref())?;
-        self.done(step::COMMIT, commit)
+        match parts::commit(self.sessions.project, &self.session, &self.ending)? {
+            Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
+            Kept::Nothing => self.done(step::COMMIT, None),
+            Kept::Not(why) => {
+                self.warnings.push(why);
+                self.done(step::COMMIT, None)
+            }
+        }
+    }
+
+    /// The session as its record keeps it.
+    fn over(&self) -> Session {
+        Session { state: State::Ended, ended_at: self.ending.since, ..self.session.clone() }
+    }
+
+    fn archive(&mut self) -> Result<()> {
+        if self.is_done(step::ARCHIVE) {
+            return Ok(());
+        }
+        self.sessions.archive(&self.over())?;
+        self.done(step::ARCHIVE, None)
     }
 
     fn event(&mut self) -> Result<()> {

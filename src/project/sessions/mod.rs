@@ -6,6 +6,8 @@
 mod advice;
 mod archive;
 mod begin;
+#[cfg(test)]
+mod death;
 mod during;
 mod end;
 mod hold;
@@ -93,7 +95,10 @@ impl<'a> Sessions<'a> {
 
     /// Changes the record of a session, and returns it.
     fn change(&self, id: &str, change: impl FnOnce(&mut Session)) -> Result<Session> {
-        self.project.files().edit::<Living, Session>(None, |living| {
+        // What a step does may be done, and not be noted.
+        #[cfg(test)]
+        death::point();
+        let changed = self.project.files().edit::<Living, Session>(None, |living| {
             place::named_one(living, id)?;
             match living.get_mut(id) {
                 Some(session) => {
@@ -102,6 +107,12 @@ impl<'a> Sessions<'a> {
                 }
                 None => Err(crate::Error::not_found(format!("no session {id} lives in this work tree"))),
             }
-        })
+        });
+        #[cfg(test)]
+        death::point();
+        changed
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,20 @@
 //! What a session asks of the other parts of the project's memory.
 
-use super::record::Session;
+use super::record::{Ending, Session};
 use super::select::Named;
 use super::{Finished, Probed};
 use crate::error::Result;
-use crate::events::{Subject, data};
-use crate::features::FeaturesFile;
-use crate::knowledge::Learning;
+use crate::events::{Replay, Subject, data};
+use crate::features::{Feature, FeaturesFile, Standing};
+use crate::git::{NewCommit, Origin};
+use crate::knowledge::{Learning, What};
+use crate::layout::FORGE;
 use crate::project::Project;
+use crate::recovery::{Action, Assess};
 use crate::time::Time;
+
+/// What the commit of a session's memory is called, as the RFC calls it.
+const SUBJECT: &str = "Session checkpoint";
 
 /// What an assessment of the state of the code means for a start.
 pub(super) struct Assessed {
@@ -30,19 +36,38 @@ pub(super) fn read_features(project: &Project) -> Result<()> {
     project.files().load::<FeaturesFile>().map(drop)
 }
 
-/// Tests some features again that worked.
-pub(super) fn probe(_project: &Project) -> Result<Vec<Probed>> {
-    Ok(Vec::new())
+/// Tests some features again that worked: those whose last test is longest ago.
+pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
+    let probed = project.features().probe(Some(project.config().session.probes))?;
+    Ok(probed.into_iter().map(|feature| Probed { id: feature.id, passing: feature.passed }).collect())
 }
 
-/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in.
-pub(super) fn assess(_project: &Project) -> Result<Option<Assessed>> {
-    Ok(None)
+/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
+/// run: what is known from before counts. Without git there is nothing to say.
+pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
+    if project.git().is_err() {
+        return Ok(None);
+    }
+    let report = project.recovery().assess(Assess { verify: false })?;
+    let class = report.class.to_string();
+    if !report.must_pause() {
+        let plain = matches!(report.action, Action::Continue | Action::Pause);
+        let warning =
+            (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
+        return Ok(Some(Assessed { class, warning, paused: None }));
+    }
+    let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
+    let paused = project.recovery().pause(&reasons.join("; "), Some(&report))?;
+    Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
 }
 
 /// Returns the first feature that worked once and does not, and the one that comes next.
-pub(super) fn features(_project: &Project) -> Result<(Option<Named>, Option<Named>)> {
-    Ok((None, None))
+pub(super) fn features(project: &Project) -> Result<(Option<Named>, Option<Named>)> {
+    let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
+    let listed = project.features().list(false)?;
+    let regressed = listed.features.iter().find(|item| item.standing == Standing::Regressed);
+    let next = project.features().next()?;
+    Ok((regressed.map(|item| named(&item.feature)), next.map(|next| named(&next.feature))))
 }
 
 /// Returns the id of a learning that was kept since a time: an end that was cut short after it was written does not count it again.
@@ -56,13 +81,68 @@ pub(super) fn learned_since(project: &Project, learning: &Learning, since: Optio
 }
 
 /// Writes the caches of git anew.
-pub(super) fn caches(_project: &Project) -> Result<()> {
-    Ok(())
+pub(super) fn caches(project: &Project) -> Result<()> {
+    if project.git().is_err() { Ok(()) } else { project.commits().refresh() }
 }
 
-/// Commits the memory, if there is anything to commit. Returns the commit, also if it was made before.
-pub(super) fn commit(_project: &Project, _session: &Session, _key: Option<&str>) -> Result<Option<String>> {
-    Ok(None)
+/// What became of the memory at the end.
+pub(super) enum Kept {
+    /// It is in this commit.
+    In(String),
+    /// There was nothing to commit, or no git.
+    Nothing,
+    /// It was not committed, for this reason.
+    Not(String),
+}
+
+/// Commits the memory, if there is anything to commit. An end that was cut short after its commit finds it.
+pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<Kept> {
+    let Ok(git) = project.git() else { return Ok(Kept::Nothing) };
+    if let Some(operation) = git.operation()? {
+        return Ok(Kept::Not(format!("the memory was not committed: {operation:?} is in progress").to_lowercase()));
+    }
+    if git.status()?.staged().any(|path| !below(path, FORGE)) {
+        return Ok(Kept::Not(
+            "the memory was not committed: code is staged, and would be committed with it".to_owned(),
+        ));
+    }
+    let checkpoint = project.checkpoints().newest_valid()?.and_then(|found| Some((found.tag.clone(), found.oid()?)));
+    let origin = Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint };
+    let why = ending.next.as_ref().map(|next| format!("Next: {next}"));
+    let new = NewCommit {
+        key: ending.key.clone(),
+        session_commit: ending.key.is_none(),
+        subject: SUBJECT.to_owned(),
+        what: vec![format!("End session {}", session.id)],
+        why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
+        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
+        forge: true,
+        ..NewCommit::default()
+    };
+    match project.commits().create(&new, &origin) {
+        Ok(made) => Ok(Kept::In(made.oid.to_string())),
+        Err(error) if error.code == "E_NOTHING_STAGED" => {
+            let head = git.log("HEAD", 1)?.pop();
+            let mine = head.filter(|head| {
+                head.subject.ends_with(SUBJECT) && head.trailer("Forge-Session-Id").any(|id| id == session.uuid)
+            });
+            Ok(mine.map_or(Kept::Nothing, |head| Kept::In(head.oid.to_string())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns when a learning applies, in one line.
+fn context(what: &What) -> String {
+    let text = match what {
+        What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,
+        What::Invariant { text, .. } => text,
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Counts the commits made in a session.
@@ -74,12 +154,24 @@ pub(super) fn commits(project: &Project, session: &Session) -> usize {
 
 /// Tells others that a session began.
 pub(super) fn tell_start(project: &Project, session: &Session, issues: Vec<String>) {
-    let told = data::Started { branch: session.branch.clone(), active_issues: issues, ..data::Started::default() };
+    if is_told(project, Subject::SessionStart, &session.id) {
+        return;
+    }
+    let counts = project.features().list(false).map(|listed| listed.counts).unwrap_or_default();
+    let told = data::Started {
+        branch: session.branch.clone(),
+        active_issues: issues,
+        features: data::Tally { passing: count(counts.passing), total: count(counts.counted) },
+        health: Some(project.health().overall.as_str().to_owned()),
+    };
     project.emit(Subject::SessionStart, told);
 }
 
 /// Tells others that a session ended.
 pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
+    if is_told(project, Subject::SessionEnd, &finished.session) {
+        return;
+    }
     let told = data::Ended {
         reason: "done".to_owned(),
         commits: count(finished.commits),
@@ -92,13 +184,22 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
 
 /// Tells others that a session was given up.
 pub(super) fn tell_abandoned(project: &Project, session: &Session) {
+    if is_told(project, Subject::SessionAbandoned, &session.id) {
+        return;
+    }
     let seconds = session.seen_at.0.as_second().saturating_sub(session.started_at.0.as_second());
-    let told = data::Ended {
+    let ended = data::Ended {
         reason: "abandoned".to_owned(),
         duration_s: u64::try_from(seconds).unwrap_or_default(),
         ..data::Ended::default()
     };
-    project.emit(Subject::SessionAbandoned, told);
+    project.emit_of(&session.id, Subject::SessionAbandoned, ended);
+}
+
+/// Says whether others were told: a step that was cut short after it tells nobody twice.
+fn is_told(project: &Project, subject: Subject, session: &str) -> bool {
+    let about = Replay { about: vec![subject], session: Some(session.to_owned()), ..Replay::default() };
+    project.events().replay(&about).is_ok_and(|told| !told.events.is_empty())
 }
 
 fn count(number: usize) -> u64 {

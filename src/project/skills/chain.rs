@@ -8,8 +8,10 @@ use crate::error::{Category, Error, Result};
 /// Skills by name, with what each is chained to.
 pub type Chains<'a> = BTreeMap<&'a str, &'a Dependencies>;
 
-/// Returns the skills that run if these are asked for, in their order: what stands in `before`, the skill, what stands in `requires`
-/// and `after`. Each comes once, at the latest place that is asked of it, and otherwise in the order in which it was come upon.
+/// Returns the skills that run if these are asked for, in their order.
+///
+/// That is: what stands in `before`, the skill, what stands in `requires` and `after`, and so on for each of them. Each comes once,
+/// when all that must come before it has come; what is not chained stays in the order in which it was come upon.
 ///
 /// # Errors
 /// `NotFound` if a skill that was asked for or is required does not exist, `Refused` if the order is a circle.

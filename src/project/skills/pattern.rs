@@ -52,10 +52,24 @@ impl Pattern {
     /// Says whether a file fits, given by its path below the root of the repository, with `/`.
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
+        self.fits_names(&Names::new(path))
+    }
+
+    /// Says whether a file fits whose path was taken apart before.
+    pub(super) fn fits_names(&self, path: &Names) -> bool {
+        let names = if self.name_only { path.0.last().map_or(&[][..], std::slice::from_ref) } else { &path.0[..] };
+        self.ways.iter().any(|way| folders(way, names))
+    }
+}
+
+/// A path that was taken apart: once, for however many patterns.
+#[derive(Debug)]
+pub(super) struct Names(Vec<Vec<char>>);
+
+impl Names {
+    pub(super) fn new(path: &str) -> Self {
         let path = path.strip_prefix("./").unwrap_or(path);
-        let path = if self.name_only { path.rsplit('/').next().unwrap_or(path) } else { path };
-        let names: Vec<&str> = path.split('/').collect();
-        self.ways.iter().any(|way| folders(way, &names))
+        Self(path.split('/').map(|name| name.chars().collect()).collect())
     }
 }
 
@@ -116,17 +130,14 @@ fn part(text: &str) -> Result<Part, String> {
 }
 
 /// `**` is tried for as few folders as will do. What came before it never needs to be tried again.
-fn folders(way: &[Part], names: &[&str]) -> bool {
+fn folders(way: &[Part], names: &[Vec<char>]) -> bool {
     greedy(
         way,
         names,
         |part| matches!(part, Part::Folders),
-        |part, given| match part {
+        |part, name| match part {
             Part::Folders => false,
-            Part::Name(tokens) => {
-                let chars: Vec<char> = given.chars().collect();
-                greedy(tokens, &chars, |token| *token == Token::Run, one)
-            }
+            Part::Name(tokens) => greedy(tokens, name, |token| *token == Token::Run, one),
         },
     )
 }

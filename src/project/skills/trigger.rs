@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 use super::manifest::Triggers;
-use super::pattern::Pattern;
+use super::pattern::{Names, Pattern};
 
 /// The points of a keyword.
 const KEYWORD: u32 = 3;
@@ -84,7 +84,8 @@ pub struct Match {
 /// The same skills and the same query always have the same answer, in whichever order the skills come.
 pub fn matches<'s>(skills: impl IntoIterator<Item = (&'s str, &'s Triggers)>, query: &Query) -> Vec<Match> {
     let text = Text::new(&query.text);
-    let files: Vec<&str> = query.files.iter().take(FILES).map(String::as_str).collect();
+    let files: Vec<(&str, Names)> =
+        query.files.iter().take(FILES).map(|file| (file.as_str(), Names::new(file))).collect();
     let labels: HashSet<String> = query.labels.iter().map(|label| fold(label)).collect();
     let mut found: Vec<Match> = skills
         .into_iter()
@@ -104,7 +105,7 @@ pub fn matches<'s>(skills: impl IntoIterator<Item = (&'s str, &'s Triggers)>, qu
     found
 }
 
-fn reasons(triggers: &Triggers, text: &Text, files: &[&str], labels: &HashSet<String>) -> Vec<Reason> {
+fn reasons(triggers: &Triggers, text: &Text, files: &[(&str, Names)], labels: &HashSet<String>) -> Vec<Reason> {
     let mut all = Vec::new();
     let mut add = |kind, points: u32, most: u32, trigger: &String, file: Option<&str>| {
         let before: u32 = all.iter().filter(|had: &&Reason| had.kind == kind).map(|had| had.points).sum();
@@ -125,8 +126,8 @@ fn reasons(triggers: &Triggers, text: &Text, files: &[&str], labels: &HashSet<St
         }
         // A skill whose pattern says nothing is invalid, and not asked.
         let Ok(parsed) = Pattern::parse(pattern) else { continue };
-        if let Some(file) = files.iter().find(|file| parsed.fits(file)) {
-            add(Kind::FilePattern, PATTERN, PATTERNS, pattern, Some(file));
+        if let Some(file) = files.iter().find(|(_, names)| parsed.fits_names(names)) {
+            add(Kind::FilePattern, PATTERN, PATTERNS, pattern, Some(file.0));
         }
     }
     let mut seen = HashSet::new();
@@ -157,17 +158,21 @@ impl Text {
 
     /// Says whether a folded word or phrase stands there, not as a part of a longer word.
     fn has(&self, phrase: &str) -> bool {
-        let Some((offset, first)) = words_of(phrase).next() else {
-            return !phrase.is_empty() && self.folded.contains(phrase);
-        };
-        let Some(places) = self.words.get(first) else { return false };
-        let ends_in_word = phrase.ends_with(is_word);
+        let mut rarest: Option<(usize, &[usize])> = None;
+        for (offset, word) in words_of(phrase) {
+            let Some(places) = self.words.get(word) else { return false };
+            if rarest.is_none_or(|(_, fewest)| places.len() < fewest.len()) {
+                rarest = Some((offset, places));
+            }
+        }
+        let Some((offset, places)) = rarest else { return !phrase.is_empty() && self.folded.contains(phrase) };
+        let (begins_in_word, ends_in_word) = (phrase.starts_with(is_word), phrase.ends_with(is_word));
         places.iter().any(|at| {
             let Some(start) = at.checked_sub(offset) else { return false };
-            self.folded
-                .get(start..)
-                .and_then(|rest| rest.strip_prefix(phrase))
-                .is_some_and(|rest| !(ends_in_word && rest.starts_with(is_word)))
+            let Some((before, rest)) = self.folded.split_at_checked(start) else { return false };
+            rest.strip_prefix(phrase).is_some_and(|after| {
+                !(begins_in_word && before.ends_with(is_word)) && !(ends_in_word && after.starts_with(is_word))
+            })
         })
     }
 }

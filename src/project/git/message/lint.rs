@@ -92,6 +92,14 @@ impl Rules {
     }
 
     fn message(&mut self, message: &Message, shape: &Shape) {
+        if message.scope == Scope::None && !message.is_ours() {
+            // Nothing else would say more.
+            self.error(
+                "subject-key",
+                "it is written without the protocol: no key of an issue, [SX9-123], and no [session]",
+            );
+            return;
+        }
         self.subject(message, shape);
         if !shape.apart {
             self.error("blank-line", "an empty line must follow the subject");

@@ -81,18 +81,35 @@ pub fn is_session(text: &str) -> bool {
     date_shape && (3..=9).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whatever looks like the key of an issue in a text, each once. Names of standards look so too (`RFC-9060`).
+/// Returns whatever looks like the key of an issue in a text or in the name of a branch (`feature/SX9-123-nats`), each once. Names of
+/// standards look so too (`RFC-9060`).
 #[must_use]
 pub fn keys(text: &str) -> Vec<&str> {
-    unique(text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| is_key(word)))
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    unique(words.flat_map(pairs).filter(|pair| is_key(pair)))
+}
+
+/// Returns every two neighbours among the parts of a word that hyphens join.
+fn pairs(word: &str) -> impl Iterator<Item = &str> {
+    let begins = std::iter::once(0).chain(word.match_indices('-').map(|(at, _)| at + 1));
+    begins.filter_map(move |begin| {
+        let rest = &word[begin..];
+        let (first, second) = rest.split_once('-')?;
+        let end = second.find('-').unwrap_or(second.len());
+        rest.get(..first.len() + 1 + end)
+    })
 }
 
 /// Takes away what an editor was shown and git drops: lines that begin with `#` but are no heading, and what follows the scissors.
 #[must_use]
 pub fn strip_comments(text: &str) -> String {
     let shown = text.lines().take_while(|line| !(line.starts_with("# ---") && line.contains(">8")));
-    let kept = shown.filter(|line| !line.starts_with('#') || line.starts_with("## "));
-    kept.flat_map(|line| [line, "\n"]).collect()
+    shown.filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Says whether a line is one that git drops and that is no heading.
+pub(crate) fn is_comment(line: &str) -> bool {
+    line.starts_with('#') && !line.starts_with("## ")
 }
 
 /// Reads a message. Of one longer than [`MAX_BYTES`], the beginning.

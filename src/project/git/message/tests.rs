@@ -138,6 +138,7 @@ fn messages_of_people_are_read_as_they_are() {
     assert_eq!(parse("fix: handle it").messages[0].kind.as_deref(), Some("fix"));
     assert_eq!(parse(" \n\n").messages, []);
     assert_eq!(keys("see SX9-12, sx9-3, A-0, RFC-9060 and (SX9-12)"), ["SX9-12", "RFC-9060"]);
+    assert_eq!(keys("factory/SX9-123-atlas-nats A-B-7 -1 2025-12-24"), ["SX9-123", "B-7"]);
 }
 
 #[test]

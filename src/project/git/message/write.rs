@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::parse::{is_key, subject};
+use super::parse::subject;
 use super::{Message, Note, Scope, Style};
 use crate::git::log::trailer;
 
@@ -94,11 +94,6 @@ impl Message {
             .collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
-}
-
-/// Returns the key as it stands in backtrace and trailer.
-pub(crate) fn linear(key: Option<&str>) -> String {
-    key.filter(|key| is_key(key)).unwrap_or(NONE).to_owned()
 }
 
 fn note(note: &Note) -> String {

@@ -116,9 +116,10 @@ fn a_program_that_keeps_the_pipes_open_does_not_keep_us() {
 fn variables_that_lead_elsewhere_are_taken_away() {
     let repository = Repository::new();
     repository.write("a", "1\n");
+    repository.write(".git/forge-worker", "");
     let mut worker = std::process::Command::new(std::env::current_exe().unwrap());
     worker.args(["--exact", "--ignored", "git::repository::tests::worker_with_foreign_variables"]);
-    worker.env("FORGE_TEST_ROOT", repository.path());
+    worker.current_dir(repository.path());
     for name in
         ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_COMMON_DIR"]
     {
@@ -133,9 +134,12 @@ fn variables_that_lead_elsewhere_are_taken_away() {
 #[test]
 #[ignore = "started by another test"]
 fn worker_with_foreign_variables() {
-    let Ok(root) = std::env::var("FORGE_TEST_ROOT") else { return };
-    let git = Git::find(Path::new(&root)).unwrap().unwrap();
-    assert_eq!(git.root(), Path::new(&root).canonicalize().unwrap());
+    // Whoever runs all ignored tests means no repository by it.
+    if !Path::new(".git/forge-worker").exists() {
+        return;
+    }
+    let git = Git::find(Path::new(".")).unwrap().unwrap();
+    assert_eq!(git.root(), Path::new(".").canonicalize().unwrap());
     assert_eq!(git.status().unwrap().untracked().collect::<Vec<_>>(), ["a"]);
     // What a run sets itself is not taken away.
     let run = Run::default().variable("GIT_INDEX_FILE", "/elsewhere");

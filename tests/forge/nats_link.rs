@@ -1,9 +1,11 @@
+//! The way to a NATS server, with a real one that is stopped, killed, frozen and started again.
+
 use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::{Nats, NatsOptions};
 use helmdeck_events::{Message, Receipt, Sink as _, SinkError, Stored};
 
-use crate::server::Nats as Server;
+use helmdeck_testkit::Nats as Server;
 
 /// What a command waits for at most.
 const CAP: Duration = Duration::from_millis(250);

@@ -1,0 +1,138 @@
+//! `architecture.md`: any Markdown. What it names in backticks should still be there.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::files::check_path;
+use crate::layout::ARCHITECTURE;
+use crate::project::Project;
+
+/// What `architecture.md` names and what of it is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// How many paths it names.
+    pub paths: usize,
+    /// Those that are not there. It is a warning, no error.
+    pub missing: Vec<Missing>,
+}
+
+/// A path that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Missing {
+    /// The path.
+    pub path: String,
+    /// The line in which it is named, from 1.
+    pub line: usize,
+}
+
+impl Project {
+    /// Looks whether the paths that `architecture.md` names in backticks are there. Without that file, it names none.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub fn check_architecture(&self) -> Result<Checked> {
+        let bytes = self.files().read(ARCHITECTURE)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let mut checked = Checked::default();
+        for (line, path) in paths(&text) {
+            // What leaves the root is none of ours.
+            if check_path(&path).is_err() {
+                continue;
+            }
+            checked.paths += 1;
+            if self.root().join(&path).symlink_metadata().is_err() {
+                checked.missing.push(Missing { path, line });
+            }
+        }
+        Ok(checked)
+    }
+}
+
+/// Returns what looks like a path among the words in backticks, each with its line. Blocks of code are left out.
+fn paths(text: &str) -> Vec<(usize, String)> {
+    static SPAN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("`([^`\n]+)`").ok());
+    let mut found = Vec::new();
+    let mut fence: Option<&str> = None;
+    for (at, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
+        match (fence, mark) {
+            (None, Some(mark)) => fence = Some(mark),
+            (Some(open), Some(mark)) if open == mark => fence = None,
+            (None, None) => {
+                let spans = SPAN.iter().flat_map(|span| span.captures_iter(line));
+                let words = spans.filter_map(|span| span.get(1)).filter_map(|span| path(span.as_str()));
+                found.extend(words.map(|path| (at + 1, path)));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Returns what is in backticks as a path from the root, if it looks like one: parts with `/` between them, of which the last has an
+/// ending or a `/` after it. `and/or`, `a::b`, patterns and addresses do not.
+fn path(span: &str) -> Option<String> {
+    let span = span.trim().trim_start_matches("./");
+    // `src/a.rs:12` and `src/a.rs#L12` name a line.
+    let span = span.split(['#', ':']).next().unwrap_or_default();
+    let odd = |c: char| c.is_whitespace() || "*?{}[]<>|\"'`$\\=,;()@".contains(c);
+    if !span.contains('/') || span.starts_with(['/', '-', '~']) || span.contains(odd) || span.contains("//") {
+        return None;
+    }
+    let folder = span.ends_with('/');
+    let path = span.trim_end_matches('/');
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let ending = last.rsplit_once('.').is_some_and(|(_, ending)| {
+        (1..=8).contains(&ending.len()) && ending.starts_with(|c: char| c.is_ascii_alphabetic())
+    });
+    (folder || ending).then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+
+    #[test]
+    fn only_what_looks_like_a_path_is_one() {
+        for (span, expected) in [
+            ("src/main.rs", Some("src/main.rs")),
+            ("./src/main.rs:12", Some("src/main.rs")),
+            ("src/a.rs#L3", Some("src/a.rs")),
+            ("crates/core/", Some("crates/core")),
+            (".forge/config.toml", Some(".forge/config.toml")),
+            ("and/or", None),
+            ("main.rs", None),
+            ("a::b/c.rs", None),
+            ("https://example.com/a.html", None),
+            ("/etc/hosts.conf", None),
+            ("src/*.rs", None),
+            ("cargo test src/a.rs", None),
+            ("v1/2.0", None),
+        ] {
+            assert_eq!(path(span).as_deref(), expected, "{span}");
+        }
+        let text = "one `src/a.rs` and `src/b.rs`\n```\n`src/no.rs`\n```\n`lib/`\n";
+        let all: Vec<_> = paths(text).into_iter().collect();
+        assert_eq!(all, [(1, "src/a.rs".into()), (1, "src/b.rs".into()), (5, "lib".into())]);
+    }
+
+    #[test]
+    fn a_path_that_is_gone_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join(".forge/memory/long-term")).unwrap();
+        let project = Project::open(folder.path(), World::default()).unwrap().unwrap();
+        assert_eq!(project.check_architecture().unwrap(), Checked::default(), "absent names nothing");
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        std::fs::write(folder.path().join("src/a.rs"), "").unwrap();
+        let text = "# System\n\n- `src/a.rs` is there, `src/b.rs` is not\n- `../x/y.rs` is none of ours\n";
+        std::fs::write(folder.path().join(ARCHITECTURE), text).unwrap();
+        let checked = project.check_architecture().unwrap();
+        assert_eq!((checked.paths, checked.missing), (2, vec![Missing { path: "src/b.rs".into(), line: 3 }]));
+    }
+}

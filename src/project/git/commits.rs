@@ -1,0 +1,406 @@
+//! Commits of a project: made by the protocol, checked against it, and kept at hand.
+
+use std::path::Path;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::features::changed_features;
+use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, Trailers, is_key, lint};
+use super::message::{NONE, placeholder};
+use super::repository::complaint;
+use super::run::Run;
+use super::{Git, Oid};
+use crate::error::{Category, Error, Result};
+use crate::files::check_path;
+use crate::layout;
+use crate::project::Project;
+
+/// How long git may take for a commit, hooks and signing included.
+const COMMIT_TIME: Duration = Duration::from_secs(900);
+
+/// The commits of a project.
+#[derive(Debug, Clone, Copy)]
+pub struct Commits<'a> {
+    pub(super) project: &'a Project,
+}
+
+impl Project {
+    /// Returns what can be done with its commits.
+    #[must_use]
+    pub const fn commits(&self) -> Commits<'_> {
+        Commits { project: self }
+    }
+}
+
+/// A commit to be made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NewCommit {
+    /// The key of the issue (`SX9-123`). Only a commit of the session itself has none.
+    pub key: Option<String>,
+    /// Whether it is what the session leaves behind, so that no issue is needed.
+    pub session_commit: bool,
+    /// The kind of change for the conventional style (`feat`, `fix!`); `feat` unless said otherwise, `chore` for the session's own.
+    pub kind: Option<String>,
+    /// The subject, without key: at most 100 characters with it.
+    pub subject: String,
+    /// What was changed, an item each; at least one.
+    pub what: Vec<String>,
+    /// Why.
+    pub why: String,
+    /// What was learned.
+    pub learned: Vec<String>,
+    /// What must always hold from now on.
+    pub invariants: Vec<String>,
+    /// The files and folders to be staged, relative to the root. Nothing else is staged; what is staged already is committed too.
+    pub paths: Vec<String>,
+    /// Whether the memory is staged too.
+    pub forge: bool,
+    /// The state that it goes on from. The last good checkpoint, or else the first parent, unless said otherwise.
+    pub parent: Option<String>,
+}
+
+/// Who commits, and from where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The session (`2025-12-24-session-001`).
+    pub session: String,
+    /// The id of the session, a `UUIDv7`.
+    pub session_id: String,
+    /// The newest checkpoint whose state is good and that `HEAD` has: its tag and its commit.
+    pub checkpoint: Option<(String, Oid)>,
+}
+
+/// A commit that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Committed {
+    /// Its name.
+    pub oid: Oid,
+    /// The commit before it; `None` for the first.
+    pub previous: Option<Oid>,
+    /// The state that it goes on from; zeros if there is none.
+    pub parent: String,
+    /// The checkpoint that it goes on from.
+    pub checkpoint: Option<String>,
+    /// Its tree without the memory.
+    pub code_tree: String,
+    /// Whether a hook changed what is committed, so that the trailer names another tree.
+    pub changed_by_hook: bool,
+    /// What became of features.
+    pub features: Vec<Feature>,
+    /// The message as it was given to git.
+    pub message: String,
+}
+
+impl Commits<'_> {
+    /// Returns from where a session commits: the newest checkpoint whose state is good is looked up.
+    ///
+    /// # Errors
+    /// `E_NOT_A_REPO`; what reading the checkpoints says.
+    pub fn origin(&self, session: &str, session_id: &str) -> Result<Origin> {
+        let checkpoint = self.project.checkpoints().newest_valid()?;
+        let checkpoint = checkpoint.and_then(|found| Some((found.tag, Oid::parse(&found.commit?)?)));
+        Ok(Origin { session: session.to_owned(), session_id: session_id.to_owned(), checkpoint })
+    }
+}
+
+/// What is about to be committed, in an index that is not the repository's own.
+struct Staged {
+    tree: Oid,
+    features: Vec<Feature>,
+}
+
+impl Commits<'_> {
+    /// Makes a commit by the protocol. Hooks run and commits are signed as the user's git does. Where it refuses, nothing is staged.
+    ///
+    /// # Errors
+    /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if the message breaks a rule;
+    /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
+    /// `E_GIT` with what git or a hook said.
+    pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
+        self.project.check_not_paused()?;
+        let git = self.project.git()?;
+        check_state(git)?;
+        check_text(new)?;
+        let head = git.head()?;
+        let parent = parent(git, head.as_ref(), new, origin)?;
+        let staged = self.stage_aside(git, head.as_ref(), new)?;
+        let code_tree = git.code_tree_of(staged.tree.as_str())?;
+        let style = self.project.config().git.style;
+        let message = message(new, origin, &parent, &code_tree, &staged.features, style);
+        let text = message.to_string();
+        check_rules(&text)?;
+        self.project.files().check_secrets("the message of the commit", text.as_bytes())?;
+
+        let folder = private(git)?;
+        self.stage(git, new, None)?;
+        let index = git.copy_index(folder.path(), "again")?;
+        if git.write_tree(&index)? != staged.tree {
+            let message = "files changed while the commit was prepared";
+            return Err(Error::new(Category::Stale, "E_STALE", message)
+                .hint("what was named is staged; look at it, and commit again"));
+        }
+        let mut run = Run::writing().stdin(text.as_str()).timeout(COMMIT_TIME);
+        run.environment = git.identity()?;
+        git.succeed(&["commit", "--quiet", "--file=-", "--cleanup=whitespace"], &run)?;
+        let oid = git.head()?.ok_or_else(|| Error::not_found("the commit that was just made is not there"))?;
+        let made = git.code_tree(&oid)?;
+        // A cache: without it everything is only slower.
+        if let Err(error) = self.refresh() {
+            tracing::warn!(error = %error, "the caches of git are not refreshed");
+        }
+        Ok(Committed {
+            changed_by_hook: made != code_tree,
+            code_tree: made,
+            oid,
+            previous: head,
+            parent: parent.0,
+            checkpoint: message.trailers.checkpoint,
+            features: staged.features,
+            message: text,
+        })
+    }
+
+    /// Stages in a copy of the index, and checks what would be committed.
+    fn stage_aside(&self, git: &Git, head: Option<&Oid>, new: &NewCommit) -> Result<Staged> {
+        let folder = private(git)?;
+        let index = git.copy_index(folder.path(), "index")?;
+        self.stage(git, new, Some(&index))?;
+        let against = match head {
+            Some(head) => head.to_string(),
+            None => git.empty_tree()?,
+        };
+        let diff = [
+            "diff",
+            "--cached",
+            "-U0",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-renames",
+            "--no-color",
+            "--no-relative",
+        ];
+        let run = Run::default().variable("GIT_INDEX_FILE", &index);
+        let output = git.succeed(&[&diff[..], &["--src-prefix=a/", "--dst-prefix=b/", &against]].concat(), &run)?;
+        if output.stdout.is_empty() {
+            return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
+                .hint("name the paths to be committed, or stage them with git add"));
+        }
+        for (path, added) in added(&output.stdout) {
+            self.project.files().check_secrets(&path, &added)?;
+        }
+        let tree = git.write_tree(&index)?;
+        let features = self.below_root(git, layout::FEATURES);
+        let old = head.map(|head| git.file_at(head, &features)).transpose()?.flatten();
+        let new = git.file_of_tree(&tree, &features)?;
+        Ok(Staged { tree, features: changed_features(old.as_deref(), new.as_deref()) })
+    }
+
+    /// Stages what is named, in the index of the repository or in another one.
+    fn stage(&self, git: &Git, new: &NewCommit, index: Option<&Path>) -> Result<()> {
+        let mut paths = Vec::new();
+        for path in &new.paths {
+            check_path(path.trim_end_matches('/'))?;
+            paths.push(self.below_root(git, path.trim_end_matches('/')));
+        }
+        if new.forge && self.project.root().join(layout::FORGE).is_dir() {
+            paths.push(self.below_root(git, layout::FORGE));
+        }
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let list: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let mut run = Run::writing().stdin(list).timeout(COMMIT_TIME);
+        if let Some(index) = index {
+            run = run.variable("GIT_INDEX_FILE", index);
+        }
+        let args = ["--literal-pathspecs", "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        let output = git.run(&args, &run)?;
+        if output.ok() {
+            return Ok(());
+        }
+        let error = complaint(&args, &output);
+        let absent = output.stderr.contains("did not match any files");
+        Err(if absent { Error { category: Category::NotFound, ..error } } else { error })
+    }
+
+    /// Returns a path of the project as git has it, below the root of the work tree.
+    pub(super) fn below_root(&self, git: &Git, path: &str) -> String {
+        let folder = self.project.root().strip_prefix(git.root()).ok().and_then(Path::to_str);
+        match folder.filter(|folder| !folder.is_empty()) {
+            Some(folder) => format!("{folder}/{path}"),
+            None => path.to_owned(),
+        }
+    }
+}
+
+/// Makes a folder that goes when it is no longer needed.
+fn private(git: &Git) -> Result<tempfile::TempDir> {
+    let folder = tempfile::Builder::new().prefix("forge-commit-").tempdir_in(git.git_dir());
+    folder.map_err(|error| Error::io("cannot write in", git.git_dir(), &error))
+}
+
+fn check_state(git: &Git) -> Result<()> {
+    if let Some(operation) = git.operation()? {
+        let message = format!("git is in the middle of a {}", operation.name());
+        return Err(Error::new(Category::Refused, "E_OPERATION", message)
+            .hint("finish it first, or give it up; then commit")
+            .next("git status"));
+    }
+    let status = git.status()?;
+    if let Some(path) = status.unmerged().next() {
+        let message = format!("{path} has a conflict that is not resolved");
+        return Err(Error::new(Category::Refused, "E_OPERATION", message).next("git status"));
+    }
+    Ok(())
+}
+
+/// Refuses what the rules of a whole message would not name clearly.
+fn check_text(new: &NewCommit) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(Category::Refused, "E_COMMIT_MESSAGE", message));
+    match &new.key {
+        None if !new.session_commit => {
+            return refuse("a commit needs the key of its issue; only the session's own has none".to_owned());
+        }
+        Some(key) if !is_key(key) => return refuse(format!("{key:?} is no key of an issue; wanted is SX9-123")),
+        _ => {}
+    }
+    if let Some(kind) = &new.kind {
+        let word = kind.strip_suffix('!').unwrap_or(kind);
+        if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return Err(Error::usage(format!("{kind:?} is no kind of change; wanted is a word such as feat or fix")));
+        }
+    }
+    let texts = [&new.subject, &new.why].into_iter().chain(&new.what).chain(&new.learned).chain(&new.invariants);
+    for text in texts {
+        if text.trim().is_empty() {
+            return refuse("subject, why, and each line of what, learned and invariants must say something".to_owned());
+        }
+        if let Some(found) = placeholder(text) {
+            return refuse(format!("{found:?} is to be replaced"));
+        }
+    }
+    if new.what.is_empty() {
+        return refuse("a commit says what it changes: at least one line".to_owned());
+    }
+    Ok(())
+}
+
+fn check_rules(text: &str) -> Result<()> {
+    match lint(text).into_iter().find(|finding| finding.severity == Severity::Error) {
+        Some(finding) => {
+            let message = format!("the message breaks the rule {}: {}", finding.rule, finding.message);
+            Err(Error::new(Category::Refused, "E_COMMIT_MESSAGE", message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the state that a commit goes on from, what is said of it, and the checkpoint if it is one.
+fn parent(git: &Git, head: Option<&Oid>, new: &NewCommit, origin: &Origin) -> Result<(String, String, Option<String>)> {
+    let refuse = |what: &str| {
+        let message = format!("{what} is no ancestor of what is checked out");
+        Err(Error::new(Category::Refused, "E_PARENT", message).hint("a commit goes on from a state that it contains"))
+    };
+    let Some(head) = head else {
+        return match &new.parent {
+            Some(name) => refuse(name),
+            None => Ok(("0".repeat(2 * git.hash_bytes()?), "no commit before".to_owned(), None)),
+        };
+    };
+    let checkpoint =
+        |oid: &Oid| origin.checkpoint.as_ref().filter(|(_, commit)| commit == oid).map(|(tag, _)| tag.clone());
+    let (oid, otherwise) = match (&new.parent, &origin.checkpoint) {
+        (Some(name), _) => match git.resolve(name)? {
+            Some(oid) => (oid, "as given"),
+            None => return refuse(name),
+        },
+        (None, Some((tag, oid))) if !git.is_ancestor(oid, head)? => return refuse(tag),
+        (None, Some((_, oid))) => (oid.clone(), ""),
+        (None, None) => (head.clone(), "first parent"),
+    };
+    if !git.is_ancestor(&oid, head)? {
+        return refuse(oid.short());
+    }
+    let tag = checkpoint(&oid);
+    let remark = tag.clone().unwrap_or_else(|| otherwise.to_owned());
+    Ok((oid.to_string(), remark, tag))
+}
+
+fn message(
+    new: &NewCommit,
+    origin: &Origin,
+    (parent, remark, checkpoint): &(String, String, Option<String>),
+    code_tree: &str,
+    features: &[Feature],
+    style: Style,
+) -> Message {
+    let mut memory: Vec<Note> = new.learned.iter().cloned().map(Note::Learned).collect();
+    if !features.is_empty() {
+        let each = features.iter().map(|feature| match feature.status.as_str() {
+            "removed" => format!("{} removed", feature.id),
+            status => format!("{} now {status}", feature.id),
+        });
+        memory.push(Note::Updated(format!("features.json ({})", each.collect::<Vec<_>>().join(", "))));
+    }
+    memory.extend(new.invariants.iter().cloned().map(Note::Invariant));
+    if memory.is_empty() {
+        memory.push(Note::None);
+    }
+    let linear = Some(new.key.clone().unwrap_or_else(|| NONE.to_owned()));
+    Message {
+        style,
+        scope: new.key.clone().map_or(Scope::Session, Scope::Key),
+        kind: new.kind.clone(),
+        subject: new.subject.trim().trim_end_matches('.').to_owned(),
+        what: new.what.clone(),
+        why: new.why.clone(),
+        memory,
+        backtrace: Backtrace {
+            parent: Some(parent[..12].to_owned()),
+            remark: Some(remark.clone()),
+            linear: linear.clone(),
+            session: Some(origin.session.clone()),
+        },
+        trailers: Trailers {
+            parent: Some(parent.clone()),
+            linear,
+            session: Some(origin.session.clone()),
+            session_id: Some(origin.session_id.clone()),
+            code_tree: Some(code_tree.to_owned()),
+            checkpoint: checkpoint.clone(),
+            features: features.to_vec(),
+            other: Vec::new(),
+        },
+        sections: Vec::new(),
+    }
+}
+
+/// Returns the lines that a diff adds, by path.
+fn added(diff: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut all: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut in_head = true;
+    for line in diff.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b"diff --git ") {
+            in_head = true;
+            continue;
+        }
+        if line.starts_with(b"@@ ") {
+            in_head = false;
+            continue;
+        }
+        if let Some(path) = line.strip_prefix(b"+++ ").filter(|_| in_head) {
+            let path = String::from_utf8_lossy(path);
+            let path = path.trim_end().trim_matches('"');
+            all.push((path.strip_prefix("b/").unwrap_or(path).to_owned(), Vec::new()));
+        } else if let (Some(line), Some((_, added)), false) = (line.strip_prefix(b"+"), all.last_mut(), in_head) {
+            added.extend_from_slice(line);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

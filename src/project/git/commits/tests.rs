@@ -1,0 +1,265 @@
+use super::super::fixture::Repository;
+use super::super::message::parse;
+use super::*;
+
+fn origin() -> Origin {
+    Origin {
+        session: "2025-12-24-session-001".to_owned(),
+        session_id: "0193f8a0-0000-7000-8000-000000000000".to_owned(),
+        checkpoint: None,
+    }
+}
+
+fn new(paths: &[&str]) -> NewCommit {
+    NewCommit {
+        key: Some("SX9-123".to_owned()),
+        subject: "Wire the daemon.".to_owned(),
+        what: vec!["Connects on startup".to_owned()],
+        why: "It must hear commands.".to_owned(),
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        ..NewCommit::default()
+    }
+}
+
+const FEATURES: &str = ".forge/memory/long-term/features.json";
+
+fn features(status: &str) -> String {
+    format!(
+        "{{\"schema_version\":\"1.0\",\"features\":[{{\"id\":\"FORGE-002\",\"name\":\"n\",\"status\":\"{status}\"}}]}}\n"
+    )
+}
+
+/// A repository with a commit and a project in it.
+fn begun() -> (Repository, Project) {
+    let repository = Repository::new();
+    let project = repository.project();
+    repository.write("a", "1\n");
+    repository.write(FEATURES, features("not_implemented"));
+    repository.commit("first");
+    (repository, project)
+}
+
+#[test]
+fn a_commit_follows_the_protocol_and_holds_what_was_named() {
+    let (repository, project) = begun();
+    let first = project.git().unwrap().head().unwrap().unwrap();
+    repository.write("a", "2\n");
+    repository.write("b*", "named\n");
+    repository.write("bc", "not named\n");
+    repository.write(FEATURES, features("passing"));
+    let made = project.commits().create(&NewCommit { forge: true, ..new(&["a", "b*"]) }, &origin()).unwrap();
+    assert_eq!(project.git().unwrap().head().unwrap(), Some(made.oid.clone()));
+    assert_eq!((made.parent.as_str(), made.previous), (first.as_str(), Some(first.clone())));
+    assert_eq!(project.git().unwrap().status().unwrap().untracked().collect::<Vec<_>>(), ["bc"]);
+    let stored = repository.run(&["log", "-1", "--format=%B"]);
+    assert_eq!(stored.trim_end(), made.message.trim_end());
+    assert_eq!(lint(&stored), []);
+    let message = parse(&stored).messages.remove(0);
+    assert_eq!(message.subject_line(), "[SX9-123] Wire the daemon");
+    assert_eq!(message.memory, [Note::Updated("features.json (FORGE-002 now passing)".to_owned())]);
+    assert_eq!(message.trailers.features, [Feature { id: "FORGE-002".to_owned(), status: "passing".to_owned() }]);
+    assert_eq!(message.trailers.code_tree, Some(project.git().unwrap().code_tree(&made.oid).unwrap()));
+    let interpreted = repository.run(&["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly)"]);
+    assert_eq!(interpreted.trim(), "2025-12-24-session-001");
+    let log = std::fs::read_to_string(repository.path().join(".forge/git/commits.log")).unwrap();
+    assert!(log.ends_with(&format!("\t{}\n", message.subject_line())), "{log}");
+}
+
+#[test]
+fn what_is_said_of_features_comes_from_the_file_alone() {
+    let (repository, project) = begun();
+    repository.write("a", "2\n");
+    repository.write(FEATURES, features("passing"));
+    let made = project.commits().create(&new(&["a"]), &origin()).unwrap();
+    assert_eq!(made.features, [], "the file is not in the commit");
+    assert!(made.message.contains("## Memory\n- None\n"));
+}
+
+#[test]
+fn a_commit_goes_on_from_the_checkpoint() {
+    let (repository, project) = begun();
+    let git = project.git().unwrap();
+    let checkpoint = git.head().unwrap().unwrap();
+    repository.write("a", "2\n");
+    let previous = repository.commit("second");
+    repository.write("a", "3\n");
+    let tag = "checkpoint/SX9-123-v1".to_owned();
+    let origin = Origin { checkpoint: Some((tag.clone(), checkpoint.clone())), ..origin() };
+    let made = project.commits().create(&new(&["a"]), &origin).unwrap();
+    assert_eq!((made.parent.as_str(), made.checkpoint.as_ref()), (checkpoint.as_str(), Some(&tag)));
+    let line = format!("- Parent: {} (checkpoint/SX9-123-v1)\n", checkpoint.short());
+    assert!(made.message.contains(&line) && made.message.contains("\nForge-Checkpoint: checkpoint/SX9-123-v1\n"));
+    repository.write("a", "4\n");
+    let given = NewCommit { parent: Some("HEAD~1".to_owned()), ..new(&["a"]) };
+    assert_eq!(project.commits().create(&given, &origin).unwrap().parent, previous.as_str());
+    // A state on another branch is none to go on from.
+    repository.run(&["switch", "--quiet", "--orphan", "other"]);
+    repository.write("a", "5\n");
+    repository.commit("elsewhere");
+    repository.write("a", "6\n");
+    let error = project.commits().create(&new(&["a"]), &origin).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_PARENT", Category::Refused));
+}
+
+#[test]
+fn the_first_commit_goes_on_from_nothing() {
+    let repository = Repository::new();
+    let project = repository.project();
+    repository.write("a", "1\n");
+    let made = project.commits().create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
+    assert_eq!((made.parent, made.previous), ("0".repeat(40), None));
+    assert_eq!(lint(&made.message), []);
+}
+
+#[test]
+fn every_refusal_leaves_everything_as_it_was() {
+    let (repository, project) = begun();
+    repository.write("a", "2\n");
+    repository.write("secret", format!("aws = \"{}{}\"\n", "AKIA", "Q3EGZ7PLMX5RT2WV"));
+    let long = "x".repeat(95);
+    let cases: Vec<(&str, NewCommit)> = vec![
+        ("E_COMMIT_MESSAGE", NewCommit { key: None, ..new(&["a"]) }),
+        ("E_COMMIT_MESSAGE", NewCommit { key: Some("sx9-1".to_owned()), ..new(&["a"]) }),
+        ("E_COMMIT_MESSAGE", NewCommit { learned: vec!["[key insight]".to_owned()], ..new(&["a"]) }),
+        ("E_COMMIT_MESSAGE", NewCommit { subject: long, ..new(&["a"]) }),
+        ("E_COMMIT_MESSAGE", NewCommit { what: vec![], ..new(&["a"]) }),
+        ("E_COMMIT_MESSAGE", NewCommit { why: " ".to_owned(), ..new(&["a"]) }),
+        ("E_PARENT", NewCommit { parent: Some("nothing".to_owned()), ..new(&["a"]) }),
+        ("E_SECRET", new(&["a", "secret"])),
+        ("E_SECRET", NewCommit { why: format!("the key is {}{}", "AKIA", "Q3EGZ7PLMX5RT2WV"), ..new(&["a"]) }),
+        ("E_NOTHING_STAGED", new(&[])),
+        ("E_GIT", new(&["absent"])),
+        ("E_PATH", new(&["../a"])),
+    ];
+    let state = || (repository.run(&["status", "--porcelain"]), repository.run(&["rev-parse", "HEAD"]));
+    let before = state();
+    for (code, new) in cases {
+        let error = project.commits().create(&new, &origin()).unwrap_err();
+        assert_eq!(error.code, code, "{error:?}");
+        assert!(!format!("{error:?}").contains("Q3EGZ7"));
+        assert_eq!(state(), before, "{code}");
+    }
+    let left = std::fs::read_dir(repository.path().join(".git")).unwrap();
+    assert!(left.filter_map(Result::ok).all(|entry| !entry.file_name().to_string_lossy().contains("forge-commit")));
+}
+
+#[test]
+fn nothing_is_committed_in_the_middle_of_something() {
+    let (repository, project) = begun();
+    repository.run(&["switch", "--quiet", "-c", "side"]);
+    repository.write("a", "side\n");
+    repository.commit("side");
+    repository.run(&["switch", "--quiet", "main"]);
+    repository.write("a", "main\n");
+    repository.commit("main");
+    let merge = project.git().unwrap().run(&["merge", "side"], &Run::writing()).unwrap();
+    assert!(!merge.ok());
+    let error = project.commits().create(&new(&["a"]), &origin()).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_OPERATION", Category::Refused));
+    assert!(error.message.contains("merge"), "{error}");
+}
+
+#[test]
+fn the_commit_of_a_session_needs_no_issue() {
+    let (repository, project) = begun();
+    repository.write(FEATURES, features("failing"));
+    let session = NewCommit {
+        key: None,
+        session_commit: true,
+        forge: true,
+        subject: "Session checkpoint".to_owned(),
+        ..new(&[])
+    };
+    let made = project.commits().create(&session, &origin()).unwrap();
+    assert!(made.message.starts_with("[session] Session checkpoint\n"));
+    assert!(made.message.contains("\n- Linear: none\n") && made.message.contains("\nForge-Linear: none\n"));
+    assert_eq!(lint(&made.message), []);
+}
+
+#[test]
+fn the_conventional_style_is_written_on_request() {
+    let (repository, _) = begun();
+    repository.write(".forge/config.toml", "[git]\nstyle = \"conventional\"\n");
+    let project = repository.project();
+    repository.write("a", "2\n");
+    let made = project.commits().create(&NewCommit { kind: Some("fix".to_owned()), ..new(&["a"]) }, &origin()).unwrap();
+    assert!(made.message.starts_with("fix(SX9-123): Wire the daemon\n"), "{}", made.message);
+    assert_eq!(lint(&made.message), []);
+}
+
+#[test]
+fn hooks_of_the_user_run_and_may_refuse() {
+    use std::os::unix::fs::PermissionsExt;
+    let (repository, project) = begun();
+    let hook = repository.path().join(".git/hooks/pre-commit");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    let script = |text: &str| {
+        std::fs::write(&hook, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    script("echo 'error: not today' >&2; exit 1");
+    repository.write("a", "2\n");
+    let error = project.commits().create(&new(&["a"]), &origin()).unwrap_err();
+    assert!(error.message.contains("not today"), "{error}");
+    // One that adds to the commit is told of.
+    script("echo more > more; git add more");
+    assert!(project.commits().create(&new(&["a"]), &origin()).unwrap().changed_by_hook);
+}
+
+#[test]
+fn who_commits_is_the_user_or_else_the_agent() {
+    let repository = Repository::new();
+    repository.write(".forge/x", "1\n");
+    repository.commit("first");
+    repository.write(".git/forge-worker", "");
+    let mut worker = std::process::Command::new(std::env::current_exe().unwrap());
+    worker.args(["--exact", "--ignored", "git::commits::tests::worker_without_identity"]);
+    worker.current_dir(repository.path()).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    worker.env("GIT_CONFIG_SYSTEM", "/dev/null").env_remove("EMAIL");
+    for name in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"] {
+        worker.env_remove(name);
+    }
+    let output = worker.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    assert_eq!(
+        repository.run(&["log", "-1", "--format=%an <%ae> %cn"]),
+        "forge-agent <forge-agent@localhost> forge-agent"
+    );
+    let project = repository.project();
+    repository.write("a", "3\n");
+    project.commits().create(&new(&["a"]), &origin()).unwrap();
+    assert_eq!(repository.run(&["log", "-1", "--format=%an <%ae> %cn"]), "Ann <ann@example.com> Ann");
+}
+
+#[test]
+#[ignore = "started by another test"]
+fn worker_without_identity() {
+    // Whoever runs all ignored tests means no repository by it.
+    if !Path::new(".git/forge-worker").exists() {
+        return;
+    }
+    let project = Project::open(Path::new("."), crate::World::default()).unwrap().unwrap();
+    std::fs::write(Path::new("a"), "2\n").unwrap();
+    project.commits().create(&new(&["a"]), &origin()).unwrap();
+}
+
+#[test]
+fn a_range_is_checked() {
+    let (repository, project) = begun();
+    let first = project.git().unwrap().head().unwrap().unwrap();
+    repository.write("a", "2\n");
+    let made = project.commits().create(&new(&["a"]), &origin()).unwrap();
+    repository.write("a", "3\n");
+    let human = repository.commit("Fix it");
+    let wrong = made.message.replace(first.as_str(), &"f".repeat(40)).replace(first.short(), "ffffffffffff");
+    repository.write("a", "4\n");
+    repository.commit(&wrong);
+    let linted = project.commits().lint(&format!("{first}..HEAD")).unwrap();
+    let short: Vec<_> =
+        linted.iter().map(|one| (one.is_bad(), one.findings.iter().map(|f| f.rule.as_str()).collect())).collect();
+    let expected: [(bool, Vec<&str>); 3] =
+        [(false, vec!["ancestor", "code-tree"]), (true, vec!["subject-key"]), (false, vec![])];
+    assert_eq!(short, expected);
+    assert_eq!((&linted[1].oid, linted[1].subject.as_str()), (&human, "Fix it"));
+    assert_eq!(project.commits().lint("nothing..HEAD").unwrap_err().code, "E_GIT");
+}

@@ -1,0 +1,55 @@
+//! What a commit does to the features, read from both sides of `features.json` and never from what somebody says.
+
+use serde::Deserialize;
+
+use super::message::Feature;
+
+/// As much of `features.json` as is compared.
+#[derive(Deserialize, Default)]
+struct File {
+    #[serde(default)]
+    features: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    id: String,
+    #[serde(default)]
+    status: String,
+}
+
+/// Returns the features whose status differs, in the order of the new file, then those that are gone. A side that is absent or cannot
+/// be read has none: whoever reads that file says that it is damaged.
+pub(super) fn changed_features(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<Feature> {
+    let read = |bytes: Option<&[u8]>| {
+        bytes.and_then(|bytes| serde_json::from_slice::<File>(bytes).ok()).unwrap_or_default().features
+    };
+    if old == new {
+        return Vec::new();
+    }
+    let (old, new) = (read(old), read(new));
+    let status = |all: &[Entry], id: &str| all.iter().find(|entry| entry.id == id).map(|entry| entry.status.clone());
+    let changed = new.iter().filter(|entry| status(&old, &entry.id).as_ref() != Some(&entry.status));
+    let gone = old.iter().filter(|entry| status(&new, &entry.id).is_none());
+    changed
+        .map(|entry| Feature { id: entry.id.clone(), status: entry.status.clone() })
+        .chain(gone.map(|entry| Feature { id: entry.id.clone(), status: "removed".to_owned() }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let old = br#"{"features":[{"id":"A-001","status":"passing"},{"id":"A-002","status":"failing"},{"id":"A-003","status":"x"}]}"#;
+        let new = br#"{"features":[{"id":"A-004","status":"blocked"},{"id":"A-002","status":"passing","name":"n"},{"id":"A-001","status":"passing"}]}"#;
+        let told: Vec<_> =
+            changed_features(Some(old), Some(new)).into_iter().map(|f| format!("{}={}", f.id, f.status)).collect();
+        assert_eq!(told, ["A-004=blocked", "A-002=passing", "A-003=removed"]);
+        assert_eq!(changed_features(Some(old), Some(old)), []);
+        assert_eq!(changed_features(None, Some(b"{broken")), []);
+        assert_eq!(changed_features(None, Some(new)).len(), 3);
+    }
+}

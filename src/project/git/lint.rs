@@ -1,0 +1,83 @@
+//! Checks the messages of a range of commits.
+
+use serde::Serialize;
+
+use super::commits::Commits;
+use super::message::{Finding, Severity, lint, parse};
+use super::{Git, Oid};
+use crate::error::Result;
+
+/// The most commits of a range that are looked at.
+const MAX_COMMITS: usize = 10_000;
+
+/// What was found in a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Linted {
+    /// The commit.
+    pub oid: Oid,
+    /// Its subject.
+    pub subject: String,
+    /// The rules that it does not keep; none if it keeps all.
+    pub findings: Vec<Finding>,
+}
+
+impl Linted {
+    /// Says whether a rule is broken, not only bent.
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+impl Commits<'_> {
+    /// Checks the commits of a range (`main..HEAD`), newest first, at most 10,000. Merges are left out.
+    ///
+    /// # Errors
+    /// `E_NOT_A_REPO`; `E_GIT` if the range names something that is not here.
+    pub fn lint(&self, range: &str) -> Result<Vec<Linted>> {
+        let git = self.project.git()?;
+        let commits: Vec<_> = git.log_with_messages(range, MAX_COMMITS)?;
+        let single: Vec<_> = commits.into_iter().filter(|(commit, _)| commit.parents.len() < 2).collect();
+        let oids: Vec<Oid> = single.iter().map(|(commit, _)| commit.oid.clone()).collect();
+        let trees = git.code_trees(&oids)?;
+        let mut all = Vec::new();
+        for (commit, message) in single {
+            let mut findings = lint(&message);
+            if let Some(finding) = ancestor(git, &commit.oid, &message)? {
+                findings.push(finding);
+            }
+            findings.extend(code_tree(trees.get(&commit.oid), &message));
+            all.push(Linted { oid: commit.oid, subject: commit.subject, findings });
+        }
+        Ok(all)
+    }
+}
+
+fn warning(rule: &str, message: String) -> Finding {
+    Finding { rule: rule.to_owned(), severity: Severity::Warning, line: 1, message }
+}
+
+/// A rebase moves a commit away from the state it went on from, so this bends a rule and breaks none.
+fn ancestor(git: &Git, oid: &Oid, message: &str) -> Result<Option<Finding>> {
+    let parsed = parse(message);
+    let Some(last) = parsed.messages.last() else { return Ok(None) };
+    let Some(parent) = last.trailers.parent.as_ref().or(last.backtrace.parent.as_ref()) else { return Ok(None) };
+    if parent.bytes().all(|byte| byte == b'0') {
+        return Ok(None);
+    }
+    Ok(match git.resolve(parent)? {
+        None => Some(warning("ancestor", format!("its parent {parent} is not here"))),
+        Some(parent) if !git.is_ancestor(&parent, oid)? => {
+            Some(warning("ancestor", format!("its parent {} is no ancestor of it", parent.short())))
+        }
+        Some(_) => None,
+    })
+}
+
+fn code_tree(tree: Option<&String>, message: &str) -> Option<Finding> {
+    let parsed = parse(message);
+    // Of several messages in one, none names the tree that came of all.
+    let [one] = parsed.messages.as_slice() else { return None };
+    let (said, tree) = (one.trailers.code_tree.as_ref()?, tree?);
+    (said != tree).then(|| warning("code-tree", format!("Forge-Code-Tree is {said}, the commit holds {tree}")))
+}

@@ -1,0 +1,51 @@
+//! What the colours are judged by, read from files and asked of git. Nothing is written: no file, no index, no time of a file.
+
+mod issues;
+mod memory;
+mod repository;
+#[cfg(test)]
+mod trials;
+
+use super::inputs::{File, Inputs};
+use super::{Health, judge};
+use crate::files::{Document, Files};
+use crate::project::Project;
+
+impl Project {
+    /// Says how the memory of this project is doing. It always can: what cannot be read is a reason.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        judge(self.health_inputs(), &self.config().health, self.world().now())
+    }
+
+    /// Returns what the health is judged by.
+    #[must_use]
+    pub fn health_inputs(&self) -> Inputs {
+        let files = self.files().reading();
+        let known = issues::known(self, &files);
+        let (knowledge, fresh) = memory::knowledge(&files);
+        // git answers while the files are read.
+        let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
+            let found = scope.spawn(|| repository::ask(self, known.as_ref(), fresh.is_none()));
+            let features = memory::features(self, &files);
+            let short_term = memory::short_term(self, &files);
+            let found = found.join().unwrap_or_else(|_| repository::Found::failed("measuring came to a sudden end"));
+            (knowledge, short_term, features, found)
+        });
+        long_term.features = features.file.clone();
+        long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, crate::layout::KNOWLEDGE));
+        let linear = issues::linear(known, &found);
+        Inputs { long_term, short_term, features, git: found.git, linear }
+    }
+}
+
+/// Reads a document without a trace, and says how it was found.
+fn load<D: Document>(files: &Files) -> (File, Option<D>) {
+    match files.load::<D>() {
+        Ok(None) => (File::Absent, None),
+        Ok(Some(loaded)) if loaded.read_only => (File::Newer("a newer program's".to_owned()), Some(loaded.value)),
+        Ok(Some(loaded)) => (File::Valid, Some(loaded.value)),
+        Err(error) if error.code == "E_SCHEMA_NEWER" => (File::Newer("a newer program's".to_owned()), None),
+        Err(error) => (File::Damaged(error.message), None),
+    }
+}

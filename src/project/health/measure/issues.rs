@@ -1,0 +1,55 @@
+//! What the mirror of the issues tells, and which commits belong to none.
+
+use std::collections::HashSet;
+
+use super::load;
+use super::repository::Found;
+use crate::config::LinearMode;
+use crate::files::Files;
+use crate::git::message;
+use crate::health::inputs::{File, Linear};
+use crate::issues::Active;
+use crate::layout;
+use crate::project::Project;
+
+/// So many orphans are named.
+const NAMED: usize = 5;
+
+/// The issues that are known here: those worked on, and those done.
+#[derive(Debug)]
+pub(super) struct Known {
+    keys: HashSet<String>,
+    active: File,
+}
+
+impl Known {
+    /// Says whether a commit belongs to a known issue, or needs none: what a session keeps at its end.
+    pub(super) fn has(&self, message: &str) -> bool {
+        message.starts_with("[session]") || message::keys(message).iter().any(|key| self.keys.contains(*key))
+    }
+}
+
+/// Returns the issues that are known; `None` if issues are switched off.
+pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
+    if project.config().linear.mode == LinearMode::Off {
+        return None;
+    }
+    let (active, file) = load::<Active>(files);
+    let mut keys: HashSet<String> =
+        file.into_iter().flat_map(|file| file.issues).map(|issue| issue.linear_id).collect();
+    let done = files.list(layout::HISTORY).unwrap_or_default();
+    keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
+    Some(Known { keys, active })
+}
+
+/// Returns what the mirror and the commits tell.
+pub(super) fn linear(known: Option<Known>, found: &Found) -> Linear {
+    let Some(known) = known else { return Linear { off: true, ..Linear::default() } };
+    Linear {
+        no_git: found.git.disabled || found.git.absent,
+        active: known.active,
+        orphans: found.orphans.len() as u64,
+        orphan_commits: found.orphans.iter().take(NAMED).cloned().collect(),
+        ..Linear::default()
+    }
+}

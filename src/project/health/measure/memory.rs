@@ -1,0 +1,96 @@
+//! What the files of the memory tell.
+
+use serde::Deserialize;
+
+use super::load;
+use crate::features::{FeaturesFile, Standing, judge_by_evidence};
+use crate::files::Files;
+use crate::health::inputs::{Features, File, Last, LongTerm, ShortTerm, Source};
+use crate::knowledge::KnowledgeFile;
+use crate::layout;
+use crate::progress::Log;
+use crate::project::Project;
+use crate::sessions::{Living, State};
+use crate::subjects::Subject;
+use crate::time::Time;
+
+/// Returns what `knowledge.json` tells, and when something was last learned or confirmed, if it says so.
+pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
+    let (found, file) = load::<KnowledgeFile>(files);
+    let bytes = files.entry(layout::KNOWLEDGE).ok().flatten().map_or(0, |entry| entry.bytes);
+    let entries = file.as_ref().map_or(0, |file| file.entries().count() as u64);
+    let fresh = file.and_then(|file| file.fresh_at()).map(|at| Last { at, source: Source::Entry });
+    (LongTerm { knowledge: found, bytes, entries, ..LongTerm::default() }, fresh)
+}
+
+/// Returns when a file was last written.
+pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
+    let at = files.entry(path).ok()??.modified;
+    Some(Last { at, source: Source::Mtime })
+}
+
+/// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on other code is not looked into.
+pub(super) fn features(project: &Project, files: &Files) -> Features {
+    let (found, file) = load::<FeaturesFile>(files);
+    let Some(file) = file else { return Features { file: found, ..Features::default() } };
+    let standings = judge_by_evidence(project, &file.features);
+    let counts = FeaturesFile::counts(&standings);
+    let regressed = || file.features.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Regressed);
+    Features {
+        file: found,
+        passing: counts.passing as u64,
+        total: counts.counted as u64,
+        regressed_since: regressed().filter_map(|(feature, _)| feature.regressed_at).min(),
+        regressed: regressed().map(|(feature, _)| feature.id.clone()).collect(),
+        unverified: counts.unverified as u64,
+        stale: None,
+    }
+}
+
+/// Returns what `progress.txt`, the journal and the sessions tell.
+pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
+    let mut given = ShortTerm::default();
+    let mut noted = None;
+    match files.read(layout::PROGRESS) {
+        Ok(None) => given.progress = File::Absent,
+        Err(error) => given.progress = File::Damaged(error.message),
+        Ok(Some(bytes)) => match std::str::from_utf8(&bytes) {
+            Ok(text) if !text.contains('\0') => {
+                let log = Log::parse(text, &project.world().zone);
+                given.malformed_lines = log.malformed_lines as u64;
+                noted = log.last_at().map(|at| Last { at, source: Source::Entry });
+            }
+            _ => given.progress = File::Damaged(format!("{} is no UTF-8 text", layout::PROGRESS)),
+        },
+    }
+    given.last = journal(files).or(noted).or_else(|| modified(files, layout::PROGRESS));
+    // Damage of the list is told where sessions are worked with.
+    let living = files.load::<Living>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
+    let now = project.world().now();
+    for session in &living {
+        // Whether a process that is named still works is told by a lock. Trying it could be in its way, so it is taken to.
+        let given_up = session.state.is_alive() && session.given_up(now, session.holder.is_none()).is_some();
+        if given_up || session.state == State::Abandoned {
+            given.abandoned.get_or_insert_with(|| (session.id.clone(), session.seen_at));
+        } else if session.state.is_alive() {
+            given.active = true;
+        }
+    }
+    given
+}
+
+/// Returns when the last event happened that tells of work. That others were told of the health is none.
+fn journal(files: &Files) -> Option<Last> {
+    #[derive(Deserialize)]
+    struct Event {
+        #[serde(rename = "type")]
+        kind: String,
+        ts: Time,
+    }
+
+    let bytes = files.read(layout::JOURNAL).ok()??;
+    let health = Subject::Health.redux();
+    let events = bytes.rsplit(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Event>(line).ok());
+    let last = events.into_iter().find(|event| event.kind != health)?;
+    Some(Last { at: last.ts, source: Source::Journal })
+}

@@ -1,0 +1,238 @@
+//! The colours of the past, and when others are told of a change.
+//!
+//! Nobody watches all the time: whoever has measured says so, and what is kept in the ring is enough to go on from there.
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Colour, Health};
+use crate::error::Result;
+use crate::layout;
+use crate::project::Project;
+use crate::subjects::Subject;
+use crate::time::Time;
+
+/// So long must colours stand before others are told of them.
+const DEBOUNCE: SignedDuration = SignedDuration::from_secs(30);
+/// So often is an entry written though nothing has changed.
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// So long is an entry kept.
+const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// So many entries are kept.
+const MOST: usize = 20_000;
+
+/// The colours of all components.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Colours {
+    /// The worst of the others that is not grey.
+    pub overall: Colour,
+    /// What was learned.
+    pub long_term: Colour,
+    /// What is being done.
+    pub short_term: Colour,
+    /// What works.
+    pub features: Colour,
+    /// The repository.
+    pub git: Colour,
+    /// The issues.
+    pub linear: Colour,
+}
+
+/// An entry of the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Entry {
+    /// When it was measured.
+    pub at: Time,
+    /// The colours.
+    #[serde(flatten)]
+    pub colours: Colours,
+    /// Whether these are the colours that others know of.
+    #[serde(default)]
+    pub told: bool,
+}
+
+/// A change of colours that others are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// The colours that they knew of.
+    pub from: Colours,
+    /// The colours now.
+    pub to: Colours,
+    /// Since when.
+    pub since: Time,
+}
+
+/// What becomes of the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    /// What is added.
+    entry: Option<Entry>,
+    /// What others are told.
+    change: Option<Change>,
+    /// How many of the oldest entries are dropped.
+    drop: usize,
+}
+
+/// Decides what becomes of the ring. Colours that have not stood for 30 s are kept and not told of, so that what flickers is not told
+/// of at all; the first that were ever measured are no change.
+fn step(ring: &[Entry], colours: Colours, now: Time) -> Step {
+    let passed = |since: Time| now.0.duration_since(since.0);
+    let last = ring.last();
+    let changed = last.is_none_or(|last| last.colours != colours);
+    let since = ring.iter().rev().take_while(|entry| entry.colours == colours).last().map_or(now, |entry| entry.at);
+    let told = ring.iter().rev().find(|entry| entry.told).map(|entry| entry.colours);
+    let change = told.filter(|told| *told != colours && passed(since) >= DEBOUNCE).map(|from| Change {
+        from,
+        to: colours,
+        since,
+    });
+    let due = last.is_none_or(|last| passed(last.at) >= HOUR);
+    let entry = (changed || due || change.is_some()).then(|| Entry {
+        at: now,
+        colours,
+        told: change.is_some() || told.is_none_or(|told| told == colours),
+    });
+    let old = ring.iter().take_while(|entry| passed(entry.at) > KEPT).count();
+    // What others know of must not be forgotten.
+    let kept = ring.iter().rposition(|entry| entry.told).filter(|_| !entry.is_some_and(|entry| entry.told));
+    let drop = old.max((ring.len() + 1).saturating_sub(MOST)).min(kept.unwrap_or(ring.len()));
+    Step { entry, change, drop: if entry.is_some() { drop } else { 0 } }
+}
+
+impl Project {
+    /// Returns the colours of the past, oldest first. Lines that cannot be read are left out.
+    ///
+    /// # Errors
+    /// `Failed` if the file cannot be read.
+    pub fn health_history(&self) -> Result<Vec<Entry>> {
+        let bytes = self.files().read(layout::HEALTH)?.unwrap_or_default();
+        Ok(parse(&bytes))
+    }
+
+    /// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns what was told. Nothing is
+    /// written if there is nothing to keep. Measuring never does this by itself.
+    ///
+    /// # Errors
+    /// `Locked`; `Failed` if the file cannot be read or written.
+    pub fn record_health(&self, health: &Health) -> Result<Option<Change>> {
+        let files = self.files();
+        let guard = files.lock()?;
+        let ring = self.health_history()?;
+        let Step { entry, change, drop } = step(&ring, health.colours(), health.measured_at);
+        if let Some(entry) = entry {
+            if drop == 0 {
+                files.append(layout::HEALTH, &line(&entry)?)?;
+            } else {
+                let lines = ring.iter().skip(drop).chain([&entry]).map(|entry| Ok(line(entry)? + "\n"));
+                files.write(layout::HEALTH, lines.collect::<Result<String>>()?.as_bytes())?;
+            }
+        }
+        std::mem::drop(guard);
+        if let Some(change) = &change {
+            self.emit(Subject::Health, change);
+        }
+        Ok(change)
+    }
+}
+
+fn line(entry: &Entry) -> Result<String> {
+    serde_json::to_string(entry)
+        .map_err(|error| crate::Error::new(crate::Category::Failed, "E_JSON", format!("the health as JSON: {error}")))
+}
+
+fn parse(bytes: &[u8]) -> Vec<Entry> {
+    bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(jiff::Timestamp::from_second(1_000_000_000 + second).unwrap())
+    }
+
+    fn all(colour: Colour) -> Colours {
+        Colours {
+            overall: colour,
+            long_term: colour,
+            short_term: colour,
+            features: colour,
+            git: colour,
+            linear: colour,
+        }
+    }
+
+    const G: Colour = Colour::Green;
+    const R: Colour = Colour::Red;
+
+    /// Plays measurements, and returns the seconds at which an entry was written, and at which a change was told.
+    fn play(measured: &[(i64, Colour)]) -> (Vec<i64>, Vec<(i64, Colour, i64)>) {
+        let (mut ring, mut written, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        for (second, colour) in measured {
+            let done = step(&ring, all(*colour), at(*second));
+            ring.drain(..done.drop);
+            if let Some(entry) = done.entry {
+                written.push(*second);
+                ring.push(entry);
+            }
+            if let Some(change) = done.change {
+                assert_ne!(change.from, change.to);
+                let since = change.since.0.as_second() - at(0).0.as_second();
+                told.push((*second, change.to.overall, since));
+            }
+        }
+        (written, told)
+    }
+
+    #[test]
+    fn a_change_is_told_once_it_has_stood_for_thirty_seconds() {
+        let (written, told) = play(&[(0, G), (10, R), (39, R), (40, R), (41, R), (90, R)]);
+        assert_eq!((written, told), (vec![0, 10, 40], vec![(40, R, 10)]));
+        let (_, told) = play(&[(0, G), (100, G), (200, R)]);
+        assert_eq!(told, [], "seen only now");
+    }
+
+    #[test]
+    fn what_flickers_is_kept_and_not_told() {
+        let (written, told) = play(&[(0, G), (10, R), (20, G), (30, R), (50, R), (55, G), (500, G)]);
+        assert_eq!((written, told), (vec![0, 10, 20, 30, 55], vec![]));
+    }
+
+    #[test]
+    fn an_entry_is_written_every_hour() {
+        let (written, _) = play(&[(0, G), (3599, G), (3600, G), (7199, G), (7200, G)]);
+        assert_eq!(written, [0, 3600, 7200]);
+    }
+
+    #[test]
+    fn old_entries_go_and_what_others_know_of_stays() {
+        let day = 24 * 60 * 60;
+        let entry = |second, colour, told| Entry { at: at(second), colours: all(colour), told };
+        let ring = [entry(0, G, true), entry(day, R, false)];
+        let done = step(&ring, all(R), at(100 * day));
+        assert_eq!((done.drop, done.change.map(|change| change.from)), (2, Some(all(G))), "told now, so both may go");
+        let done = step(&ring, all(Colour::Yellow), at(100 * day));
+        assert_eq!((done.drop, done.change), (0, None), "green is what others know of");
+        let ring = [entry(0, R, false), entry(1, G, true), entry(90 * day, G, true)];
+        assert_eq!(step(&ring, all(G), at(90 * day)).drop, 0, "nothing is written");
+        assert_eq!(step(&ring, all(R), at(90 * day)).drop, 0, "90 days are not more than 90 days");
+        assert_eq!(step(&ring, all(R), at(90 * day + 1)).drop, 1);
+        let many: Vec<Entry> = (0..20_000).map(|n| entry(n, if n % 2 == 0 { G } else { R }, true)).collect();
+        assert_eq!(step(&many, all(G), at(20_000)).drop, 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_breaks_nothing() {
+        let (written, told) = play(&[(1000, G), (500, R), (510, R), (531, R)]);
+        assert_eq!((written, told), (vec![1000, 500, 531], vec![(531, R, 500)]));
+    }
+
+    #[test]
+    fn a_line_is_read_again_and_a_torn_one_left_out() {
+        let entry = Entry { at: at(0), colours: all(G), told: true };
+        let text = format!("{}\n{{\"at\":\"20", line(&entry).unwrap());
+        assert_eq!(parse(text.as_bytes()), [entry]);
+    }
+}

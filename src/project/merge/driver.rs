@@ -1,0 +1,67 @@
+//! What git calls: `helmdeck forge merge-driver %O %A %B %P`.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::rules::merge;
+use crate::error::{Category, Error, Result};
+use crate::files::MAX_FILE;
+use crate::project::Project;
+use crate::world::World;
+
+/// What the merge driver did. A door ends with exit code 1 if there are conflicts, which tells git that the file is not merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Driven {
+    /// The file that was merged, below the root.
+    pub path: String,
+    /// What could not be settled; empty if the file is merged.
+    pub conflicts: Vec<String>,
+    /// Where their version lies, if there are conflicts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
+}
+
+/// Merges a file for git: reads the three versions from the files git made for them, and writes the merged one over `ours`.
+///
+/// `root` is the root of the work tree, where git starts it; `path` is the file's own path.
+///
+/// # Errors
+/// `Failed` if a file cannot be read or written, or is too large. `ours` is as it was then.
+pub fn drive(root: &Path, world: World, base: &Path, ours: &Path, theirs: &Path, path: &str) -> Result<Driven> {
+    let at = |file: &Path| root.join(file);
+    let (base, ours_bytes, theirs) = (read(&at(base))?, read(&at(ours))?, read(&at(theirs))?);
+    let merged = merge(path, &base, &ours_bytes, &theirs);
+    let mut quarantined = None;
+    if !merged.conflicts.is_empty() {
+        // First theirs is safe, then ours is written.
+        quarantined = keep(root, world, path, &theirs)?;
+    }
+    if merged.bytes != ours_bytes {
+        let ours = at(ours);
+        std::fs::write(&ours, &merged.bytes).map_err(|error| Error::io("cannot write", &ours, &error))?;
+    }
+    Ok(Driven { path: path.to_owned(), conflicts: merged.conflicts, quarantined })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let io = |error: std::io::Error| Error::io("cannot read", path, &error);
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(io)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > MAX_FILE {
+        let message = format!("{} is larger than {MAX_FILE} bytes, too large to be merged", path.display());
+        return Err(Error::new(Category::Failed, "E_TOO_LARGE", message));
+    }
+    Ok(bytes)
+}
+
+/// Puts their version into quarantine, once for the same content. Git has it as well, as the third version of the path, until the
+/// conflict is settled.
+fn keep(root: &Path, world: World, path: &str, theirs: &[u8]) -> Result<Option<String>> {
+    match Project::open_anyway(root, world)? {
+        Some(project) => project.files().quarantine(path, theirs),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,323 @@
+//! Random pairs of versions, and a real `git merge`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::features::FeaturesFile;
+use crate::files::Document;
+use crate::git::fixture::{Repository, run_at};
+use crate::json;
+use crate::knowledge::{KnowledgeFile, Learning, What};
+use crate::layout::{FEATURES, KNOWLEDGE};
+use crate::project::Project;
+use crate::world::World;
+
+const KNOWN: &str = include_str!("../fixtures/knowledge.json");
+const RFC: &str = include_str!("../fixtures/features.json");
+
+fn merged(path: &str, base: &str, ours: &str, theirs: &str) -> String {
+    let merged = merge(path, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
+    assert_eq!(merged.conflicts, Vec::<String>::new());
+    String::from_utf8(merged.bytes).unwrap()
+}
+
+fn features(text: &str) -> FeaturesFile {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Changes the first feature of the RFC's example.
+fn first(change: impl FnOnce(&mut crate::features::Feature)) -> String {
+    let mut file = features(RFC);
+    change(&mut file.features[0]);
+    String::from_utf8(json::print(&file).unwrap()).unwrap()
+}
+
+#[test]
+fn one_side_alone_is_taken_as_it_is() {
+    let other = KNOWN.replace("run tests", "run all tests");
+    assert_eq!(merged(KNOWLEDGE, KNOWN, KNOWN, &other), other);
+    assert_eq!(merged(KNOWLEDGE, KNOWN, &other, KNOWN), other);
+    assert_eq!(merged(KNOWLEDGE, "", &other, &other), other);
+}
+
+#[test]
+fn what_both_learned_is_there_once_and_counts_twice() {
+    let entry = |at: &str| {
+        format!(
+            r#"{{"schema_version":"1.0","patterns":{{"successful":[{{"context":"c","approach":"a","learned_at":"{at}","seen":2}}],"failed":[]}},"invariants":[]}}"#
+        )
+    };
+    let text = merged(KNOWLEDGE, "", &entry("2025-12-24T10:00:00Z"), &entry("2025-12-24T11:00:00Z"));
+    let file: KnowledgeFile = serde_json::from_str(&text).unwrap();
+    assert_eq!(file.patterns.successful.len(), 1);
+    assert_eq!(file.patterns.successful[0].trace.seen, Some(4));
+    assert_eq!(file.patterns.successful[0].learned_at.to_string(), "2025-12-24T11:00:00Z", "the newer");
+    let seen = |count: u64| entry("2025-12-24T10:00:00Z").replace("\"seen\":2", &format!("\"seen\":{count}"));
+    let text = merged(KNOWLEDGE, &seen(2), &seen(3), &seen(4));
+    assert!(text.contains("\"seen\": 5"), "{text}");
+}
+
+#[test]
+fn a_text_alone_and_one_with_more_to_it_are_one_invariant() {
+    let with = |invariant: &str| format!(r#"{{"schema_version":"1.0","invariants":[{invariant}]}}"#);
+    let text = merged(KNOWLEDGE, &with(""), &with(r#""t""#), &with(r#"{"text":"t","check":"true"}, "u""#));
+    let file: KnowledgeFile = serde_json::from_str(&text).unwrap();
+    assert_eq!(file.invariants.len(), 2);
+    assert_eq!(file.invariants[0].check(), Some("true"));
+}
+
+#[test]
+fn a_status_that_both_changed_is_failing() {
+    use crate::features::Status;
+    let ours = first(|feature| feature.status = Status::InProgress);
+    let theirs = first(|feature| feature.status = Status::Deferred);
+    let file = features(&merged(FEATURES, RFC, &ours, &theirs));
+    assert_eq!((file.features[0].status, &file.features[0].evidence), (Status::Failing, &None));
+    let file = features(&merged(FEATURES, RFC, RFC, &theirs));
+    assert_eq!(file.features[0].status, Status::Deferred, "one side alone");
+    // Evidence does not outlive the pass it shows.
+    let passing = first(|feature| {
+        feature.evidence = Some("triv:abc_def_ghi".into());
+        feature.verified_at = Some(crate::Time::parse("2025-12-25T10:00:00Z").unwrap());
+    });
+    let broken = first(|feature| feature.status = Status::Failing);
+    let file = features(&merged(FEATURES, RFC, &passing, &broken));
+    assert_eq!((file.features[0].status, &file.features[0].evidence), (Status::Failing, &None));
+}
+
+#[test]
+fn what_shows_a_pass_comes_from_one_side() {
+    let seen = |day: u8| {
+        first(|feature| {
+            feature.evidence = Some(format!("triv:abc_def_{day}00"));
+            feature.verified_at = Some(crate::Time::parse(&format!("2025-12-{day}T10:00:00Z")).unwrap());
+            feature.verified_commit = (day == 26).then(|| "abc1234".into());
+        })
+    };
+    for (ours, theirs) in [(25, 26), (26, 25)] {
+        let file = features(&merged(FEATURES, RFC, &seen(ours), &seen(theirs)));
+        assert_eq!(file.features[0].evidence.as_deref(), Some("triv:abc_def_2600"));
+        assert_eq!(file.features[0].verified_commit.as_deref(), Some("abc1234"));
+    }
+}
+
+#[test]
+fn what_cannot_be_settled_keeps_ours_and_says_so() {
+    let (ours, theirs) =
+        (first(|feature| feature.name = "Ours".into()), first(|feature| feature.name = "Theirs".into()));
+    let result = merge(FEATURES, RFC.as_bytes(), ours.as_bytes(), theirs.as_bytes());
+    assert_eq!(result.conflicts, ["both sides changed features/FORGE-001/name"]);
+    assert_eq!(String::from_utf8(result.bytes).unwrap(), ours);
+    let damaged = merge(FEATURES, RFC.as_bytes(), ours.as_bytes(), b"{\"schema_version\"");
+    assert_eq!((damaged.bytes, damaged.conflicts.len()), (ours.clone().into_bytes(), 1));
+    // Each alone is good; together they wait for each other.
+    let waits = |from: usize, to: &str| {
+        let mut file = features(RFC);
+        file.features[from].blocked_by = Some(crate::features::BlockedBy::One(to.into()));
+        json::print(&file).unwrap()
+    };
+    let ours = waits(0, "FORGE-002");
+    let ring = merge(FEATURES, RFC.as_bytes(), &ours, &waits(1, "FORGE-001"));
+    assert!(ring.conflicts[0].contains("wait for each other"), "{:?}", ring.conflicts);
+    assert_eq!(ring.bytes, ours);
+}
+
+#[test]
+fn issues_are_merged_by_their_keys() {
+    let issue = |key: &str, title: &str| format!(r#"{{"linear_id":"{key}","title":"{title}"}}"#);
+    let list = |issues: &[String]| format!("[{}]", issues.join(","));
+    let base = list(&[issue("SX9-1", "a")]);
+    let ours = list(&[issue("SX9-1", "a"), issue("SX9-2", "b")]);
+    let theirs = list(&[issue("SX9-3", "c"), issue("SX9-1", "new")]);
+    let text = merged(crate::layout::ACTIVE, &base, &ours, &theirs);
+    let keys: Vec<String> = serde_json::from_str::<Vec<serde_json::Value>>(&text)
+        .unwrap()
+        .iter()
+        .map(|issue| format!("{}={}", issue["linear_id"].as_str().unwrap(), issue["title"].as_str().unwrap()))
+        .collect();
+    assert_eq!(keys, ["SX9-1=new", "SX9-2=b", "SX9-3=c"]);
+}
+
+/// A sequence that is the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+fn learn(file: &mut KnowledgeFile, chance: &mut Chance) {
+    for _ in 0..chance.below(6) {
+        let pick = chance.below(12);
+        let context = format!("context {pick}");
+        let now = crate::Time::parse(&format!("2025-12-24T10:{:02}:00Z", chance.below(60))).unwrap();
+        let what = match pick % 4 {
+            0 => What::Successful { context, approach: "a".into() },
+            1 => What::Failed { context, issue: "i".into(), resolution: "r".into() },
+            2 => What::Decision { context, decision: "d".into(), rationale: "r".into() },
+            _ => What::Invariant { text: context, check: None, severity: None },
+        };
+        file.add(&Learning::new(what), now).unwrap();
+    }
+}
+
+fn work(file: &mut FeaturesFile, chance: &mut Chance) {
+    use crate::features::{Feature, Status};
+    const ALL: [Status; 6] = [
+        Status::NotImplemented,
+        Status::InProgress,
+        Status::Failing,
+        Status::Passing,
+        Status::Blocked,
+        Status::Deferred,
+    ];
+    for _ in 0..chance.below(6) {
+        let id = format!("A-{:03}", chance.below(10));
+        if file.get(&id).is_none() {
+            file.features.push(Feature::new(id.as_str(), format!("feature {id}")));
+        }
+        let feature = file.features.iter_mut().find(|feature| feature.id == id).unwrap();
+        feature.status = ALL[usize::try_from(chance.below(6)).unwrap()];
+        if feature.status == Status::Passing {
+            let day = 10 + chance.below(19);
+            feature.evidence = Some(format!("triv:abc_def_{day}0"));
+            feature.verified_at = Some(crate::Time::parse(&format!("2025-12-{day}T10:00:00Z")).unwrap());
+        } else {
+            feature.evidence = None;
+        }
+        let mut tests = feature.tests.take().unwrap_or_default();
+        let test = format!("t{}", chance.below(5));
+        if !tests.contains(&test) {
+            tests.push(test);
+        }
+        feature.tests = Some(tests);
+    }
+}
+
+#[test]
+fn two_hundred_random_pairs_merge_without_losing_an_entry() {
+    fn three<D: Document>(seed: u64, change: impl Fn(&mut D, &mut Chance)) -> [D; 3] {
+        let mut chance = Chance(seed);
+        let mut base = D::skeleton();
+        change(&mut base, &mut chance);
+        let (mut ours, mut theirs) = (base.clone(), base.clone());
+        change(&mut ours, &mut chance);
+        change(&mut theirs, &mut chance);
+        [base, ours, theirs]
+    }
+    fn joined<D: Document>(all: &[D; 3], seed: u64) -> D {
+        let [base, ours, theirs] = all.each_ref().map(|file| json::print(file).unwrap());
+        let merged = merge(D::PATH, &base, &ours, &theirs);
+        assert_eq!(merged.conflicts, Vec::<String>::new(), "{seed}");
+        let again = merge(D::PATH, &base, &merged.bytes, &theirs);
+        assert_eq!(again.conflicts, Vec::<String>::new(), "{seed}");
+        let (value, newer) = crate::files::decode::<D>(&merged.bytes).unwrap_or_else(|why| panic!("{seed}: {why:?}"));
+        assert!(!newer);
+        value
+    }
+    let mut changed = 0;
+    for seed in 0..200 {
+        let all = three::<KnowledgeFile>(seed, learn);
+        let merged = joined(&all, seed);
+        let names = |file: &KnowledgeFile| file.entries().map(|entry| (entry.kind, entry.id())).collect::<Vec<_>>();
+        let wanted: BTreeSet<_> = names(&all[1]).into_iter().chain(names(&all[2])).collect();
+        let found = names(&merged);
+        assert_eq!(found.len(), wanted.len(), "{seed}: none is there twice");
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), wanted, "{seed}");
+        changed += usize::from(all[1] != all[0] && all[2] != all[0]);
+
+        let all = three::<FeaturesFile>(seed, work);
+        let merged = joined(&all, seed);
+        let names = |file: &FeaturesFile| {
+            let named = |feature: &crate::features::Feature| {
+                feature.tests().iter().map(|test| (feature.id.clone(), test.clone())).collect::<Vec<_>>()
+            };
+            file.features.iter().flat_map(named).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(names(&merged), names(&all[1]).union(&names(&all[2])).cloned().collect(), "{seed}");
+        for feature in &merged.features {
+            let passing = feature.status == crate::features::Status::Passing;
+            assert_eq!(feature.evidence.is_some(), passing, "{seed}: {feature:?}");
+        }
+    }
+    assert!(changed > 100, "{changed}");
+}
+
+/// What git calls in the test below: this very test program, told by a variable what git said.
+#[test]
+#[ignore = "git starts it"]
+fn the_driver_that_git_starts() {
+    let Some((_, said)) = std::env::vars().find(|(name, _)| name == "FORGE_MERGE") else { return };
+    let words: Vec<&str> = said.split(' ').collect();
+    let [base, ours, theirs, path] = words[..] else { panic!("{said}") };
+    let root = std::env::current_dir().unwrap();
+    let done = drive(&root, World::default(), Path::new(base), Path::new(ours), Path::new(theirs), path).unwrap();
+    assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
+}
+
+fn with_driver(repository: &Repository) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let command = format!(
+        "FORGE_MERGE='%O %A %B %P' '{}' --ignored --exact merge::trials::the_driver_that_git_starts",
+        program.display()
+    );
+    repository.run(&["config", "merge.forge-json.driver", &command]);
+    repository.write(".gitattributes", ".forge/memory/long-term/*.json merge=forge-json\n");
+    repository.write(KNOWLEDGE, KNOWN);
+    repository.write(FEATURES, RFC);
+    repository.commit("first");
+    program
+}
+
+#[test]
+fn two_branches_that_both_learned_merge_in_git() {
+    let repository = Repository::new();
+    with_driver(&repository);
+    let other = tempfile::tempdir().unwrap();
+    let tree = other.path().join("tree");
+    repository.run(&["worktree", "add", "--quiet", "-b", "other", tree.to_str().unwrap()]);
+    for (root, what) in [(repository.path(), "ours"), (&tree, "theirs")] {
+        let project = Project::open(root, World::default()).unwrap().unwrap();
+        for context in [what, "both"] {
+            let what = What::Successful { context: context.into(), approach: "a".into() };
+            project.knowledge().add(&Learning::new(what), None).unwrap();
+        }
+        run_at(root, &["add", "-f", ".forge/memory"]);
+        run_at(root, &["commit", "--quiet", "-m", what]);
+    }
+    repository.run(&["merge", "--quiet", "--no-edit", "other"]);
+    let project = Project::open(repository.path(), World::default()).unwrap().unwrap();
+    let file = project.knowledge().read().unwrap();
+    let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
+    assert_eq!(contexts, ["Adding new NATS subject", "ours", "both", "theirs"]);
+    assert_eq!(repository.run(&["status", "--porcelain", "--untracked-files=no"]), "");
+}
+
+#[test]
+fn a_conflict_stays_one_in_git_and_theirs_is_kept() {
+    let repository = Repository::new();
+    with_driver(&repository);
+    repository.run(&["checkout", "--quiet", "-b", "other"]);
+    repository.write(FEATURES, first(|feature| feature.name = "Theirs".into()));
+    repository.commit("theirs");
+    repository.run(&["checkout", "--quiet", "main"]);
+    let ours = first(|feature| feature.name = "Ours".into());
+    repository.write(FEATURES, &ours);
+    repository.commit("ours");
+    let merge = std::process::Command::new("git")
+        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "merge", "--quiet", "--no-edit", "other"])
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .current_dir(repository.path())
+        .output()
+        .unwrap();
+    assert!(!merge.status.success());
+    assert_eq!(std::fs::read_to_string(repository.path().join(FEATURES)).unwrap(), ours);
+    assert_eq!(repository.git().status().unwrap().unmerged().collect::<Vec<_>>(), [FEATURES]);
+    let kept = std::fs::read_dir(repository.path().join(crate::layout::QUARANTINE)).unwrap();
+    let kept: Vec<PathBuf> = kept.map(|file| file.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1);
+    assert!(std::fs::read_to_string(&kept[0]).unwrap().contains("Theirs"));
+}

@@ -1,0 +1,389 @@
+//! Sessions in real repositories: whole days, and deaths at every step.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use helmdeck_core::{Clock, Timestamp};
+use uuid::Uuid;
+
+use super::*;
+use crate::error::Category;
+use crate::events::{Replay, Subject};
+use crate::focus::Focus;
+use crate::git::fixture::Repository;
+use crate::init::Init;
+use crate::knowledge::{Learning, What};
+use crate::time::Time;
+use crate::world::{Ids, World};
+
+/// A clock that stands at 2025-12-24T11:00:00Z until it is moved.
+#[derive(Debug)]
+struct Stands(AtomicI64);
+
+impl Clock for Stands {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::SeqCst).unsigned_abs())
+    }
+}
+
+/// Ids that are always the same.
+#[derive(Debug)]
+struct Same;
+
+impl Ids for Same {
+    fn uuid(&self, _: Time) -> Uuid {
+        Uuid::from_u128(7)
+    }
+}
+
+struct Bench {
+    repository: Repository,
+    clock: Arc<Stands>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self::bare();
+        Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
+        bench.repository.write("src/main.rs", "fn main() {}\n");
+        bench.repository.commit("Begin");
+        bench
+    }
+
+    fn bare() -> Self {
+        let start = Time::parse("2025-12-24T11:00:00Z").unwrap().0.as_microsecond();
+        Self { repository: Repository::new(), clock: Arc::new(Stands(AtomicI64::new(start))) }
+    }
+
+    fn path(&self) -> &Path {
+        self.repository.path()
+    }
+
+    fn world(&self) -> World {
+        World { clock: self.clock.clone(), ids: Arc::new(crate::world::RandomIds), ..World::default() }
+    }
+
+    fn open(&self) -> Project {
+        open(self.path(), self.world())
+    }
+
+    fn as_agent(&self, agent: &str) -> Project {
+        open(self.path(), World { agent: agent.to_owned(), ..self.world() })
+    }
+
+    fn in_session(&self, id: &str) -> Project {
+        open(self.path(), World { session: Some(id.to_owned()), ..self.world() })
+    }
+
+    fn minutes(&self, minutes: i64) {
+        self.clock.0.fetch_add(minutes * 60_000_000, Ordering::SeqCst);
+    }
+
+    fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path().join(path)).unwrap_or_default()
+    }
+}
+
+fn open(path: &Path, world: World) -> Project {
+    Project::open(path, world).unwrap().unwrap()
+}
+
+fn start(project: &Project) -> Started {
+    project.sessions().start(&Start::default()).unwrap()
+}
+
+fn told(project: &Project, subject: Subject) -> usize {
+    project.events().replay(&Replay { about: vec![subject], ..Replay::default() }).unwrap().events.len()
+}
+
+fn learned() -> Learning {
+    let what = What::Successful { context: "Adding a subject".to_owned(), approach: "Run the tests".to_owned() };
+    Learning::new(what)
+}
+
+#[test]
+fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let begun = start(&project);
+    assert_eq!((begun.session.id.as_str(), begun.again), ("2025-12-24-session-001", false));
+    assert_eq!(begun.session.state, State::Live);
+    let progress = bench.read(".forge/memory/short-term/progress.txt");
+    assert!(progress.starts_with("=== FORGE Session 2025-12-24 ===\n"), "{progress}");
+    assert!(progress.contains("[11:00] Started - branch: main\n[11:00] Active issues: 0\n"), "{progress}");
+    let again = start(&project);
+    assert!(again.again && again.chosen.is_none());
+    assert_eq!(again.session.id, begun.session.id);
+    assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), progress, "no second header");
+    assert_eq!(told(&project, Subject::SessionStart), 1);
+    assert!(
+        begun.prime.text.contains("session: \"2025-12-24-session-001\"\nbranch: \"main\"\n"),
+        "{}",
+        begun.prime.text
+    );
+}
+
+#[test]
+fn a_session_that_ended_is_put_away_and_ended_once() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let id = start(&project).session.id;
+    bench.minutes(5);
+    project.sessions().log(&Log { text: "Did it".to_owned(), next: None }).unwrap();
+    let end = End { learned: vec![learned()], next: Some("Do more".to_owned()), ..End::default() };
+    let ended = project.sessions().end(&end).unwrap();
+    assert_eq!((ended.session.as_str(), ended.again, ended.duration_s), (id.as_str(), false, 300));
+    assert_eq!(ended.learned.len(), 1);
+    let folder = format!(".forge/memory/short-term/sessions/{id}");
+    let progress = bench.read(&format!("{folder}/progress.txt"));
+    assert!(progress.contains("[11:05] Did it\n[11:05] Session ending\n\nNEXT: Do more\n"), "{progress}");
+    let record: Session = serde_json::from_str(&bench.read(&format!("{folder}/session.json"))).unwrap();
+    assert_eq!((record.state, record.ended_at), (State::Ended, Some(bench.world().now())));
+    assert!(project.sessions().current().unwrap().is_none());
+    assert_eq!(told(&project, Subject::SessionEnd), 1);
+    let again = project.sessions().end(&End::default()).unwrap();
+    assert_eq!(again, Finished { again: true, ..ended });
+    let next = start(&project);
+    assert_eq!(next.session.id, "2025-12-24-session-002");
+    assert!(next.abandoned.is_empty());
+    assert!(next.prime.text.contains("next: \"Do more\""), "what the session before said: {}", next.prime.text);
+}
+
+#[test]
+fn uncommitted_code_is_not_left_behind_without_a_word() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    bench.repository.write("src/new.rs", "// new\n");
+    let error = project.sessions().end(&End::default()).unwrap_err();
+    assert_eq!((error.category, error.code), (Category::Refused, "E_DIRTY"));
+    assert!(error.message.contains("src/new.rs"), "{error}");
+    assert!(project.sessions().current().unwrap().is_some(), "it still lives");
+    let end = End { leave_dirty: Some("the parser is half done".to_owned()), ..End::default() };
+    let ended = project.sessions().end(&end).unwrap();
+    assert_eq!(ended.next.as_deref(), Some("the parser is half done"));
+    assert_eq!(bench.read("src/new.rs"), "// new\n");
+}
+
+#[test]
+fn what_an_abandoned_session_was_at_is_taken_up() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let old = start(&project).session.id;
+    let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
+    project.focus().set(&set).unwrap();
+    bench.minutes(61);
+    let other = bench.as_agent("Axiom");
+    let begun = start(&other);
+    assert_eq!(
+        (begun.session.id.as_str(), begun.abandoned.as_slice()),
+        ("2025-12-24-session-002", [old.clone()].as_slice())
+    );
+    assert_eq!(begun.chosen.unwrap().rule, Rule::Abandoned);
+    let focus: Focus = serde_json::from_str(&bench.read(".forge/memory/short-term/focus.json")).unwrap();
+    assert_eq!((focus.task.as_deref(), focus.session), (Some("Wire it"), Some(begun.session.id)));
+    let folder = format!(".forge/memory/short-term/sessions/{old}");
+    let record: Session = serde_json::from_str(&bench.read(&format!("{folder}/session.json"))).unwrap();
+    assert_eq!(record.state, State::Abandoned);
+    assert!(bench.read(&format!("{folder}/progress.txt")).contains("Started - branch: main"));
+    assert_eq!(told(&project, Subject::SessionAbandoned), 1);
+}
+
+#[test]
+fn a_focus_of_another_branch_or_that_is_done_is_not_taken_up() {
+    for (branch, phase) in [("other", "BUILD"), ("main", "DONE")] {
+        let bench = Bench::new();
+        let project = bench.open();
+        start(&project);
+        let set = crate::focus::SetFocus {
+            task: Some("Wire it".to_owned()),
+            phase: Some(phase.to_owned()),
+            ..Default::default()
+        };
+        project.focus().set(&set).unwrap();
+        if branch != "main" {
+            bench.repository.run(&["switch", "--quiet", "-c", branch]);
+        }
+        bench.minutes(61);
+        assert_eq!(start(&bench.open()).chosen.unwrap().rule, Rule::Nothing, "{branch} {phase}");
+    }
+}
+
+#[test]
+fn a_second_session_has_its_own_folder() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let first = start(&project).session.id;
+    let before = bench.read(".forge/memory/short-term/progress.txt");
+    let other = bench.as_agent("Axiom");
+    let refused = other.sessions().start(&Start::default()).unwrap_err();
+    assert_eq!((refused.category, refused.code), (Category::Locked, "E_SESSION_LIVE"));
+    assert!(refused.message.contains(&first), "{refused}");
+    let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
+    assert!(!joined.primary);
+    let inside = bench.in_session(&joined.id);
+    inside.sessions().log(&Log { text: "Beside".to_owned(), next: None }).unwrap();
+    let own = bench.read(&format!(".forge/memory/short-term/sessions/{}/progress.txt", joined.id));
+    assert!(own.contains("Beside"), "{own}");
+    assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), before);
+    inside.sessions().end(&End::default()).unwrap();
+    assert_eq!(project.sessions().current().unwrap().unwrap().id, first);
+}
+
+#[test]
+fn names_are_given_once_in_all_work_trees_and_after_those_of_commits() {
+    let bench = Bench::new();
+    bench.repository.commit("Other\n\nForge-Session: 2025-12-24-session-004\n");
+    assert_eq!(start(&bench.open()).session.id, "2025-12-24-session-005");
+    let second = tempfile::tempdir().unwrap();
+    let path = second.path().join("tree");
+    bench.repository.run(&["worktree", "add", "--quiet", "-b", "two", path.to_str().unwrap()]);
+    let other = open(&path, bench.world());
+    assert_eq!(start(&other).session.id, "2025-12-24-session-006");
+}
+
+#[test]
+fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
+    let bench = Bench::new();
+    let path = ".forge/memory/long-term/knowledge.json";
+    let good = bench.read(path);
+    bench.repository.write(path, "{");
+    let error = bench.open().sessions().start(&Start::default()).unwrap_err();
+    assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"));
+    assert_eq!(bench.read(path), "{");
+    bench.repository.write(path, good);
+    let begun = start(&bench.open());
+    assert_eq!((begun.session.id.as_str(), begun.again), ("2025-12-24-session-001", false));
+}
+
+#[test]
+fn a_command_is_run_in_the_session_and_noted() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false)).unwrap_err();
+    assert_eq!(none.category, Category::NotFound);
+    let id = start(&project).session.id;
+    let command = ["sh", "-c", "echo \"$HELMDECK_FORGE_SESSION\" > ran.txt; exit 3"].map(str::to_owned);
+    let outcome = project.sessions().run(&command, &AtomicBool::new(false)).unwrap();
+    assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
+    assert!(bench.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
+    assert_eq!(project.sessions().current().unwrap().unwrap().holder, None);
+    let _ = id;
+}
+
+#[test]
+fn a_stopped_command_ends_and_with_it_the_session() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    let stop = AtomicBool::new(true);
+    let outcome = project.sessions().run(&["sleep".to_owned(), "600".to_owned()], &stop).unwrap();
+    assert!(outcome.stopped);
+    assert_eq!(outcome.ended.unwrap().next.as_deref(), Some("stopped by a signal"));
+    assert!(project.sessions().current().unwrap().is_none());
+}
+
+/// What a session leaves behind, without what differs from run to run.
+fn left(bench: &Bench, project: &Project) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![bench.path().join(".forge/memory")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                let path = entry.path().strip_prefix(bench.path()).unwrap().display().to_string();
+                all.insert(path, bench.read(entry.path().to_str().unwrap()));
+            }
+        }
+    }
+    for subject in [Subject::SessionStart, Subject::SessionEnd, Subject::SessionAbandoned] {
+        all.insert(subject.redux(), told(project, subject).to_string());
+    }
+    // git's own times make each commit another one.
+    for (number, commit) in bench.repository.run(&["log", "--format=%H"]).lines().enumerate() {
+        for value in all.values_mut() {
+            *value = value.replace(commit, &format!("<{number} commits ago>"));
+        }
+    }
+    all.insert("subjects".to_owned(), bench.repository.run(&["log", "--format=%s"]));
+    all.insert("status".to_owned(), bench.repository.run(&["status", "--porcelain"]));
+    all
+}
+
+/// The variables by which a worker is told what to do.
+const ROOT: &str = "HELMDECK_TEST_ROOT";
+const DIE_AT: &str = "HELMDECK_TEST_DIE_AT";
+
+fn worker_world() -> World {
+    let start = Time::parse("2025-12-24T13:00:00Z").unwrap().0.as_microsecond();
+    World { clock: Arc::new(Stands(AtomicI64::new(start))), ids: Arc::new(Same), ..World::default() }
+}
+
+fn day(project: &Project) -> Result<()> {
+    project.sessions().start(&Start::default())?;
+    project.sessions().end(&End { learned: vec![learned()], next: Some("More".to_owned()), ..End::default() })?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "a worker of another test"]
+fn worker_that_dies_at_a_step() {
+    let root = std::env::var(ROOT).unwrap();
+    death::at(std::env::var(DIE_AT).unwrap().parse().unwrap());
+    day(&open(Path::new(&root), worker_world())).unwrap();
+}
+
+/// A project with an abandoned session in it.
+fn abandoned() -> Bench {
+    let bench = Bench::new();
+    let project = open(bench.path(), World { ids: Arc::new(Same), ..bench.world() });
+    start(&project);
+    let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
+    project.focus().set(&set).unwrap();
+    bench
+}
+
+#[test]
+fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
+    let clean = abandoned();
+    let project = open(clean.path(), worker_world());
+    day(&project).unwrap();
+    let expected = left(&clean, &project);
+    let mut deaths = 0;
+    loop {
+        let bench = abandoned();
+        let worker = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "sessions::tests::worker_that_dies_at_a_step"])
+            .env(ROOT, bench.path())
+            .env(DIE_AT, deaths.to_string())
+            .output()
+            .unwrap();
+        let project = open(bench.path(), worker_world());
+        if worker.status.success() {
+            break;
+        }
+        // Whoever comes next does not know where it stopped. Who was killed in the end says only that again.
+        let ending = project.sessions().current().unwrap().is_some_and(|session| session.state == State::Ending);
+        if ending || project.sessions().living().unwrap().sessions.is_empty() {
+            project.sessions().end(&End::default()).unwrap();
+        } else {
+            day(&project).unwrap();
+        }
+        let got = left(&bench, &project);
+        for (name, value) in &expected {
+            assert_eq!(got.get(name), Some(value), "{name}, after death {deaths}");
+        }
+        assert_eq!(got.len(), expected.len(), "after death {deaths}");
+        deaths += 1;
+    }
+    assert!(deaths >= 24, "only {deaths} deaths");
+}

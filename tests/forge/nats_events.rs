@@ -1,0 +1,116 @@
+//! The events of a project on their way to a real server.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helmdeck_events::nats::{Nats, NatsOptions};
+use helmdeck_project::events::{CAP, Replay, Replayed};
+use helmdeck_project::subjects::{self, Subject};
+use helmdeck_project::{Project, World};
+
+use helmdeck_testkit::Nats as Server;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ROOT: &str = "HELMDECK_TRIAL_ROOT";
+const URL: &str = "HELMDECK_TRIAL_URL";
+
+fn link(url: &str) -> Arc<Nats> {
+    Arc::new(Nats::open(NatsOptions::new(url, subjects::all_with(subjects::PREFIX))).unwrap())
+}
+
+fn project(root: &Path, nats: Arc<Nats>) -> Project {
+    std::fs::create_dir_all(root.join(".forge")).unwrap();
+    Project::open(root, World::default()).unwrap().unwrap().sending(nats)
+}
+
+fn say(project: &Project) {
+    project.emit(Subject::Feature, serde_json::json!({"id": "f-1", "status": "passing"}));
+}
+
+/// Sends until nothing waits, and returns what the stream holds.
+fn settle(project: &Project, nats: &Nats) -> Replayed {
+    let end = Instant::now() + PATIENCE;
+    while project.events().drain(CAP).unwrap().waiting > 0 {
+        assert!(Instant::now() < end, "{:?}", project.events().drain(CAP));
+    }
+    Replay::default().stored(&nats.replay(1, 10_000, PATIENCE).unwrap())
+}
+
+#[test]
+fn every_event_arrives_in_order_though_the_server_is_killed_frozen_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::stopped();
+    let nats = link(&server.url());
+    let project = project(folder.path(), nats.clone());
+    for count in 0..60 {
+        match count {
+            5 | 25 | 55 => server.start_again(),
+            15 => server.kill9(),
+            30 => server.freeze(),
+            32 => server.go_on(),
+            45 => server.stop(),
+            _ => {}
+        }
+        say(&project);
+    }
+    let stored = settle(&project, &nats);
+    let seqs: Vec<_> = stored.events.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=60).collect::<Vec<_>>());
+    assert_eq!(stored, project.events().replay(&Replay::default()).unwrap(), "word for word what the journal has");
+}
+
+#[test]
+fn each_command_may_have_a_link_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    for _ in 0..5 {
+        say(&project(folder.path(), link(&server.url())));
+    }
+    let nats = link(&server.url());
+    let project = project(folder.path(), nats.clone());
+    assert_eq!(settle(&project, &nats).events.len(), 5);
+}
+
+#[test]
+fn a_command_that_is_killed_anywhere_loses_no_event_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let nats = link(&server.url());
+    let project = project(folder.path(), nats.clone());
+    for round in 1..=4 {
+        let mut worker = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "forge::nats_events::says_without_end", "--ignored"])
+            .env(ROOT, folder.path())
+            .env(URL, server.url())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let end = Instant::now() + PATIENCE;
+        while project.events().status().unwrap().seq < 7 * round {
+            assert!(Instant::now() < end && worker.try_wait().unwrap().is_none(), "it says nothing");
+        }
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+    }
+    let stored = settle(&project, &nats);
+    let journal = project.events().replay(&Replay::default()).unwrap();
+    for event in &journal.events {
+        assert!(stored.events.contains(event), "the server has no {event:?}");
+    }
+    assert!(journal.events.len() >= 28 && journal.gaps.is_empty());
+}
+
+#[test]
+#[ignore = "what a_command_that_is_killed_anywhere_loses_no_event_it_wrote runs"]
+#[allow(clippy::disallowed_methods, reason = "a test that is run by another is told so what to do")]
+fn says_without_end() {
+    let (Ok(root), Ok(url)) = (std::env::var(ROOT), std::env::var(URL)) else { return };
+    let project = project(Path::new(&root), link(&url));
+    loop {
+        say(&project);
+    }
+}
