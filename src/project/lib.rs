@@ -32,6 +32,8 @@ pub mod secrets;
 pub mod sessions;
 pub mod skills;
 pub mod time;
+#[cfg(test)]
+mod trials;
 pub mod triv;
 pub mod world;
 
