@@ -2,6 +2,7 @@
 
 mod artifact;
 mod conversation;
+pub(crate) mod forge;
 mod job;
 mod key;
 mod mcp;
@@ -98,6 +99,8 @@ pub(crate) enum Command {
     /// Look after dialogues: add turns, print what a model is shown, take and restore snapshots, forget
     #[command(subcommand)]
     Conversation(ConversationCommand),
+    /// The memory of a project: what was learned, which features work, checkpoints, sessions
+    Forge(Box<forge::ForgeArgs>),
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),

@@ -20,12 +20,24 @@ pub(crate) enum Exit {
     Usage = 2,
     /// What was asked for is not there.
     Absent = 3,
+    /// Work is paused until somebody says why it may go on.
+    Paused = 4,
+    /// Somebody else holds it.
+    Locked = 5,
+    /// It was changed since the caller read it.
+    Stale = 6,
     /// A secret is refused.
     Secret = 7,
     /// Something stored is damaged.
     Corrupt = 8,
     /// A policy forbids it.
     Refused = 9,
+    /// Nobody can say what state things are in.
+    Unknown = 10,
+    /// The health is yellow, and was asked for by the exit code.
+    Yellow = 11,
+    /// The health is red, and was asked for by the exit code.
+    Red = 12,
     /// The configuration is wrong (`EX_CONFIG` of sysexits).
     Config = 78,
 }
@@ -37,9 +49,15 @@ impl Exit {
             Self::Failed => "failed",
             Self::Usage => "usage",
             Self::Absent => "not found",
+            Self::Paused => "paused",
+            Self::Locked => "locked",
+            Self::Stale => "stale",
             Self::Secret => "secret refused",
             Self::Corrupt => "corrupt",
             Self::Refused => "refused",
+            Self::Unknown => "unknown",
+            Self::Yellow => "yellow",
+            Self::Red => "red",
             Self::Config => "configuration",
         }
     }
@@ -226,6 +244,31 @@ impl From<ConversationError> for Failure {
         let message = error.to_string();
         let mut failure = Self { problem: Some(Error::from(error).problem()), ..Self::new(exit, message) };
         failure.hint = hint.map(str::to_owned);
+        failure
+    }
+}
+
+impl From<helmdeck_project::Error> for Failure {
+    fn from(error: helmdeck_project::Error) -> Self {
+        use helmdeck_project::Category as C;
+        let exit = match error.category {
+            C::Failed => Exit::Failed,
+            C::Usage => Exit::Usage,
+            C::NotFound => Exit::Absent,
+            C::Paused => Exit::Paused,
+            C::Locked => Exit::Locked,
+            C::Stale => Exit::Stale,
+            C::Secret => Exit::Secret,
+            C::Corrupt => Exit::Corrupt,
+            C::Refused => Exit::Refused,
+            C::Unknown => Exit::Unknown,
+        };
+        let mut failure = Self::new(exit, error.message);
+        failure.hint = match (error.hint, error.next) {
+            (Some(hint), Some(next)) => Some(format!("{hint}\nnext: {next}")),
+            (Some(hint), None) => Some(hint),
+            (None, next) => next,
+        };
         failure
     }
 }

@@ -81,7 +81,7 @@ fn a_command_that_is_killed_anywhere_loses_no_event_it_wrote() {
     let project = project(folder.path(), nats.clone());
     for round in 1..=4 {
         let mut worker = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "memory::says_without_end", "--ignored"])
+            .args(["--exact", "forge::nats_events::says_without_end", "--ignored"])
             .env(ROOT, folder.path())
             .env(URL, server.url())
             .stdin(Stdio::null())

@@ -10,6 +10,7 @@ pub(crate) mod connect;
 mod conversation;
 mod conversation_check;
 mod doctor;
+mod forge;
 mod forget;
 mod import;
 mod job;
@@ -117,6 +118,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
             let setup = setup(env, WARN)?;
             block_on(conversation::run(&setup, &command))
         }
+        Command::Forge(arguments) => forge::run(&arguments, &env, output),
         Command::Vault(command) => {
             let setup = setup(env, WARN)?;
             block_on(vault::run(&setup, &command))

@@ -8,13 +8,13 @@ use super::document::Kind;
 pub const KINDS: &[Kind] = &[
     Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
     Kind::of::<crate::features::FeaturesFile>("features"),
-    Kind::of::<crate::focus::Focus>("focus"),
-    Kind::of::<crate::issues::Active>("active"),
     Kind::of::<crate::checkpoints::Manifest>("checkpoint"),
-    Kind::of::<crate::sessions::Session>("session"),
-    Kind::of::<crate::sessions::Living>("sessions"),
     Kind::of::<crate::recovery::Journal>("recovery"),
     Kind::of::<crate::recovery::Paused>("paused"),
+    Kind::of::<crate::focus::Focus>("focus"),
+    Kind::of::<crate::issues::Active>("active"),
+    Kind::of::<crate::sessions::Session>("session"),
+    Kind::of::<crate::sessions::Living>("sessions"),
     Kind::of::<crate::git::Branches>("branches"),
 ];
 

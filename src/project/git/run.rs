@@ -320,7 +320,13 @@ fn read(mut pipe: impl Read + Send + 'static, shared: &Shared, max: usize, end: 
 }
 
 fn named(args: &[&str], what: &str) -> String {
-    format!("git {} {what}", args.iter().find(|arg| !arg.starts_with('-')).unwrap_or(&""))
+    // Settings come in pairs before the command.
+    let mut rest = args.iter();
+    while rest.as_slice().first() == Some(&"-c") {
+        rest.nth(1);
+    }
+    let command = rest.find(|arg| !arg.starts_with('-')).unwrap_or(&"");
+    format!("git {command} {what}")
 }
 
 pub(super) fn failed(args: &[&str], what: String) -> Error {

@@ -157,6 +157,19 @@ mod tests {
     }
 
     #[test]
+    fn of_several_at_once_one_makes_the_tag() {
+        let repository = Repository::new();
+        let git = repository.git();
+        let first = repository.commit("first");
+        let made = std::thread::scope(|scope| {
+            let each = || scope.spawn(|| git.create_tag("checkpoint/X-1-v1", &first, "m\n").unwrap());
+            let threads: Vec<_> = std::iter::repeat_with(each).take(8).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made == Created::Created).count()
+        });
+        assert_eq!(made, 1);
+    }
+
+    #[test]
     fn a_tag_is_made_without_any_identity() {
         let repository = Repository::new();
         let first = repository.commit("first");

@@ -211,8 +211,14 @@ impl Git {
     /// `E_IO` if it cannot be read or written.
     pub fn copy_index(&self, folder: &Path, name: &str) -> Result<PathBuf> {
         let (from, to) = (self.git_dir().join("index"), folder.join(name));
-        match std::fs::copy(&from, &to) {
-            Ok(_) => Ok(to),
+        let copied = std::fs::metadata(&from).and_then(|data| data.modified()).and_then(|modified| {
+            std::fs::copy(&from, &to)?;
+            // git looks into files that are as new as the index. In a copy that is newer, it would take a file that was changed in the
+            // same tick for unchanged.
+            std::fs::File::options().write(true).open(&to)?.set_modified(modified)
+        });
+        match copied {
+            Ok(()) => Ok(to),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(to),
             Err(error) => Err(Error::io("cannot copy", &from, &error)),
         }

@@ -1,7 +1,5 @@
 //! Finding what was learned by words: BM25 over the texts and paths of each entry.
 
-use std::collections::HashMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,19 +67,22 @@ pub struct Hit {
 
 /// The longest query that is read, in bytes.
 const LONGEST: usize = 4_096;
+/// How many words of it count, each once.
+const MOST_TERMS: usize = 64;
 
 impl KnowledgeFile {
     /// Returns the entries that fit some words best.
     #[must_use]
     pub fn search(&self, search: &Search) -> Found {
-        let mut terms: HashMap<String, usize> = HashMap::new();
+        // A query has few words: to look at each is faster than to hash every word of every entry.
+        let mut terms: Vec<String> = Vec::new();
         let mut end = search.query.len().min(LONGEST);
         while !search.query.is_char_boundary(end) {
             end -= 1;
         }
         text::words(&search.query[..end], |word| {
-            if !terms.contains_key(word) {
-                terms.insert(word.to_owned(), terms.len());
+            if terms.len() < MOST_TERMS && !terms.iter().any(|term| term == word) {
+                terms.push(word.to_owned());
             }
         });
         // How often each word is in each entry, and how long that is.
@@ -100,7 +101,7 @@ impl KnowledgeFile {
             for text in texts.chain(entry.trace.paths.iter().map(String::as_str)) {
                 text::words(text, |word| {
                     length += 1;
-                    if let Some(&term) = terms.get(word) {
+                    if let Some(term) = terms.iter().position(|term| term == word) {
                         counts[term] += 1;
                     }
                 });

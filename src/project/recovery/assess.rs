@@ -345,14 +345,13 @@ fn of_checkpoints(all: &[Checkpoint], usable: Option<&Checkpoint>, unknown: &mut
 }
 
 fn check_memory(path: &str, bytes: &[u8]) -> Result<(), String> {
-    let found = match kind_of(path) {
+    match kind_of(path) {
         Some(kind) => kind.check(bytes).map_err(|why| match why {
             crate::files::Unreadable::Damaged(damage) => format!("{}:{}: {}", damage.line, damage.column, damage.what),
             crate::files::Unreadable::Newer(version) => format!("a newer program wrote it ({version})"),
         }),
         None => serde_json::from_slice::<crate::json::Json>(bytes).map(drop).map_err(|error| error.to_string()),
-    };
-    found
+    }
 }
 
 fn globs(patterns: &[String]) -> Result<GlobSet> {

@@ -273,6 +273,7 @@ pub(super) fn is_memory(path: &[u8]) -> bool {
 
 /// Where a test kills the process.
 mod fault {
+    #[cfg(not(test))]
     use super::Step;
 
     #[cfg(not(test))]

@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Sessions;
+use crate::error::Result;
+use crate::features::Item;
+use crate::git::Oid;
+use crate::layout::FORGE;
+
 /// So many commits since the last checkpoint are enough.
 const COMMITS: usize = 5;
 /// So long since the last checkpoint is enough.
@@ -55,6 +61,38 @@ pub fn advise(since: &Since) -> Option<Advice> {
         Since { commits: COMMITS.., .. } => Some(Advice::Commits),
         Since { age, changed: true, .. } if *age >= AGE => Some(Advice::Age),
         _ => None,
+    }
+}
+
+impl Sessions<'_> {
+    /// Says whether a checkpoint is advised now, and why. Without git there are none.
+    ///
+    /// # Errors
+    /// What git and the files say.
+    pub fn advice(&self) -> Result<Option<Advice>> {
+        let Ok(git) = self.project.git() else { return Ok(None) };
+        let Some(head) = git.head()? else { return Ok(None) };
+        let session = self.current()?;
+        let last = self.project.checkpoints().newest_valid()?;
+        // Without a checkpoint the session's own beginning counts.
+        let (commit, at) = match (&last, &session) {
+            (Some(last), _) => (last.oid(), last.timestamp),
+            (None, Some(session)) => (session.head.as_deref().and_then(Oid::parse), Some(session.started_at)),
+            (None, None) => return Ok(None),
+        };
+        let Some(at) = at else { return Ok(None) };
+        let range = commit.as_ref().map_or_else(|| "HEAD".to_owned(), |commit| format!("{commit}..HEAD"));
+        let dirty = git.status()?.outside(FORGE).next().is_some();
+        let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
+        let seconds = self.project.world().now().0.as_second().saturating_sub(at.0.as_second());
+        let listed = self.project.features().list(false)?;
+        let fresh = |item: &Item| item.standing.counts() && item.feature.verified_at.is_some_and(|then| then > at);
+        Ok(advise(&Since {
+            features: listed.features.iter().filter(|item| fresh(item)).count(),
+            commits: usize::try_from(git.count(&range)?).unwrap_or(usize::MAX),
+            age: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+            changed: dirty || tree != Some(git.code_tree(&head)?),
+        }))
     }
 }
 

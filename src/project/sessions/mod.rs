@@ -82,6 +82,17 @@ impl<'a> Sessions<'a> {
         if session.primary { Ok(focus) } else { focus.of(&session.id) }
     }
 
+    /// Returns the focus of the session in which the work is done: the primary one unless it is said.
+    ///
+    /// # Errors
+    /// `NotFound` for a session that does not live; `Corrupt`.
+    pub fn focus_now(&self) -> Result<Focused<'a>> {
+        match self.current_or_refuse()? {
+            Some(session) => self.focus(&session),
+            None => Ok(self.project.focus()),
+        }
+    }
+
     /// Returns git, if there is one.
     fn git(&self) -> Option<&'a Git> {
         self.project.git().ok()
@@ -98,7 +109,7 @@ impl<'a> Sessions<'a> {
         // What a step does may be done, and not be noted.
         #[cfg(test)]
         death::point();
-        let changed = self.project.files().edit::<Living, Session>(None, |living| {
+        self.project.files().edit::<Living, Session>(None, |living| {
             place::named_one(living, id)?;
             match living.get_mut(id) {
                 Some(session) => {
@@ -107,10 +118,7 @@ impl<'a> Sessions<'a> {
                 }
                 None => Err(crate::Error::not_found(format!("no session {id} lives in this work tree"))),
             }
-        });
-        #[cfg(test)]
-        death::point();
-        changed
+        })
     }
 }
 

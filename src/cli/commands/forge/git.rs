@@ -1,0 +1,177 @@
+//! `helmdeck forge commit`, `lint-commits`, `hook`, `checkpoint` and `recover`.
+
+use std::path::Path;
+
+use helmdeck_project::checkpoints::{Create, Prune};
+use helmdeck_project::git::{Hook, NewCommit, Origin, Severity};
+use helmdeck_project::recovery::{Ack, Apply, Assess, By, Class, Mode};
+use helmdeck_project::{Error, Project};
+
+use super::{Answer, On};
+use crate::args::forge::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
+use crate::exit::Exit;
+
+/// The longest message of a commit that is read, in bytes.
+const MAX_MESSAGE: u64 = 1 << 20;
+
+/// Returns who commits, and from where.
+fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
+    let session = project.sessions().current()?.ok_or_else(|| {
+        Error::not_found("no session lives in this work tree, and a commit names one")
+            .next("helmdeck forge session start")
+    })?;
+    let newest = project.checkpoints().newest_valid()?;
+    let checkpoint = newest.and_then(|checkpoint| Some((checkpoint.tag.clone(), checkpoint.oid()?)));
+    Ok(Origin { session: session.id, session_id: session.uuid, checkpoint })
+}
+
+pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
+    let new = NewCommit {
+        key: arguments.key.clone(),
+        session_commit: arguments.session_commit,
+        kind: arguments.kind.clone(),
+        subject: arguments.subject.clone(),
+        what: arguments.what.clone(),
+        why: arguments.why.clone(),
+        learned: arguments.learned.clone(),
+        invariants: arguments.invariant.clone(),
+        paths: arguments.paths.clone(),
+        forge: arguments.forge,
+        parent: arguments.parent.clone(),
+    };
+    let made = on.change(|project| project.commits().create(&new, &origin(project)?))?;
+    on.show(&made)
+}
+
+pub(super) fn lint(on: &On, range: &str) -> Answer {
+    let linted = on.open()?.commits().lint(range)?;
+    let findings = || linted.iter().flat_map(|commit| commit.findings.iter().map(move |finding| (commit, finding)));
+    on.print(&linted, || {
+        let lines = findings().map(|(commit, finding)| {
+            let word = if finding.severity == Severity::Error { "error" } else { "warning" };
+            format!("{} {word} {}: {}", commit.oid.short(), finding.rule, finding.message)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    })?;
+    let broken = findings().any(|(_, finding)| finding.severity == Severity::Error);
+    On::exit(if broken { Exit::Failed } else { Exit::Ok })
+}
+
+const fn which(hook: HookKind) -> Hook {
+    match hook {
+        HookKind::CommitMsg => Hook::CommitMsg,
+        HookKind::PrepareCommitMsg => Hook::PrepareCommitMsg,
+    }
+}
+
+pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
+    match command {
+        HookCommand::Install { hook } => {
+            let done = on.change(|project| project.commits().install_hook(which(*hook), "helmdeck"))?;
+            on.show(&done)
+        }
+        HookCommand::Uninstall { hook } => {
+            let done = on.change(|project| project.commits().remove_hook(which(*hook)))?;
+            on.show(&done)
+        }
+        HookCommand::CommitMsg { file } => {
+            // A hook is never in the way of a repository without a memory.
+            let Some(project) = on.find()? else { return Ok(()) };
+            let findings = project.commits().check_message(&message(file)?);
+            on.show(&findings)?;
+            let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
+            On::exit(if broken { Exit::Failed } else { Exit::Ok })
+        }
+        HookCommand::PrepareCommitMsg { file, source, .. } => {
+            let Some(project) = on.find()? else { return Ok(()) };
+            let Ok(origin) = origin(&project) else { return Ok(()) };
+            let focus = project.focus().show()?;
+            let key = focus.and_then(|shown| shown.focus.linear_issue);
+            let prepared =
+                project.commits().prepare_message(&message(file)?, source.as_deref(), key.as_deref(), &origin)?;
+            if let Some(text) = prepared {
+                std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn message(file: &Path) -> helmdeck_project::Result<String> {
+    use std::io::Read as _;
+
+    let io = |error| Error::io("cannot read", file, &error);
+    let mut text = Vec::new();
+    std::fs::File::open(file).map_err(io)?.take(MAX_MESSAGE).read_to_end(&mut text).map_err(io)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
+    use CheckpointCommand as C;
+    match command {
+        C::Create { key, message, verify, closes, push, remote } => {
+            let create = Create {
+                key: key.clone(),
+                message: message.clone(),
+                verify: verify.clone(),
+                closes: closes.clone(),
+                push: *push,
+                remote: remote.clone(),
+            };
+            let made = on.change(|project| project.checkpoints().create(&create))?;
+            on.show(&made)
+        }
+        C::List => {
+            let all = on.open()?.checkpoints().list()?;
+            on.print(&all, || {
+                let lines = all.iter().map(|checkpoint| {
+                    let commit = checkpoint.commit.as_deref().unwrap_or("-");
+                    let usable = if checkpoint.can_rollback_to { "usable" } else { "not usable" };
+                    format!("{}  {}  {usable}", checkpoint.name, commit.get(..12).unwrap_or(commit))
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            })
+        }
+        C::Show { name } => on.show(&on.open()?.checkpoints().show(name)?),
+        C::Verify { name } => on.show(&on.open()?.checkpoints().verify(name.as_deref())?),
+        C::Prune { keep, yes } => {
+            let prune = Prune { keep: *keep, dry_run: !yes };
+            on.show(&on.open()?.checkpoints().prune(&prune)?)
+        }
+    }
+}
+
+pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
+    match command {
+        RecoverCommand::Assess { no_verify } => {
+            let report = on.open()?.recovery().assess(Assess { verify: !no_verify })?;
+            on.print(&report, || report.to_string())?;
+            On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
+        }
+        RecoverCommand::Apply { mode, checkpoint, why, worktree } => {
+            let mode = mode.map(|mode| match mode {
+                RollbackMode::Branch => Mode::Branch,
+                RollbackMode::Restore => Mode::Restore,
+            });
+            let apply = Apply { mode, checkpoint: checkpoint.clone(), why: why.clone(), worktree: worktree.clone() };
+            on.show(&on.open()?.recovery().apply(&apply)?)
+        }
+        RecoverCommand::Ack { reason, token } => {
+            let by = match token {
+                Some(token) => By::Token(token.clone()),
+                None if on.is_interactive() => By::Terminal,
+                None => {
+                    return Err(Error::refused(
+                        "a pause is ended by a person: at a terminal, or with the token they were shown",
+                    )
+                    .into());
+                }
+            };
+            on.show(&on.open()?.recovery().ack(&Ack { reason: reason.clone(), by })?)
+        }
+        RecoverCommand::Tried { passed, what } => {
+            let tried = on.change(|project| project.recovery().tried(*passed, what))?;
+            on.show(&tried)
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! `helmdeck forge knowledge`, `features`, `focus`, `artifact` and `skill`.
+
+use std::path::Path;
+
+use helmdeck_project::Error;
+use helmdeck_project::artifacts::{Filter, Gc, Kind, Put};
+use helmdeck_project::features::{Add, BlockedBy, Edit, Manual, Status, is_id};
+use helmdeck_project::focus::SetFocus;
+use helmdeck_project::knowledge::{Format, Learning, Search, What};
+use helmdeck_project::skills::Query;
+use helmdeck_project::triv::Reference;
+use serde_json::Value;
+
+use super::{Answer, On};
+use crate::args::forge::{
+    ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
+    KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
+};
+use crate::exit::Exit;
+use crate::output::columns;
+
+/// The longest file that is taken over, in bytes.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// Makes a learning of the arguments.
+pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_project::Result<Learning> {
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    let context = text(&arguments.context);
+    let what = if arguments.invariant.is_some() {
+        What::Invariant { text: text(&arguments.invariant), check: arguments.check.clone(), severity: None }
+    } else if arguments.issue.is_some() {
+        What::Failed { context, issue: text(&arguments.issue), resolution: text(&arguments.resolution) }
+    } else if arguments.decision.is_some() {
+        What::Decision { context, decision: text(&arguments.decision), rationale: text(&arguments.rationale) }
+    } else if arguments.approach.is_some() {
+        What::Successful { context, approach: text(&arguments.approach) }
+    } else {
+        return Err(Error::usage("say what was learned: --approach, --issue, --decision or --invariant"));
+    };
+    Ok(Learning { linear: arguments.key.clone(), paths: arguments.path.clone(), ..Learning::new(what) })
+}
+
+/// As [`learning`], learned in the session that lives.
+fn of_session(project: &helmdeck_project::Project, arguments: &LearnArgs) -> helmdeck_project::Result<Learning> {
+    let session = project.sessions().current()?.map(|session| session.id);
+    Ok(Learning { session, ..learning(arguments)? })
+}
+
+pub(super) fn knowledge(on: &On, command: &KnowledgeCommand) -> Answer {
+    use KnowledgeCommand as C;
+    match command {
+        C::Add(arguments) => {
+            let if_match = arguments.if_match.as_deref();
+            let added = on.change(|project| project.knowledge().add(&of_session(project, arguments)?, if_match))?;
+            on.show(&added)
+        }
+        C::Confirm { id } => {
+            let confirmed = on.change(|project| project.knowledge().confirm(id, None))?;
+            on.show(&confirmed)
+        }
+        C::Supersede { id, by } => {
+            let if_match = by.if_match.as_deref();
+            let superseded =
+                on.change(|project| project.knowledge().supersede(id, &of_session(project, by)?, if_match))?;
+            on.show(&superseded)
+        }
+        C::Search { words, limit, superseded } => {
+            let search =
+                Search { query: words.join(" "), limit: Some(*limit), superseded: *superseded, ..Search::default() };
+            on.show(&on.open()?.knowledge().search(&search)?)
+        }
+        C::Export { format } => {
+            let format = match format {
+                ExportFormat::Markdown => Format::Markdown,
+                ExportFormat::Jsonl => Format::Jsonl,
+                ExportFormat::Json => Format::Json,
+            };
+            let text = on.open()?.knowledge().export(format)?;
+            on.print(&text, || text.clone())
+        }
+        C::Drift => on.show(&on.open()?.knowledge().drift()?),
+        C::Compact { etag: Some(etag), into, .. } => {
+            let compacted = on.change(|project| project.knowledge().compact(etag, into))?;
+            on.show(&compacted)
+        }
+        C::Compact { etag: None, .. } => on.show(&on.open()?.knowledge().propose()?),
+    }
+}
+
+pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
+    use FeaturesCommand as C;
+    match command {
+        C::List => {
+            let listed = on.open()?.features().list(true)?;
+            on.print(&listed, || {
+                let rows: Vec<_> = listed
+                    .features
+                    .iter()
+                    .map(|item| {
+                        let standing = serde_json::to_value(item.standing).unwrap_or_default();
+                        let standing = standing.as_str().unwrap_or_default().to_owned();
+                        vec![item.feature.id.clone(), standing, item.feature.name.clone()]
+                    })
+                    .collect();
+                format!("{}{} of {} pass", columns(&rows), listed.counts.passing, listed.counts.counted)
+            })
+        }
+        C::Add { name, id, test, step, category, manual } => {
+            let add = Add {
+                id: id.clone(),
+                name: name.clone(),
+                tests: test.clone(),
+                steps: step.clone(),
+                category: category.clone(),
+                blocked_by: None,
+                manual: *manual,
+            };
+            let added = on.change(|project| project.features().add(&add, None))?;
+            on.show(&added)
+        }
+        C::Set(arguments) => set(on, arguments),
+        C::Verify { id } => {
+            let verified = on.change(|project| project.features().verify(id))?;
+            on.show(&verified)?;
+            On::exit(if verified.passed { Exit::Ok } else { Exit::Failed })
+        }
+        C::Manual { id, evidence, by } => {
+            let manual = Manual { evidence: evidence.clone(), by: by.clone() };
+            let changed = on.change(|project| project.features().manual(id, &manual))?;
+            on.show(&changed)
+        }
+        C::Next => on.show(&on.open()?.features().next()?),
+        C::Probe { count } => {
+            let probed = on.change(|project| project.features().probe(*count))?;
+            on.show(&probed)?;
+            On::exit(if probed.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
+        }
+        C::Audit { since } => on.show(&on.open()?.features().audit(since.as_deref())?),
+        C::Remove { id, amend_contract } => {
+            let changed = on.change(|project| project.features().remove(id, amend_contract.as_deref(), None))?;
+            on.show(&changed)
+        }
+    }
+}
+
+fn set(on: &On, arguments: &FeatureEdit) -> Answer {
+    let status: Option<Status> = match &arguments.status {
+        Some(word) => Some(
+            serde_json::from_value(Value::from(word.as_str()))
+                .map_err(|_| Error::usage(format!("{word:?} is no status of a feature")))?,
+        ),
+        None => None,
+    };
+    let some = |list: &Vec<String>| Some(list.clone()).filter(|list| !list.is_empty());
+    let blocked_by = match arguments.blocked_by.as_slice() {
+        [] => None,
+        [one] => Some(BlockedBy::One(one.clone())),
+        all if all.iter().all(|id| is_id(id)) => Some(BlockedBy::Many(all.to_vec())),
+        _ => return Err(Error::usage("--blocked-by takes several ids, or one text").into()),
+    };
+    let edit = Edit {
+        status,
+        reason: arguments.reason.clone(),
+        blocked_by,
+        name: arguments.name.clone(),
+        tests: some(&arguments.test),
+        steps: some(&arguments.step),
+        amend_contract: arguments.amend_contract.clone(),
+        ..Edit::default()
+    };
+    let if_match = arguments.if_match.as_deref();
+    let changed = on.change(|project| project.features().set(&arguments.id, &edit, if_match))?;
+    on.show(&changed)
+}
+
+pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
+    match command {
+        FocusCommand::Show => {
+            let project = on.open()?;
+            on.show(&project.sessions().focus_now()?.show()?)
+        }
+        FocusCommand::Set(arguments) => set_focus(on, arguments),
+        FocusCommand::Clear { reason } => {
+            let cleared = on.change(|project| {
+                let session = project.sessions().current()?.map(|session| session.id);
+                project.sessions().focus_now()?.clear(session.as_deref(), reason.as_deref())
+            })?;
+            on.show(&cleared)
+        }
+    }
+}
+
+fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
+    let some = |list: &Vec<String>| Some(list.clone()).filter(|list| !list.is_empty());
+    let mut change = SetFocus {
+        task: arguments.task.clone(),
+        linear_issue: arguments.issue.clone(),
+        files: some(&arguments.file),
+        phase: arguments.phase.clone(),
+        blockers: some(&arguments.blocker),
+        active_skill: arguments.skill.clone(),
+        feature_id: arguments.feature.clone(),
+        reason: arguments.reason.clone(),
+        session: None,
+        if_match: arguments.if_match.clone(),
+    };
+    let set = on.change(|project| {
+        change.session = project.sessions().current()?.map(|session| session.id);
+        project.sessions().focus_now()?.set(&change)
+    })?;
+    on.show(&set)
+}
+
+const fn kind(kind: ArtifactKind) -> Kind {
+    match kind {
+        ArtifactKind::Code => Kind::Code,
+        ArtifactKind::Docs => Kind::Docs,
+        ArtifactKind::Reports => Kind::Reports,
+    }
+}
+
+pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
+    use ForgeArtifactCommand as C;
+    match command {
+        C::Put { file, kind: what, name, from } => {
+            let own = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let mut put = Put::new(kind(*what), name.clone().unwrap_or(own));
+            for reference in from {
+                put.produced_from.push(Reference::parse(reference).map_err(Error::usage)?);
+            }
+            let stored = on.change(|project| {
+                put.session = project.sessions().current()?.map(|session| session.id);
+                project.artifacts().put_file(file, &put)
+            })?;
+            on.show(&stored)
+        }
+        C::Get { name } => on.show(&on.open()?.artifacts().get(name)?),
+        C::List { kind: what, limit } => {
+            let filter = Filter { kind: what.map(kind), limit: *limit, ..Filter::default() };
+            on.show(&on.open()?.artifacts().list(&filter)?)
+        }
+        C::Verify { name } => {
+            let verified = on.open()?.artifacts().verify(name.as_deref())?;
+            on.show(&verified)?;
+            On::exit(if verified.ok { Exit::Ok } else { Exit::Failed })
+        }
+        C::Gc { older, yes } => {
+            let gc = Gc { older: *older, apply: *yes, ..Gc::default() };
+            let gone = on.change(|project| project.artifacts().gc(&gc))?;
+            on.show(&gone)
+        }
+        C::Rebuild => {
+            let rebuilt = on.change(|project| project.artifacts().rebuild())?;
+            on.show(&rebuilt)
+        }
+        C::Snapshot => {
+            let stored = on.change(|project| project.artifacts().snapshot())?;
+            on.show(&stored)
+        }
+    }
+}
+
+pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
+    use SkillCommand as C;
+    let by = || on.agent().to_owned();
+    match command {
+        C::List => {
+            let skills = on.open()?.skills().list()?;
+            on.print(&skills, || {
+                let rows: Vec<_> = skills
+                    .iter()
+                    .map(|skill| {
+                        let valid = if skill.valid { "" } else { "invalid: " };
+                        vec![skill.name.clone(), format!("{valid}{}", skill.description)]
+                    })
+                    .collect();
+                columns(&rows)
+            })
+        }
+        C::Show { name } => {
+            let shown = on.open()?.skills().show(name)?;
+            on.print(&shown, || shown.instructions.clone())
+        }
+        C::Resource { name, path } => {
+            let bytes = on.open()?.skills().resource(name, path)?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            on.print(&text, || text.clone())
+        }
+        C::Match(query) => {
+            let found = on.change(|project| project.skills().ask(&asked(query), &by()))?;
+            on.show(&found)
+        }
+        C::Plan { names } => {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            on.show(&on.open()?.skills().plan(&names)?)
+        }
+        C::Activate { name } => {
+            let activated = on.change(|project| project.skills().activate(name, &by()))?;
+            on.show(&activated)
+        }
+        C::Stats => on.show(&on.open()?.skills().stats()?),
+        C::Import { file } => {
+            let text = read(file)?;
+            let taken = on.change(|project| project.skills().import(&text))?;
+            on.show(&taken)
+        }
+        C::Export { name } => {
+            let text = on.open()?.skills().export(name)?;
+            on.print(&text, || text.clone())
+        }
+        C::SyncTriggers { name, file } => {
+            let text = read(file)?;
+            let synced = on.change(|project| project.skills().sync_triggers(name, &text))?;
+            on.show(&synced)
+        }
+    }
+}
+
+fn asked(query: &SkillQuery) -> Query {
+    Query { text: query.text.join(" "), files: query.file.clone(), labels: query.label.clone() }
+}
+
+fn read(file: &Path) -> helmdeck_project::Result<String> {
+    use std::io::Read as _;
+
+    let io = |error| Error::io("cannot read", file, &error);
+    let mut text = String::new();
+    std::fs::File::open(file).map_err(io)?.take(MAX_TEXT).read_to_string(&mut text).map_err(io)?;
+    Ok(text)
+}

@@ -1,0 +1,345 @@
+//! `helmdeck forge`: the memory of a project on the command line. Commands only translate: what they do is done by the crate of the
+//! project, and what they print is what it answered.
+
+mod git;
+mod memory;
+mod session;
+
+use std::path::PathBuf;
+
+use helmdeck_project::events::Replay;
+use helmdeck_project::health::Colour;
+use helmdeck_project::init::Init;
+use helmdeck_project::repair::{Mend, Source};
+use helmdeck_project::{Error, Project, Time, World};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::app::internal;
+use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeCommon};
+use crate::env::Environment;
+use crate::exit::{Exit, Failure, Result};
+use crate::output::Output;
+
+/// The variable that names the session a command belongs to.
+const SESSION: &str = helmdeck_project::sessions::VARIABLE;
+/// The variable that names who works.
+const AGENT: &str = "HELMDECK_FORGE_AGENT";
+/// Where there is no file of this name.
+const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
+
+/// Runs one of the commands. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
+///
+/// # Errors
+/// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health --exit-code` 11 and 12.
+pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> Result<()> {
+    let answer = On::of(&arguments.common, env, output).and_then(|on| on.run(&arguments.command));
+    match answer {
+        Err(Stop::Project(error)) if output.json => {
+            let exit = Failure::from((*error).clone()).exit();
+            output.value(&json!({"ok": false, "error": *error}))?;
+            Err(Failure::silent(exit))
+        }
+        Err(Stop::Project(error)) => Err((*error).into()),
+        Err(Stop::Cli(failure)) => Err(failure),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Why a command ends early.
+pub(super) enum Stop {
+    /// The project says so.
+    Project(Box<Error>),
+    /// Something here does.
+    Cli(Failure),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Project(Box::new(error))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Cli(failure)
+    }
+}
+
+/// What a command answers.
+pub(super) type Answer = Result<(), Stop>;
+
+/// What a command works on.
+pub(super) struct On {
+    folder: PathBuf,
+    world: World,
+    allowed: Vec<String>,
+    output: Output,
+}
+
+impl On {
+    fn of(common: &ForgeCommon, env: &Environment, output: Output) -> Result<Self, Stop> {
+        let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| std::path::Path::new(".")))?;
+        let text = |given: &Option<String>, name: &str| -> Result<Option<String>> {
+            let given = given.as_deref().map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
+            Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
+        };
+        let mut world = World { zone: jiff::tz::TimeZone::system(), ..World::default() };
+        world.session = text(&common.session, SESSION)?;
+        if let Some(agent) = text(&common.agent, AGENT)? {
+            world.agent = agent;
+        }
+        Ok(Self { folder, world, allowed: common.allow_secret.clone(), output })
+    }
+
+    /// Opens the project.
+    pub(super) fn open(&self) -> Result<Project, Stop> {
+        Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
+    }
+
+    /// Opens the project if it has a memory: hooks and reads go on without.
+    pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
+        let project = Project::open(&self.folder, self.world.clone())?;
+        Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
+    }
+
+    /// Opens the project to change it, and tells that its session lives once that is done.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_project::Result<T>) -> Result<T, Stop> {
+        let project = self.open()?;
+        let done = change(&project)?;
+        // What was asked for is done. A lease that is not renewed only ends sooner.
+        if let Err(error) = project.sessions().touch() {
+            tracing::debug!(%error, "the lease of the session was not renewed");
+        }
+        Ok(done)
+    }
+
+    /// Prints an answer: as JSON, or as the text that `text` makes.
+    pub(super) fn print<T: Serialize>(&self, data: &T, text: impl FnOnce() -> String) -> Answer {
+        if self.output.json {
+            // Straight into bytes: numbers stay as they were written.
+            let data = serde_json::to_vec(data).map_err(internal)?;
+            let bytes = [b"{\"ok\":true,\"data\":".as_slice(), &data, b"}"].concat();
+            self.output.result(&bytes)?;
+        } else {
+            self.output.text(&text())?;
+        }
+        Ok(())
+    }
+
+    /// Prints an answer, as lines of names and values if not as JSON.
+    pub(super) fn show<T: Serialize>(&self, data: &T) -> Answer {
+        self.print(data, || serde_json::to_value(data).map(|value| plain(&value)).unwrap_or_default())
+    }
+
+    /// Ends with a code though everything was said.
+    pub(super) fn exit(exit: Exit) -> Answer {
+        if exit == Exit::Ok { Ok(()) } else { Err(Failure::silent(exit).into()) }
+    }
+
+    /// Returns who works.
+    pub(super) fn agent(&self) -> &str {
+        &self.world.agent
+    }
+
+    /// Says whether a person sits there.
+    pub(super) const fn is_interactive(&self) -> bool {
+        self.output.interactive
+    }
+
+    fn run(&self, command: &ForgeCommand) -> Answer {
+        use ForgeCommand as C;
+        match command {
+            C::Init { adopt, no_git, here, scissors, merge_driver } => {
+                let init = Init {
+                    adopt: *adopt,
+                    no_git: *no_git,
+                    here: *here,
+                    scissors: *scissors,
+                    merge_driver: *merge_driver,
+                };
+                let (_, done) = Project::init(&self.folder, self.world.clone(), &init)?;
+                self.show(&done)
+            }
+            C::Doctor { fix } => {
+                let project = self.open()?;
+                let found = project.doctor(*fix)?;
+                self.show(&found)?;
+                Self::exit(if found.healthy { Exit::Ok } else { Exit::Failed })
+            }
+            C::Repair { path, yes, from } => self.repair(path.as_deref(), *yes, from.as_deref()),
+            C::Knowledge(command) => memory::knowledge(self, command),
+            C::Features(command) => memory::features(self, command),
+            C::Invariants => {
+                let checked = self.open()?.check_invariants()?;
+                self.show(&checked)?;
+                Self::exit(if checked.holds { Exit::Ok } else { Exit::Failed })
+            }
+            C::Architecture => self.show(&self.open()?.check_architecture()?),
+            C::Focus(command) => memory::focus(self, command),
+            C::Artifact(command) => memory::artifact(self, command),
+            C::Skill(command) => memory::skill(self, command),
+            C::Scratch { clean_older: None, .. } => self.show(&self.open()?.scratch().usage()?),
+            C::Scratch { clean_older: Some(older), dry_run } => {
+                let cleaned = self.change(|project| project.scratch().clean(*older, *dry_run))?;
+                self.show(&cleaned)
+            }
+            C::Commit(arguments) => git::commit(self, arguments),
+            C::LintCommits { range } => git::lint(self, range),
+            C::Hook(command) => git::hook(self, command),
+            C::Checkpoint(command) => git::checkpoint(self, command),
+            C::Recover(command) => git::recover(self, command),
+            C::Session(command) => session::run(self, command),
+            C::Prime { budget } => match self.find()? {
+                Some(project) => {
+                    let primed = project.prime(*budget)?;
+                    self.print(&primed, || primed.text.clone())
+                }
+                None => self.print(&Value::Null, String::new),
+            },
+            C::Health { watch, exit_code } => self.health(*watch, *exit_code),
+            C::Events(command) => self.events(command),
+            C::MergeDriver { base, ours, theirs, path } => {
+                let driven =
+                    helmdeck_project::merge::drive(&self.folder, self.world.clone(), base, ours, theirs, path)?;
+                self.show(&driven)?;
+                Self::exit(if driven.conflicts.is_empty() { Exit::Ok } else { Exit::Failed })
+            }
+        }
+    }
+
+    fn repair(&self, path: Option<&str>, yes: bool, from: Option<&str>) -> Answer {
+        // Settings that are damaged can be mended too.
+        let project = Project::open_anyway(&self.folder, self.world.clone())?
+            .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
+        let Some(path) = path else { return self.show(&project.damaged()?) };
+        let from: Option<Source> = match from {
+            Some(word) => Some(
+                serde_json::from_value(Value::from(word))
+                    .map_err(|_| Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")))?,
+            ),
+            None => None,
+        };
+        self.show(&project.repair(path, Mend { yes, from })?)
+    }
+
+    fn health(&self, watch: bool, exit_code: bool) -> Answer {
+        let Some(project) = self.find()? else { return self.print(&Value::Null, || NO_MEMORY.to_owned()) };
+        let mut health = project.health();
+        self.print(&health, || health_text(&health))?;
+        while watch {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            let now = project.health();
+            if now.colours() != health.colours() {
+                self.print(&now, || health_text(&now))?;
+            }
+            health = now;
+        }
+        Self::exit(match health.overall {
+            Colour::Yellow if exit_code => Exit::Yellow,
+            Colour::Red if exit_code => Exit::Red,
+            _ => Exit::Ok,
+        })
+    }
+
+    fn events(&self, command: &EventsCommand) -> Answer {
+        let project = self.open()?;
+        let replayed = match command {
+            EventsCommand::Status => return self.show(&project.events().status()?),
+            EventsCommand::Tail { lines } => project.events().tail(*lines)?,
+            EventsCommand::Replay { after, since, of } => {
+                let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
+                project.events().replay(&Replay { after: *after, since, session: of.clone(), ..Replay::default() })?
+            }
+        };
+        self.print(&replayed, || {
+            let lines = replayed.events.iter().map(|event| {
+                let session = event.session.as_deref().unwrap_or("-");
+                format!("{}  {:>5}  {}  {session}", event.ts.seconds(), event.seq, event.kind)
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        })
+    }
+}
+
+fn health_text(health: &helmdeck_project::health::Health) -> String {
+    let mut text = format!("{}\n", health.overall.as_str());
+    for (name, colour, reasons) in health.components() {
+        text.push_str(&format!("  {name}: {}\n", colour.as_str()));
+        for reason in reasons {
+            text.push_str(&format!("    {}: {}\n", reason.code.as_str(), reason.detail));
+        }
+    }
+    text
+}
+
+/// Writes a value as lines of names and values, set in by their level.
+fn plain(value: &Value) -> String {
+    let mut text = String::new();
+    write_plain(&mut text, value, 0);
+    text
+}
+
+fn write_plain(text: &mut String, value: &Value, level: usize) {
+    let indent = "  ".repeat(level);
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members.iter().filter(|(_, value)| !is_nothing(value)) {
+                match scalar(value) {
+                    Some(word) => text.push_str(&format!("{indent}{name}: {word}\n")),
+                    None => {
+                        text.push_str(&format!("{indent}{name}:\n"));
+                        write_plain(text, value, level + 1);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                match scalar(item) {
+                    Some(word) => text.push_str(&format!("{indent}- {word}\n")),
+                    None => {
+                        let mut inner = String::new();
+                        write_plain(&mut inner, item, level + 1);
+                        text.push_str(&format!("{indent}- {}", inner.trim_start()));
+                    }
+                }
+            }
+        }
+        word => text.push_str(&format!("{indent}{}\n", scalar(word).unwrap_or_default())),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns a value that fits on a line.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("none".to_owned()),
+        Value::String(text) if text.contains('\n') => Some(text.trim_end().replace('\n', "\n    ")),
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(yes) => Some(if *yes { "yes" } else { "no" }.to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Array(items) if items.is_empty() => Some("none".to_owned()),
+        Value::Object(members) if members.is_empty() => Some("none".to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_lines_of_names_and_values() {
+        let value = json!({"id": "A-001", "none": null, "yes": true, "list": ["a", "b"], "in": {"n": 1}, "all": [{"a": 1, "b": 2}]});
+        assert_eq!(plain(&value), "all:\n  - a: 1\n    b: 2\nid: A-001\nin:\n  n: 1\nlist:\n  - a\n  - b\nyes: yes\n");
+    }
+}

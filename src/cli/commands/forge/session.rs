@@ -1,0 +1,98 @@
+//! `helmdeck forge session`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use helmdeck_project::Error;
+use helmdeck_project::knowledge::{Learning, What};
+use helmdeck_project::sessions::{End, Log, Start};
+use serde_json::json;
+
+use super::{Answer, On};
+use crate::app::{block_on, internal};
+use crate::args::forge::{EndArgs, ForgeSessionCommand, StartArgs};
+use crate::exit::{Exit, Failure};
+use crate::signals::Stop;
+
+pub(super) fn run(on: &On, command: &ForgeSessionCommand) -> Answer {
+    use ForgeSessionCommand as C;
+    match command {
+        C::Start(arguments) => start(on, arguments),
+        C::Log { text, next } => {
+            let log = Log { text: text.clone(), next: next.clone() };
+            let logged = on.change(|project| project.sessions().log(&log))?;
+            on.print(&logged, || logged.line.clone())
+        }
+        C::Learn(arguments) => {
+            let learning = super::memory::learning(arguments)?;
+            let added = on.change(|project| project.sessions().learn(learning))?;
+            on.show(&added)
+        }
+        C::End(arguments) => end(on, arguments),
+        C::Run { command } => in_session(on, command),
+        C::Status => {
+            let project = on.open()?;
+            let living = project.sessions().living()?;
+            let advice = project.sessions().advice()?;
+            let data = json!({
+                "sessions": living.sessions,
+                "checkpoint_advised": advice,
+            });
+            on.show(&data)
+        }
+    }
+}
+
+fn start(on: &On, arguments: &StartArgs) -> Answer {
+    let start = Start {
+        join: arguments.join,
+        take_over: arguments.take_over,
+        bootstrap: arguments.bootstrap,
+        no_probe: arguments.no_probe,
+        budget: arguments.budget,
+    };
+    let started = on.open()?.sessions().start(&start)?;
+    on.print(&started, || started.prime.text.clone())?;
+    On::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
+}
+
+fn end(on: &On, arguments: &EndArgs) -> Answer {
+    let learned = arguments.learned.iter().map(|text| {
+        let (context, approach) = text.split_once(": ").ok_or_else(|| {
+            Error::usage(format!("--learned {text:?} has no \": \" between when it applies and what works"))
+        })?;
+        let what = What::Successful { context: context.to_owned(), approach: approach.to_owned() };
+        Ok(Learning::new(what))
+    });
+    let end = End {
+        learned: learned.collect::<helmdeck_project::Result<_>>()?,
+        next: arguments.next.clone(),
+        leave_dirty: arguments.leave_dirty.clone(),
+        key: arguments.key.clone(),
+    };
+    on.show(&on.open()?.sessions().end(&end)?)
+}
+
+/// Runs a command for the session. A signal asks the command to end, and ends the session.
+fn in_session(on: &On, command: &[String]) -> Answer {
+    let project = on.open()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (asked, command) = (stop.clone(), command.to_vec());
+    let outcome = block_on(async move {
+        let mut signals = Stop::catch()?;
+        let mut work = tokio::task::spawn_blocking(move || project.sessions().run(&command, &stop));
+        let outcome = tokio::select! {
+            outcome = &mut work => outcome,
+            () = signals.wait() => {
+                asked.store(true, Ordering::SeqCst);
+                work.await
+            }
+        };
+        outcome.map_err(internal)
+    })??;
+    on.print(&outcome, String::new)?;
+    if outcome.stopped {
+        return Err(Failure::silent(Exit::Failed).into());
+    }
+    On::exit(if outcome.exit == Some(0) { Exit::Ok } else { Exit::Failed })
+}
