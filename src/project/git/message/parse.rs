@@ -63,13 +63,7 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 /// Says whether a text is the key of an issue: `SX9-123`.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
-    let Some((team, number)) = text.rsplit_once('-') else { return false };
-    (1..=10).contains(&team.len())
-        && team.starts_with(|c: char| c.is_ascii_uppercase())
-        && team.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
-        && !number.starts_with('0')
-        && (1..=12).contains(&number.len())
-        && number.bytes().all(|byte| byte.is_ascii_digit())
+    crate::issues::is_key(text)
 }
 
 /// Says whether a text is the name of a session: `2025-12-24-session-001`.
