@@ -1,4 +1,5 @@
 //! The memory of a project, from outside.
 
+mod mcp;
 mod nats_events;
 mod nats_link;
