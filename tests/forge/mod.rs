@@ -1,4 +1,8 @@
 //! The memory of a project, from outside.
 
+mod docs;
+mod ground;
 mod nats_events;
 mod nats_link;
+mod proof;
+mod words;
