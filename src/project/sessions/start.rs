@@ -21,7 +21,7 @@ use crate::runner::run_check;
 const TOLD: usize = 100;
 
 /// How a session is to begin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
     /// Work beside a session that lives, with a focus and a progress of one's own.
@@ -34,12 +34,6 @@ pub struct Start {
     pub no_probe: bool,
     /// How long the brief may be, in estimated tokens; none = as configured, 2,000.
     pub budget: Option<usize>,
-}
-
-impl Default for Start {
-    fn default() -> Self {
-        Self { join: false, take_over: false, bootstrap: false, no_probe: false, budget: None }
-    }
 }
 
 /// A session has begun, or goes on.

@@ -215,12 +215,15 @@ impl On {
         let project = Project::open_anyway(&self.folder, self.world.clone())?
             .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
         let Some(path) = path else { return self.show(&project.damaged()?) };
-        let from: Option<Source> = match from {
-            Some(word) => Some(
-                serde_json::from_value(Value::from(word))
-                    .map_err(|_| Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")))?,
-            ),
+        let from = match from {
             None => None,
+            Some("last_good") => Some(Source::LastGood),
+            Some("git") => Some(Source::Git),
+            Some("salvage") => Some(Source::Salvage),
+            Some("skeleton") => Some(Source::Skeleton),
+            Some(word) => {
+                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+            }
         };
         self.show(&project.repair(path, Mend { yes, from })?)
     }
