@@ -50,7 +50,8 @@ fn a_day_is_as_written() {
 fn every_command_that_is_named_exists() {
     let ground = Ground::without_memory();
     let text = PAGE.replace('\n', " ");
-    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("helmdeck forge ")).collect();
+    let named: Vec<&str> =
+        text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("helmdeck forge ")).collect();
     assert!(named.len() > 10, "{named:?}");
     for span in named {
         let words: Vec<&str> = span.split_whitespace().skip(2).take_while(|word| *word != "--").collect();

@@ -151,12 +151,8 @@ impl Ground {
     /// Returns the bytes of a path in a commit.
     pub(crate) fn in_commit(&self, commit: &str, path: &str) -> Option<Vec<u8>> {
         let arguments = ["cat-file", "blob", &format!("{commit}:{path}")];
-        let mut child = self
-            .prepare("git", &self.root(), &arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child =
+            self.prepare("git", &self.root(), &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut bytes = Vec::new();
         child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
         child.wait().unwrap().success().then_some(bytes)

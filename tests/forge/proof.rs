@@ -54,7 +54,8 @@ fn first_session(ground: &Ground) -> String {
     let by_hand = ground.ends_with(&ground.root(), 9, &["features", "set", "FORGE-003", "--status", "passing"]);
     assert!(text(&by_hand["message"]).contains("FORGE-003") || by_hand["code"].is_string(), "{by_hand}");
     ground.forge(&["knowledge", "add", "--context", "Adding a sum", "--approach", "Write its test first"]);
-    ground.forge(&["focus", "set", "Halve a number", "--feature", "FORGE-003", "--file", "src/lib.rs", "--phase", "build"]);
+    let focus = ["focus", "set", "Halve a number", "--feature", "FORGE-003", "--file", "src/lib.rs", "--phase", "build"];
+    ground.forge(&focus);
     ground.forge(&["session", "log", "Two of three work", "--next", "Halve"]);
     let commit =
         ["commit", "--forge", "--key", "SUM-1", "-m", "Add two sums", "--what", "Verify two", "--why", "They work"];
@@ -74,7 +75,10 @@ fn astray(ground: &Ground, first: &str) -> String {
     let probed: Vec<_> = begun["probed"].as_array().unwrap().iter().map(|probed| &probed["passing"]).collect();
     assert_eq!(probed, [&json!(true), &json!(true)], "{begun}");
     let focus = ground.forge(&["focus", "show"]);
-    assert_eq!((&focus["focus"]["task"], &focus["focus"]["feature_id"]), (&json!("Halve a number"), &json!("FORGE-003")));
+    assert_eq!(
+        (&focus["focus"]["task"], &focus["focus"]["feature_id"]),
+        (&json!("Halve a number"), &json!("FORGE-003"))
+    );
     assert!(ground.run(&["prime"]).stdout.contains("Halve a number"));
 
     ground.write("src/lib.rs", &SUMS.replace("a + b", "a - b"));
@@ -181,7 +185,8 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_everything_was_told() 
     assert_eq!(ground.forge(&["events", "send"])["waiting"], 0);
     let told = ground.forge(&["events", "replay"]);
     assert_eq!(told["gaps"], json!([]));
-    let ids: Vec<String> = told["events"].as_array().unwrap().iter().map(|event| text(&event["id"]).to_owned()).collect();
+    let ids: Vec<String> =
+        told["events"].as_array().unwrap().iter().map(|event| text(&event["id"]).to_owned()).collect();
     let before = kept(&server, &ids);
     server.kill9();
     server.start_again();
