@@ -121,6 +121,21 @@ fn every_exit_code_reason_and_subject_is_explained() {
 }
 
 #[test]
+fn every_pack_of_the_family_is_named() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packs/forge");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "toml") {
+            let name = format!("forge.{}", path.file_stem().unwrap().to_str().unwrap());
+            assert!(explained(&name), "no row names {name}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[test]
 fn the_figures_are_those_of_the_code() {
     let limits = Limits::default();
     for class in [Class::InSync, Class::Minor, Class::Major, Class::Unknown] {
