@@ -292,6 +292,10 @@ impl On<'_> {
         if self.is_done(step::EVENT) {
             return Ok(());
         }
+        if let Ok(names) = self.sessions.project.skills().not_run(&self.session.id) {
+            let text = |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
+            self.warnings.extend(names.into_iter().map(text));
+        }
         let finished = self.finished(false);
         parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
         self.done(step::EVENT, Some(finished.commits.to_string()))
