@@ -10,6 +10,7 @@ use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{Subject, data};
 use crate::files::{Document, Loaded, check_path};
+use crate::issues::is_key;
 use crate::json::Members;
 use crate::layout::FOCUS;
 use crate::progress::session_folder;
@@ -168,18 +169,6 @@ impl Document for Focus {
         }
         Ok(())
     }
-}
-
-/// Says whether a text is the key of an issue: capital letters and digits, the first a letter, a hyphen, a number.
-#[must_use]
-pub fn is_key(text: &str) -> bool {
-    text.split_once('-').is_some_and(|(team, number)| {
-        team.starts_with(|first: char| first.is_ascii_uppercase())
-            && team.len() <= 32
-            && team.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
-            && (1..=12).contains(&number.len())
-            && number.bytes().all(|byte| byte.is_ascii_digit())
-    })
 }
 
 impl Focus {

@@ -217,13 +217,14 @@ impl Issue {
     }
 }
 
-/// Says whether a text is the key of an issue: one to ten capital letters and digits, the first a letter, a hyphen, a number.
+/// Says whether a text is the key of an issue: one to ten capital letters and digits, the first a letter, a hyphen, and a number of one to
+/// nine digits that does not begin with zero. Everything that holds a key holds one of this form.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {
         is_team(team)
             && !number.starts_with('0')
-            && !number.is_empty()
+            && (1..=9).contains(&number.len())
             && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
@@ -367,9 +368,20 @@ mod tests {
         for key in ["SX9-123", "A-1", "LOCAL-1", "ABCDEFGHIJ-99999"] {
             assert!(is_key(key) && !is_placeholder(key), "{key}");
         }
-        for no in
-            ["", "SX9", "SX9-", "SX9-0", "SX9-012", "sx9-1", "9SX-1", "ABCDEFGHIJK-1", "SX9-1 ", "SX9-1-2", "SX9-xxx"]
-        {
+        for no in [
+            "",
+            "SX9",
+            "SX9-",
+            "SX9-0",
+            "SX9-012",
+            "SX9-1234567890",
+            "sx9-1",
+            "9SX-1",
+            "ABCDEFGHIJK-1",
+            "SX9-1 ",
+            "SX9-1-2",
+            "SX9-xxx",
+        ] {
             assert!(!is_key(no), "{no}");
         }
         assert!(is_placeholder("SX9-xxx"));

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style, Trailers};
 use crate::git::log::trailer;
+pub use crate::issues::is_key;
 
 /// A message that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,18 +56,6 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     found
-}
-
-/// Says whether a text is the key of an issue: `SX9-123`.
-#[must_use]
-pub fn is_key(text: &str) -> bool {
-    let Some((team, number)) = text.rsplit_once('-') else { return false };
-    (1..=10).contains(&team.len())
-        && team.starts_with(|c: char| c.is_ascii_uppercase())
-        && team.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
-        && !number.starts_with('0')
-        && (1..=12).contains(&number.len())
-        && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Says whether a text is the name of a session: `2025-12-24-session-001`.
