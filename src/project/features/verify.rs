@@ -302,7 +302,7 @@ impl Features<'_> {
     fn code(&self) -> Result<Code> {
         let Some(git) = self.project.repository()? else { return Ok(Code::default()) };
         let head = git.head()?;
-        let dirty = head.is_none() || git.status()?.outside(crate::layout::FORGE).next().is_some();
+        let dirty = head.is_none() || git.status()?.outside(git.memory()).next().is_some();
         let tree = match &head {
             Some(head) if !dirty => Some(git.code_tree(head)?),
             _ => Some(ground::work_tree(&git)?),

@@ -2,7 +2,7 @@
 //! anywhere is taken up where it was.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::apply::Apply;
 use super::carry::Lesson;
@@ -300,12 +300,6 @@ fn lost() -> Error {
 
 fn too_many(what: &str) -> Error {
     Error::new(Category::Failed, "E_NAMES", format!("{TRIES} names below {what} are taken"))
-}
-
-/// Says whether a path lies in the memory.
-pub(super) fn is_memory(path: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(path);
-    Path::new(text.as_ref()).starts_with(layout::FORGE)
 }
 
 /// Where a test kills the process.

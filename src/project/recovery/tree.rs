@@ -29,20 +29,23 @@ impl Recovery<'_> {
         git.succeed(&["read-tree", commit.as_str()], &run())?;
         if rollback.mode == Mode::Restore {
             // One goes forward here, so the memory stays the one of now.
-            let old = git.succeed(&["ls-files", "-z", "--", layout::FORGE], &run())?;
+            let old = git.succeed(&["ls-files", "-z", "--", git.memory()], &run())?;
             git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(old.stdout))?;
-            if git.succeed(&["ls-tree", "-d", head.as_str(), layout::FORGE], &Run::default())?.text().contains("tree") {
-                let forge = format!("{head}:{}", layout::FORGE);
-                git.succeed(&["read-tree", &format!("--prefix={}/", layout::FORGE), &forge], &run())?;
+            if git.succeed(&["ls-tree", "-d", head.as_str(), git.memory()], &Run::default())?.text().contains("tree") {
+                let forge = format!("{head}:{}", git.memory());
+                git.succeed(&["read-tree", &format!("--prefix={}/", git.memory()), &forge], &run())?;
             }
         }
         // What is not ignored of it, committed or not; a file that was deleted stays as the checkpoint has it.
-        let args = [&["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"][..], &CARRIED[..]].concat();
+        let mut args =
+            ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"].map(str::to_owned).to_vec();
+        args.extend(CARRIED.map(|path| git.in_memory(path)));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let listed = git.succeed(&args, &Run::default())?;
         let mut paths = Vec::new();
         for path in listed.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
             let text = String::from_utf8_lossy(path);
-            if std::fs::symlink_metadata(self.project.root().join(text.as_ref())).is_ok_and(|about| !about.is_dir()) {
+            if std::fs::symlink_metadata(git.root().join(text.as_ref())).is_ok_and(|about| !about.is_dir()) {
                 paths.extend_from_slice(&[path, b"\0"].concat());
             }
         }
@@ -55,7 +58,9 @@ impl Recovery<'_> {
             put(git, &run, &knowledge)?;
         }
         let now = memory::read(self.project, layout::FEATURES)?;
-        let then = git.file_at(&commit, layout::FEATURES)?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let then = git
+            .file_at(&commit, &git.in_memory(layout::FEATURES))?
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(now) = now {
             let then = then.unwrap_or_else(|| nothing(&now));
             let features = serde_json::to_value(reset(&now, &then, rollback.started_at));
@@ -89,7 +94,8 @@ fn put<D: Document>(git: &Git, run: &impl Fn() -> Run, value: &D) -> Result<()> 
     value.check().map_err(|why| unfit(path, &why))?;
     let bytes = json::print(value).map_err(|error| unfit(path, &error.to_string()))?;
     let blob = git.succeed(&["hash-object", "-w", "--stdin"], &run().stdin(bytes))?.text();
-    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{path}")], &run()).map(drop)
+    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{}", git.in_memory(path))], &run())
+        .map(drop)
 }
 
 fn unfit(path: &str, why: &str) -> Error {

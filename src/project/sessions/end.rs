@@ -10,7 +10,7 @@ use super::{Sessions, parts};
 use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
 use crate::knowledge::Learning;
-use crate::layout::{FORGE, SESSIONS};
+use crate::layout::SESSIONS;
 
 /// What the progress says last.
 const LAST: &str = "Session ending";
@@ -135,7 +135,7 @@ impl Sessions<'_> {
             return Ok(());
         }
         let status = git.status()?;
-        let dirty: Vec<&str> = status.outside(FORGE).collect();
+        let dirty: Vec<&str> = status.outside(git.memory()).collect();
         if dirty.is_empty() {
             return Ok(());
         }

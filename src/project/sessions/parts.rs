@@ -8,7 +8,6 @@ use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
-use crate::layout::FORGE;
 use crate::project::Project;
 use crate::recovery::{Action, Assess};
 use crate::time::Time;
@@ -106,7 +105,7 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
     if let Some(operation) = git.operation()? {
         return Ok(Kept::Not(format!("the memory was not committed: {operation:?} is in progress").to_lowercase()));
     }
-    if git.status()?.staged().any(|path| !below(path, FORGE)) {
+    if git.status()?.staged().any(|path| !below(path, git.memory())) {
         return Ok(Kept::Not(
             "the memory was not committed: code is staged, and would be committed with it".to_owned(),
         ));
