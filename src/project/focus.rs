@@ -170,16 +170,10 @@ impl Document for Focus {
     }
 }
 
-/// Says whether a text is the key of an issue: capital letters and digits, the first a letter, a hyphen, a number.
+/// Says whether a text is the key of an issue, such as `SX9-123`.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
-    text.split_once('-').is_some_and(|(team, number)| {
-        team.starts_with(|first: char| first.is_ascii_uppercase())
-            && team.len() <= 32
-            && team.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
-            && (1..=12).contains(&number.len())
-            && number.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    crate::issues::is_key(text)
 }
 
 impl Focus {

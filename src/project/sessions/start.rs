@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::end::Then;
 use super::record::{Session, State};
 use super::select::{Choice, Inputs, Unfinished, select_next_task};
 use super::{Sessions, parts};
@@ -97,14 +98,15 @@ impl Sessions<'_> {
     pub fn start(&self, start: &Start) -> Result<Started> {
         self.project.check_not_paused()?;
         let mut session = self.begin(start)?;
+        let mut warnings = Vec::new();
         if session.state == State::Ending {
             // Its end was cut short. It is finished as it was meant, and a new one begins.
-            self.finish(&session.id)?;
+            warnings = self.finish(&session.id, Then::GoOn)?.warnings;
             session = self.begin(start)?;
         }
         let again = session.state == State::Live;
         let abandoned = self.bury()?;
-        let mut on = On { sessions: *self, start, session, warnings: Vec::new(), probed: Vec::new(), recovery: None };
+        let mut on = On { sessions: *self, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
         on.probe()?;

@@ -16,7 +16,7 @@ use crate::git::NewCommit;
 use crate::git::fixture::{Repository, run_at};
 use crate::health::Colour;
 use crate::init::Init;
-use crate::knowledge::{Learning, Search, What};
+use crate::knowledge::{Learning, What};
 use crate::layout;
 use crate::project::Project;
 use crate::recovery::{Action, Apply, Assess, Class};
@@ -246,11 +246,11 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let there = PathBuf::from(done.worktree.unwrap());
     assert_eq!(std::fs::read_to_string(there.join("src/lib.rs")).unwrap(), SUMS);
     let back = open(&there);
-    let found = |words: &str| {
-        let asked = Search { query: words.to_owned(), ..Search::default() };
-        back.knowledge().search(&asked).unwrap().entries.len()
-    };
-    assert_eq!((found("test first"), found("sign"), found("SUM-1-v1")), (1, 1, 1));
+    let known = back.knowledge().read().unwrap().patterns;
+    let contexts: Vec<_> = known.successful.iter().map(|entry| entry.context.as_str()).collect();
+    assert_eq!(contexts, ["Adding a sum", "Subtracting by mistake"]);
+    let failed: Vec<_> = known.failed.iter().map(|entry| format!("{} {}", entry.context, entry.issue)).collect();
+    assert!(matches!(&failed[..], [why] if why.contains("SUM-1-v1") && why.contains("FORGE-001")), "{failed:?}");
     let features = back.features().read().unwrap();
     assert!(features.get("FORGE-001").unwrap().regressed_at.is_some());
     assert_eq!(features.features.len(), 3);

@@ -6,6 +6,9 @@ use serde::Serialize;
 use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style, Trailers};
 use crate::git::log::trailer;
 
+/// What `merge --squash` writes before the messages.
+pub(super) const LIST: &str = "Squashed commit of the following:";
+
 /// A message that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Parsed {
@@ -60,13 +63,7 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 /// Says whether a text is the key of an issue: `SX9-123`.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
-    let Some((team, number)) = text.rsplit_once('-') else { return false };
-    (1..=10).contains(&team.len())
-        && team.starts_with(|c: char| c.is_ascii_uppercase())
-        && team.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
-        && !number.starts_with('0')
-        && (1..=12).contains(&number.len())
-        && number.bytes().all(|byte| byte.is_ascii_digit())
+    crate::issues::is_key(text)
 }
 
 /// Says whether a text is the name of a session: `2025-12-24-session-001`.
@@ -130,7 +127,7 @@ pub fn parse(text: &str) -> Parsed {
 
 /// Splits a message where another one begins. Returns each with the number of its first line.
 fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
-    let listed = text.lines().any(|line| line == "Squashed commit of the following:");
+    let listed = text.lines().any(|line| line == LIST);
     let mut all: Vec<(u32, Vec<&str>)> = Vec::new();
     let mut begin = true;
     for (number, line) in (1..).zip(text.lines()) {
