@@ -10,7 +10,6 @@ use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{Subject, data};
 use crate::files::{Document, Loaded, check_path};
-use crate::issues::is_key;
 use crate::json::Members;
 use crate::layout::FOCUS;
 use crate::progress::session_folder;

@@ -198,7 +198,9 @@ impl KnowledgeFile {
                 (Some(there), Some(wanted)) if there == wanted => {}
                 (Some(there), Some(_)) => {
                     let message = format!("the invariant {text:?} has the {name} {there:?} already");
-                    return Err(Error::usage(message).hint("supersede it with an invariant that is worded in another way"));
+                    return Err(
+                        Error::usage(message).hint("supersede it with an invariant that is worded in another way")
+                    );
                 }
             }
         }

@@ -13,7 +13,6 @@ use crate::checkpoints::Name;
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, State, Updated};
 use crate::json::Json;
-use crate::layout;
 
 /// How many names that are taken are tried before it is given up.
 const TRIES: u32 = 1_000;
