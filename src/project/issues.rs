@@ -374,9 +374,20 @@ mod tests {
             assert!(all.iter().all(|is_key| is_key(key)) && !is_placeholder(key), "{key}");
             assert!(crate::checkpoints::Name::asked(&format!("{key}-v1")).is_ok(), "{key}");
         }
-        for no in
-            ["", "SX9", "SX9-", "SX9-0", "SX9-012", "sx9-1", "9SX-1", "ABCDEFGHIJK-1", "SX9-1 ", "SX9-1-2", "SX9-xxx", "A-1234567890"]
-        {
+        for no in [
+            "",
+            "SX9",
+            "SX9-",
+            "SX9-0",
+            "SX9-012",
+            "sx9-1",
+            "9SX-1",
+            "ABCDEFGHIJK-1",
+            "SX9-1 ",
+            "SX9-1-2",
+            "SX9-xxx",
+            "A-1234567890",
+        ] {
             assert!(!all.iter().any(|is_key| is_key(no)), "{no}");
         }
         assert!(is_placeholder("SX9-xxx"));

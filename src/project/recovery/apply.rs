@@ -174,7 +174,9 @@ fn given(text: &str) -> Result<String> {
     let text = text.trim();
     let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if text.is_empty() || text.chars().count() > WHY || text.chars().any(odd) {
-        return Err(Error::usage(format!("say why one goes back in 1 to {WHY} characters, none of them a control character")));
+        return Err(Error::usage(format!(
+            "say why one goes back in 1 to {WHY} characters, none of them a control character"
+        )));
     }
     Ok(text.to_owned())
 }

@@ -293,7 +293,8 @@ impl On<'_> {
             return Ok(());
         }
         if let Ok(names) = self.sessions.project.skills().not_run(&self.session.id) {
-            let text = |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
+            let text =
+                |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
             self.warnings.extend(names.into_iter().map(text));
         }
         let finished = self.finished(false);

@@ -39,12 +39,15 @@ pub(super) fn read_features(project: &Project) -> Result<()> {
 /// Tests some features again that worked: those whose last test is longest ago.
 pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
     let probed = project.features().probe(Some(project.config().session.probes))?;
-    Ok(probed.into_iter().map(|feature| Probed {
-        passing: feature.passed,
-        problem: feature.problem.map(|problem| problem.as_str().to_owned()),
-        regressed: feature.regressed,
-        id: feature.id,
-    }).collect())
+    Ok(probed
+        .into_iter()
+        .map(|feature| Probed {
+            passing: feature.passed,
+            problem: feature.problem.map(|problem| problem.as_str().to_owned()),
+            regressed: feature.regressed,
+            id: feature.id,
+        })
+        .collect())
 }
 
 /// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
