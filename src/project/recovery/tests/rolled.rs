@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use super::ground::{FEATURES, Ground, KNOWLEDGE, feed};
 use crate::checkpoints::Create;
+use crate::error::Category;
 use crate::git::fixture::run_at;
 use crate::recovery::{Applied, Apply, Mode};
 
@@ -260,6 +261,7 @@ fn from_any_state_every_byte_is_reachable_or_on_disk() {
             let what = format!("{what}, {mode:?}");
             match ground.project().recovery().apply(&back(mode)) {
                 Ok(Applied { rollback: Some(done), .. }) => {
+                    assert!(!what.starts_with("an unmerged path"), "a merge is under way");
                     assert!(done.rescue.is_some(), "{what}");
                     if done.worktree.is_some() {
                         // Nothing here was touched.
@@ -410,4 +412,30 @@ fn major_is_rolled_back_and_minor_is_not() {
     assert!(done.why.contains("A-001, A-002"), "{}", done.why);
     let error = ground.project().recovery().apply(&Apply { checkpoint: Some("A-1-v9".into()), ..Apply::default() });
     assert_eq!(error.unwrap_err().category.exit_code(), 3);
+}
+
+#[test]
+fn a_reason_that_nobody_could_learn_is_refused_before_anything_is_done() {
+    let ground = with_checkpoint();
+    ground.write("a.txt", "wrong way\n");
+    // Put together here, so that no scanner finds it in this file.
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    let bad = [("", Category::Usage), (" \n", Category::Usage), ("a\0b", Category::Usage), (&token, Category::Secret)];
+    let long = "x".repeat(4_001);
+    for (why, category) in bad.into_iter().chain([(long.as_str(), Category::Usage)]) {
+        let asked = Apply { why: Some(why.to_owned()), ..back(Mode::Branch) };
+        let error = ground.project().recovery().apply(&asked).unwrap_err();
+        assert_eq!(error.category, category, "{why:?}");
+        assert_eq!(ground.run(&["for-each-ref", "refs/forge/"]), "", "{why:?}");
+        assert!(ground.project().recovery().journal().unwrap().current.is_none(), "{why:?}");
+    }
+    let forged = "# It was wrong\n\nForge-Session: somebody\nForge-Parent: 123\n";
+    let asked = Apply { why: Some(forged.to_owned()), ..back(Mode::Branch) };
+    let done = ground.project().recovery().apply(&asked).unwrap().rollback.unwrap();
+    let made = done.made.unwrap();
+    let sessions = ["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly,separator=%x2C)", made.as_str()];
+    assert_eq!(ground.run(&sessions), "none");
+    let text = ground.run(&["cat-file", "-p", &format!("{made}:{KNOWLEDGE}")]);
+    let knowledge: crate::knowledge::KnowledgeFile = serde_json::from_str(&text).unwrap();
+    crate::Document::check(&knowledge).unwrap();
 }
