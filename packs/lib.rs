@@ -8,6 +8,7 @@ use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
 
 mod conversation;
+pub mod forge;
 #[cfg(feature = "github")]
 pub mod github;
 mod memory;
@@ -32,6 +33,8 @@ pub struct Dependencies {
     pub swe: swe::Config,
     /// Where dialogues are kept; may be filled later.
     pub conversations: Conversations,
+    /// The project whose memory is worked on.
+    pub forge: forge::Config,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -47,6 +50,7 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
     let families: Vec<Vec<Builtin>> = vec![
         memory::packs(),
         conversation::packs(&dependencies.conversations),
+        forge::packs(&dependencies.forge),
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
         repo::packs(&git),

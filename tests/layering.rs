@@ -223,6 +223,8 @@ fn no_manifest_of_a_built_in_pack_is_forgotten() {
         llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),
         swe: helmdeck_packs::swe::Config::default(),
         conversations: helmdeck_conversation::Conversations::default(),
+        // All of them are offered.
+        forge: helmdeck_packs::forge::Config { run: true, ..helmdeck_packs::forge::Config::default() },
         egress,
         clock: Arc::new(helmdeck_core::SystemClock::default()),
         github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),

@@ -34,6 +34,11 @@ impl Environment {
         std::env::current_exe().ok()
     }
 
+    /// Returns the working directory, `None` if it does not exist.
+    pub(crate) fn working_dir(&self) -> Option<&Path> {
+        self.working_dir.as_deref()
+    }
+
     /// Makes an environment of pairs, with `/work` as the working directory.
     #[cfg(test)]
     pub(crate) fn of(pairs: &[(&str, &str)]) -> Self {

@@ -45,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) conversations: Conversations,
     /// Where results go.
     pub(crate) output: Output,
+    /// Whether others call than who started the program.
+    pub(crate) serves: bool,
 }
 
 /// Whether an engine gets a memory.
@@ -86,6 +88,7 @@ impl Setup {
             watch: Mutex::default(),
             conversations: Conversations::default(),
             output,
+            serves: false,
         })
     }
 
@@ -115,6 +118,7 @@ impl Setup {
             llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
             swe: settings.swe.clone(),
             conversations: self.conversations.clone(),
+            forge: settings.forge.packs(self.serves, self.env.working_dir()),
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -345,6 +349,7 @@ impl Setup {
 pub(crate) const fn families() -> &'static [&'static str] {
     &[
         "conversation",
+        "forge",
         #[cfg(feature = "github")]
         "github",
         "memory",

@@ -10,7 +10,6 @@ use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{Subject, data};
 use crate::files::{Document, Loaded, check_path};
-use crate::issues::is_key;
 use crate::json::Members;
 use crate::layout::FOCUS;
 use crate::progress::session_folder;
@@ -169,6 +168,12 @@ impl Document for Focus {
         }
         Ok(())
     }
+}
+
+/// Says whether a text is the key of an issue, such as `SX9-123`.
+#[must_use]
+pub fn is_key(text: &str) -> bool {
+    crate::issues::is_key(text)
 }
 
 impl Focus {

@@ -57,6 +57,7 @@ pub(crate) fn builtins_with(github: &str, clock: &Arc<TestClock>, conversations:
         llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),
         swe: helmdeck_packs::swe::Config::default(),
         conversations: conversations.clone(),
+        forge: helmdeck_packs::forge::Config::default(),
         egress,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         github: config,

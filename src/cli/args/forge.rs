@@ -180,4 +180,6 @@ pub(crate) enum EventsCommand {
     },
     /// Say how many wait for a server
     Status,
+    /// Send those that wait for the server, now; each command that tells something tries it too
+    Send,
 }

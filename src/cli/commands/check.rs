@@ -92,7 +92,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
             loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
         let conversations = Conversations::default();
         let (ring, watch) = (ring.flatten(), Mutex::default());
-        let setup = Setup { settings, env, ring, vault_ring, watch, conversations, output };
+        let setup = Setup { settings, env, ring, vault_ring, watch, conversations, output, serves: false };
         auth(&mut report, &setup).await;
         places(&mut report, &setup);
         store(&mut report, &setup).await;

@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: Environment, outp
         .listen
         .iter()
         .map(|address| -> FlagSetting { (&["server", "listen"], Value::String(address.clone()), "--listen") });
-    let setup = Setup::load(global, listen.collect(), env, output, "info")?;
+    let mut setup = Setup::load(global, listen.collect(), env, output, "info")?;
+    setup.serves = true;
     let threads = match setup.settings.runtime.threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
         threads => threads,

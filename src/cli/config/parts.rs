@@ -1,7 +1,7 @@
 //! The parts of the configuration that have no settings type of their own elsewhere.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use helmdeck_core::caller::Glob;
@@ -221,6 +221,43 @@ impl GitHub {
             return Err("github.base_url must not hold a user or password; use [credentials]".to_owned());
         }
         Ok(())
+    }
+}
+
+/// `[forge]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forge {
+    /// A folder of the project, absolute once the settings are read; empty = the command decides.
+    pub(crate) root: PathBuf,
+    run: Run,
+}
+
+/// Whether programs of the project are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Run {
+    /// For who started the program, not for others.
+    Auto,
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+}
+
+impl Forge {
+    /// Returns the settings of the `forge.*` packs: `serves` says that others call than who started the program, who is at `here`.
+    pub(crate) fn packs(&self, serves: bool, here: Option<&Path>) -> helmdeck_packs::forge::Config {
+        let set = Some(&*self.root).filter(|root| !root.as_os_str().is_empty());
+        helmdeck_packs::forge::Config {
+            root: set.or(here.filter(|_| !serves)).map(Path::to_owned),
+            run: match self.run {
+                Run::Auto => !serves,
+                Run::Yes => true,
+                Run::No => false,
+            },
+            ..helmdeck_packs::forge::Config::default()
+        }
     }
 }
 

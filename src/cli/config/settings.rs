@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Egress, GitHub, Log, Memory, Repo, Runtime};
+use super::parts::{Egress, Forge, GitHub, Log, Memory, Repo, Runtime};
 use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
@@ -51,6 +51,8 @@ pub(crate) struct Settings {
         expect(dead_code, reason = "checked in every build, so that one configuration serves all")
     )]
     pub(crate) github: GitHub,
+    /// `[forge]`; the folder in it has an absolute path.
+    pub(crate) forge: Forge,
     /// `[repo]`.
     pub(crate) repo: Repo,
     /// `[llm]`.
@@ -109,6 +111,7 @@ pub(super) fn resolve(
     let conversation = reading.part("conversation", conversation);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
+    let forge = reading.forge(file, env);
     let repo = reading.part("repo", Repo::check);
     let llm = reading.part("llm", helmdeck_llm::Config::validate);
     let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
@@ -119,7 +122,7 @@ pub(super) fn resolve(
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, conversation, engine, egress, github, repo, llm, swe) {
+    match (log, runtime, server, auth, mcp, memory, conversation, engine, egress, github, forge, repo, llm, swe) {
         (
             Some(log),
             Some(runtime),
@@ -131,6 +134,7 @@ pub(super) fn resolve(
             Some(engine),
             Some(egress),
             Some(github),
+            Some(forge),
             Some(repo),
             Some(llm),
             Some(swe),
@@ -147,6 +151,7 @@ pub(super) fn resolve(
             engine,
             egress,
             github,
+            forge,
             repo,
             llm,
             swe,
@@ -239,6 +244,14 @@ impl Reading<'_> {
             auth.jwks = path.to_string_lossy().into_owned();
         }
         Some(auth)
+    }
+
+    fn forge(&mut self, file: Option<&Found>, env: &Environment) -> Option<Forge> {
+        let mut forge: Forge = self.part("forge", |_: &Forge| Ok(()))?;
+        if let Some(root) = self.path(&["forge", "root"], file, env) {
+            forge.root = root;
+        }
+        Some(forge)
     }
 
     /// Others may reach the server only if callers have to prove who they are.

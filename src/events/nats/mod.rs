@@ -3,10 +3,12 @@
 //! Every call is blocking and has a deadline. The connection lives on a thread of its own, and comes back by itself; a server that
 //! is away is known to be so, and costs nobody the deadline.
 
+mod later;
 mod link;
 mod options;
 mod read;
 mod stream;
 
+pub use later::Later;
 pub use link::Nats;
 pub use options::{NatsOptions, STREAM};

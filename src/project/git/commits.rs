@@ -163,6 +163,19 @@ impl Commits<'_> {
         })
     }
 
+    /// Says whether the texts of a commit are such as a commit may have, before there is anything to commit.
+    ///
+    /// # Errors
+    /// `E_COMMIT_MESSAGE` (refused) if the message breaks a rule; `E_SECRET`.
+    pub(crate) fn check(&self, new: &NewCommit, origin: &Origin) -> Result<()> {
+        check_text(new)?;
+        let none = "0".repeat(40);
+        let parent = (none.clone(), "no commit before".to_owned(), None);
+        let text = message(new, origin, &parent, &none, &[], self.project.config().git.style).to_string();
+        check_rules(&text)?;
+        self.project.files().check_secrets("the message of the commit", text.as_bytes())
+    }
+
     /// Stages in a copy of the index, and checks what would be committed.
     fn stage_aside(&self, git: &Git, head: Option<&Oid>, new: &NewCommit) -> Result<Staged> {
         let folder = private(git)?;

@@ -6,6 +6,8 @@ use super::journal::{Mode, Rollback};
 use super::rollback::{lesson, slow};
 use super::{Recovery, memory};
 use crate::error::{Category, Error, Result};
+use crate::features::FeaturesFile;
+use crate::files::Document;
 use crate::git::{Git, Oid, Run};
 use crate::json::{self, Json};
 use crate::knowledge::KnowledgeFile;
@@ -53,7 +55,7 @@ impl Recovery<'_> {
         if let Some(knowledge) = self.project.files().load::<KnowledgeFile>()? {
             let mut knowledge = knowledge.value;
             learn(&mut knowledge, &lesson(rollback), rollback.started_at);
-            put(git, &run, layout::KNOWLEDGE, &knowledge)?;
+            put(git, &run, &knowledge)?;
         }
         let now = memory::read(self.project, layout::FEATURES)?;
         let then = git
@@ -61,13 +63,20 @@ impl Recovery<'_> {
             .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(now) = now {
             let then = then.unwrap_or_else(|| nothing(&now));
-            put(git, &run, layout::FEATURES, &reset(&now, &then, rollback.started_at))?;
+            let features = serde_json::to_value(reset(&now, &then, rollback.started_at));
+            let features = features.and_then(serde_json::from_value::<FeaturesFile>);
+            put(git, &run, &features.map_err(|error| unfit(layout::FEATURES, &error.to_string()))?)?;
         }
         let tree = git.write_tree(&index)?;
         let parent = if rollback.mode == Mode::Restore { &head } else { &commit };
         rollback.made = Some(git.commit_tree(&tree, &[parent], &message(rollback))?.to_string());
         Ok(())
     }
+}
+
+/// Returns a text as one line, so that none of it passes for a heading or a trailer of a message.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_start_matches('#').trim_start().to_owned()
 }
 
 /// Returns a file of features that has none, and otherwise what another has.
@@ -79,18 +88,23 @@ fn nothing(like: &Json) -> Json {
     file
 }
 
-/// Puts a file into an index.
-fn put(git: &Git, run: &impl Fn() -> Run, path: &str, value: &impl serde::Serialize) -> Result<()> {
-    let bytes = json::print(value)
-        .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {error}")))?;
+/// Puts a file into an index, unless nobody could read it there.
+fn put<D: Document>(git: &Git, run: &impl Fn() -> Run, value: &D) -> Result<()> {
+    let path = D::PATH;
+    value.check().map_err(|why| unfit(path, &why))?;
+    let bytes = json::print(value).map_err(|error| unfit(path, &error.to_string()))?;
     let blob = git.succeed(&["hash-object", "-w", "--stdin"], &run().stdin(bytes))?.text();
     git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{}", git.in_memory(path))], &run())
         .map(drop)
 }
 
+fn unfit(path: &str, why: &str) -> Error {
+    Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {why}"))
+}
+
 /// The message of the commit, in the form of all commits of a session.
 fn message(rollback: &Rollback) -> String {
-    let (checkpoint, why) = (&rollback.checkpoint, &rollback.why);
+    let (checkpoint, why) = (&rollback.checkpoint, one_line(&rollback.why));
     let session = rollback.session.as_deref().unwrap_or("none");
     format!(
         "[session] Go back to {checkpoint}\n\n## What\n- The code of {checkpoint}, and what was learned since\n\n## Why\n{why}\n\n\

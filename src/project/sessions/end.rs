@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::parts::Kept;
 use super::record::{Ending, Session, State};
 use super::{Sessions, parts};
-use crate::error::{Error, Result};
+use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
 use crate::knowledge::Learning;
 use crate::layout::SESSIONS;
@@ -53,13 +53,13 @@ pub struct Finished {
 }
 
 /// The names of the steps, in their order.
-mod step {
-    pub(super) const ENTRY: &str = "end_entry";
-    pub(super) const LEARNED: &str = "end_learned";
-    pub(super) const CACHES: &str = "end_caches";
-    pub(super) const COMMIT: &str = "end_commit";
-    pub(super) const ARCHIVE: &str = "end_archive";
-    pub(super) const EVENT: &str = "end_event";
+pub(super) mod step {
+    pub(in super::super) const ENTRY: &str = "end_entry";
+    pub(in super::super) const LEARNED: &str = "end_learned";
+    pub(in super::super) const CACHES: &str = "end_caches";
+    pub(in super::super) const COMMIT: &str = "end_commit";
+    pub(in super::super) const ARCHIVE: &str = "end_archive";
+    pub(in super::super) const EVENT: &str = "end_event";
 }
 
 impl Sessions<'_> {
@@ -88,35 +88,37 @@ impl Sessions<'_> {
         }
         let living = self.living()?;
         let session = super::place::named_one(&living, id)?;
-        if session.ending.is_none() {
-            self.check_clean(end)?;
-            let now = self.project.world().now().seconds();
-            let next = end.next.clone().or_else(|| end.leave_dirty.clone());
-            let ending = Ending {
-                since: Some(now),
-                next,
-                leave_dirty: end.leave_dirty.clone(),
-                key: end.key.clone(),
-                learned: end.learned.clone(),
-            };
+        let ending = match &session.ending {
+            None => {
+                self.check_clean(end)?;
+                Some(Ending::begun(end, self.project.world().now().seconds()))
+            }
+            // An end that a text stopped goes on with another one.
+            Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
+        };
+        if let Some(ending) = ending {
+            ending.check(self.project, session)?;
             self.change(id, |session| {
                 session.state = State::Ending;
                 session.ending = Some(ending);
             })?;
         }
-        self.finish(id)
+        self.finish(id, Then::Stop)
     }
 
     /// Does what is left of an end.
-    pub(super) fn finish(&self, id: &str) -> Result<Finished> {
+    pub(super) fn finish(&self, id: &str, then: Then) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
         let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
         let mut on =
             On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
-        on.entry()?;
-        on.learned()?;
+        let entry = on.entry();
+        on.or_go_on(step::ENTRY, then, entry)?;
+        let learned = on.learned();
+        on.or_go_on(step::LEARNED, then, learned)?;
         on.caches()?;
-        on.commit()?;
+        let commit = on.commit();
+        on.or_go_on(step::COMMIT, then, commit)?;
         on.archive()?;
         on.event()?;
         let finished = on.finished(false);
@@ -139,7 +141,7 @@ impl Sessions<'_> {
         }
         let more = if dirty.len() > NAMED { format!(" and {} more", dirty.len() - NAMED) } else { String::new() };
         let named = dirty.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        Err(Error::new(crate::Category::Refused, "E_DIRTY", format!("code is not committed: {named}{more}"))
+        Err(Error::new(Category::Refused, "E_DIRTY", format!("code is not committed: {named}{more}"))
             .hint("commit it, or say why it stays with --leave-dirty: that becomes what comes next")
             .next("helmdeck forge commit"))
     }
@@ -168,6 +170,15 @@ impl Sessions<'_> {
     }
 }
 
+/// What a step that fails means for the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The end stops there, and whoever ends the session mends it.
+    Stop,
+    /// The end goes on without it: who begins the next session cannot mend it.
+    GoOn,
+}
+
 /// An end on its way.
 struct On<'a> {
     sessions: Sessions<'a>,
@@ -184,6 +195,17 @@ impl On<'_> {
     fn done(&mut self, step: &str, note: Option<String>) -> Result<()> {
         self.session = self.sessions.note(&self.session.id, step, note)?;
         Ok(())
+    }
+
+    /// Lets a step that failed be only said. Nothing is lost by it: the record that is put away holds how the session was to end.
+    fn or_go_on(&mut self, step: &str, then: Then, went: Result<()>) -> Result<()> {
+        match went {
+            Err(error) if then == Then::GoOn && !matches!(error.category, Category::Paused | Category::Locked) => {
+                self.warnings.push(format!("the end of {} went on without a step ({step}): {error}", self.session.id));
+                self.done(step, None)
+            }
+            went => went,
+        }
     }
 
     fn entry(&mut self) -> Result<()> {
@@ -269,6 +291,11 @@ impl On<'_> {
     fn event(&mut self) -> Result<()> {
         if self.is_done(step::EVENT) {
             return Ok(());
+        }
+        if let Ok(names) = self.sessions.project.skills().not_run(&self.session.id) {
+            let text =
+                |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
+            self.warnings.extend(names.into_iter().map(text));
         }
         let finished = self.finished(false);
         parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());

@@ -18,6 +18,7 @@ mod record;
 mod run;
 mod select;
 mod start;
+mod wanted;
 
 use crate::error::Result;
 use crate::focus::Focused;

@@ -6,7 +6,7 @@ use super::{Finished, Probed};
 use crate::error::Result;
 use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
-use crate::git::{NewCommit, Origin};
+use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
 use crate::project::Project;
 use crate::recovery::{Action, Assess};
@@ -38,7 +38,15 @@ pub(super) fn read_features(project: &Project) -> Result<()> {
 /// Tests some features again that worked: those whose last test is longest ago.
 pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
     let probed = project.features().probe(Some(project.config().session.probes))?;
-    Ok(probed.into_iter().map(|feature| Probed { id: feature.id, passing: feature.passed }).collect())
+    Ok(probed
+        .into_iter()
+        .map(|feature| Probed {
+            passing: feature.passed,
+            problem: feature.problem.map(|problem| problem.as_str().to_owned()),
+            regressed: feature.regressed,
+            id: feature.id,
+        })
+        .collect())
 }
 
 /// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
@@ -105,19 +113,11 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
             "the memory was not committed: code is staged, and would be committed with it".to_owned(),
         ));
     }
+    if ignores(git)? {
+        return Ok(Kept::Not("the memory was not committed: git ignores it".to_owned()));
+    }
     let checkpoint = project.checkpoints().newest_valid()?.and_then(|found| Some((found.tag.clone(), found.oid()?)));
-    let origin = Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint };
-    let why = ending.next.as_ref().map(|next| format!("Next: {next}"));
-    let new = NewCommit {
-        key: ending.key.clone(),
-        session_commit: ending.key.is_none(),
-        subject: SUBJECT.to_owned(),
-        what: vec![format!("End session {}", session.id)],
-        why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
-        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
-        forge: true,
-        ..NewCommit::default()
-    };
+    let (new, origin) = (new_commit(session, ending), Origin { checkpoint, ..origin(session) });
     match project.commits().create(&new, &origin) {
         Ok(made) => Ok(Kept::In(made.oid.to_string())),
         Err(error) if error.code == "E_NOTHING_STAGED" => {
@@ -129,6 +129,38 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
         }
         Err(error) => Err(error),
     }
+}
+
+/// Says whether the texts of an end fit into the commit of the memory.
+pub(super) fn check_commit(project: &Project, session: &Session, ending: &Ending) -> Result<()> {
+    if project.git().is_err() {
+        return Ok(());
+    }
+    project.commits().check(&new_commit(session, ending), &origin(session))
+}
+
+fn new_commit(session: &Session, ending: &Ending) -> NewCommit {
+    let why = ending.next.as_ref().map(|next| format!("Next: {next}"));
+    NewCommit {
+        key: ending.key.clone(),
+        session_commit: ending.key.is_none(),
+        subject: SUBJECT.to_owned(),
+        what: vec![format!("End session {}", session.id)],
+        why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
+        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
+        forge: true,
+        ..NewCommit::default()
+    }
+}
+
+fn origin(session: &Session) -> Origin {
+    Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint: None }
+}
+
+/// Says whether git is told to ignore the memory: some keep it to themselves.
+fn ignores(git: &Git) -> Result<bool> {
+    let run = Run::default().stdin(format!("{}\0", git.memory()));
+    Ok(!git.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())
 }
 
 fn below(path: &str, folder: &str) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::end::Then;
 use super::record::{Session, State};
 use super::select::{Choice, Inputs, Unfinished, select_next_task};
 use super::{Sessions, parts};
@@ -21,7 +22,7 @@ use crate::runner::run_check;
 const TOLD: usize = 100;
 
 /// How a session is to begin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
     /// Work beside a session that lives, with a focus and a progress of one's own.
@@ -34,12 +35,6 @@ pub struct Start {
     pub no_probe: bool,
     /// How long the brief may be, in estimated tokens; none = as configured, 2,000.
     pub budget: Option<usize>,
-}
-
-impl Default for Start {
-    fn default() -> Self {
-        Self { join: false, take_over: false, bootstrap: false, no_probe: false, budget: None }
-    }
 }
 
 /// A session has begun, or goes on.
@@ -72,6 +67,10 @@ pub struct Probed {
     pub id: String,
     /// Whether it still works.
     pub passing: bool,
+    /// Why its tests did not pass, in a word: `tests_failed`, `cannot_start`, ….
+    pub problem: Option<String>,
+    /// Whether it worked and does not any more. If its tests could not be run, nobody knows, and it stays what it was.
+    pub regressed: bool,
 }
 
 /// The names of the steps, in their order.
@@ -103,14 +102,15 @@ impl Sessions<'_> {
     pub fn start(&self, start: &Start) -> Result<Started> {
         self.project.check_not_paused()?;
         let mut session = self.begin(start)?;
+        let mut warnings = Vec::new();
         if session.state == State::Ending {
             // Its end was cut short. It is finished as it was meant, and a new one begins.
-            self.finish(&session.id)?;
+            warnings = self.finish(&session.id, Then::GoOn)?.warnings;
             session = self.begin(start)?;
         }
         let again = session.state == State::Live;
         let abandoned = self.bury()?;
-        let mut on = On { sessions: *self, start, session, warnings: Vec::new(), probed: Vec::new(), recovery: None };
+        let mut on = On { sessions: *self, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
         on.probe()?;
@@ -189,7 +189,12 @@ impl On<'_> {
         }
         self.probed = parts::probe(self.sessions.project)?;
         for broken in self.probed.iter().filter(|probed| !probed.passing) {
-            self.warnings.push(format!("{} worked and does not any more", broken.id));
+            self.warnings.push(if broken.regressed {
+                format!("{} worked and does not any more", broken.id)
+            } else {
+                let why = broken.problem.as_deref().unwrap_or("unknown");
+                format!("nobody can say whether {} still works ({why})", broken.id)
+            });
         }
         let ids: Vec<_> = self.probed.iter().map(|probed| probed.id.as_str()).collect();
         let note = Some(ids.join(", ")).filter(|ids| !ids.is_empty());

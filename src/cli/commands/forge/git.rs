@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use helmdeck_project::checkpoints::{Create, Prune};
-use helmdeck_project::git::{Hook, NewCommit, Origin, Severity};
+use helmdeck_project::git::message::Severity;
+use helmdeck_project::git::{Hook, NewCommit, Origin};
 use helmdeck_project::recovery::{Ack, Apply, Assess, By, Class, Mode};
 use helmdeck_project::{Error, Project};
 

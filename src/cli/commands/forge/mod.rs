@@ -25,7 +25,9 @@ use crate::output::Output;
 const SESSION: &str = helmdeck_project::sessions::VARIABLE;
 /// The variable that names who works.
 const AGENT: &str = "HELMDECK_FORGE_AGENT";
-/// Where there is no file of this name.
+/// How long is tried to send what waits for the server.
+const SEND: std::time::Duration = std::time::Duration::from_secs(10);
+/// What is said where there is no memory.
 const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
 
 /// Runs one of the commands. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
@@ -99,7 +101,7 @@ impl On {
 
     /// Opens the project if it has a memory: hooks and reads go on without.
     pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
-        let project = Project::open(&self.folder, self.world.clone())?;
+        let project = Project::open(&self.folder, self.world.clone())?.map(sending);
         Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
     }
 
@@ -213,12 +215,15 @@ impl On {
         let project = Project::open_anyway(&self.folder, self.world.clone())?
             .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
         let Some(path) = path else { return self.show(&project.damaged()?) };
-        let from: Option<Source> = match from {
-            Some(word) => Some(
-                serde_json::from_value(Value::from(word))
-                    .map_err(|_| Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")))?,
-            ),
+        let from = match from {
             None => None,
+            Some("last_good") => Some(Source::LastGood),
+            Some("git") => Some(Source::Git),
+            Some("salvage") => Some(Source::Salvage),
+            Some("skeleton") => Some(Source::Skeleton),
+            Some(word) => {
+                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+            }
         };
         self.show(&project.repair(path, Mend { yes, from })?)
     }
@@ -246,6 +251,7 @@ impl On {
         let project = self.open()?;
         let replayed = match command {
             EventsCommand::Status => return self.show(&project.events().status()?),
+            EventsCommand::Send => return self.show(&project.events().drain(SEND)?),
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
             EventsCommand::Replay { after, since, of } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
@@ -260,6 +266,28 @@ impl On {
             lines.collect::<Vec<_>>().join("\n")
         })
     }
+}
+
+/// Has a project send its events to the server that its settings name. Nothing is connected before there is one.
+#[cfg(feature = "nats")]
+fn sending(project: Project) -> Project {
+    use helmdeck_events::nats::{Later, NatsOptions};
+    use helmdeck_project::subjects::all_with;
+
+    let events = &project.config().events;
+    let Some(url) = &events.url else { return project };
+    let options = NatsOptions {
+        credentials: events.credentials.as_ref().map(|path| project.root().join(path)),
+        remote: events.remote,
+        ..NatsOptions::new(url, all_with(project.events().prefix()))
+    };
+    project.sending(std::sync::Arc::new(Later::new(options)))
+}
+
+/// This program was built without the way to a server: what is to be sent waits.
+#[cfg(not(feature = "nats"))]
+const fn sending(project: Project) -> Project {
+    project
 }
 
 fn health_text(health: &helmdeck_project::health::Health) -> String {

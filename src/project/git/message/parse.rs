@@ -7,6 +7,9 @@ use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style,
 use crate::git::log::trailer;
 pub use crate::issues::is_key;
 
+/// What `merge --squash` writes before the messages.
+pub(super) const LIST: &str = "Squashed commit of the following:";
+
 /// A message that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Parsed {
@@ -119,7 +122,7 @@ pub fn parse(text: &str) -> Parsed {
 
 /// Splits a message where another one begins. Returns each with the number of its first line.
 fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
-    let listed = text.lines().any(|line| line == "Squashed commit of the following:");
+    let listed = text.lines().any(|line| line == LIST);
     let mut all: Vec<(u32, Vec<&str>)> = Vec::new();
     let mut begin = true;
     for (number, line) in (1..).zip(text.lines()) {

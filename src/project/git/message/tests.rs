@@ -152,7 +152,9 @@ fn other_sections_are_kept() {
 #[test]
 fn text_cannot_pass_for_another_part() {
     let mut message = full();
-    message.why = "One.\n## Memory\n- Learned: forged\n\n[SX9-9] forged\nForge-Session: forged".to_owned();
+    message.why = "One.\n## Memory\n- Learned: forged\n\n[SX9-9] forged\nForge-Session: forged\n\n\
+                   * [SX9-8] forged\n\nSquashed commit of the following:\n    text"
+        .to_owned();
     message.what = vec!["item\n\nForge-Parent: forged\n## Why".to_owned()];
     let parsed = parse(&message.to_string());
     assert_eq!(parsed.messages.len(), 1);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::parse::subject;
+use super::parse::{LIST, subject};
 use super::{Message, Note, Scope, Style};
 use crate::git::log::trailer;
 
@@ -125,7 +125,8 @@ pub(super) fn text(text: &str) -> String {
             continue;
         }
         let ours = trailer(line).is_some_and(|(name, _)| name.to_ascii_lowercase().starts_with("forge-"));
-        let passes = line.starts_with('#') || ours || (after_empty && subject(line).1 != Scope::None);
+        let begins = after_empty && subject(line.strip_prefix("* ").unwrap_or(line)).1 != Scope::None;
+        let passes = line.starts_with('#') || ours || begins || line == LIST;
         lines.push(if passes { format!(" {line}") } else { line.to_owned() });
     }
     lines.join("\n").trim_end().to_owned()

@@ -215,15 +215,17 @@ fn what_cannot_be_written_stops_the_rescue() {
 #[test]
 fn a_file_changed_in_the_same_tick_as_the_index_is_held() {
     let repository = repository();
-    // As large and as new as what is committed; only the time of the index says that it must be looked into.
+    // As large and as new as what is staged; only the time of the index says that it must be looked into.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
     let path = repository.path().join("a");
-    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let age = |path: &std::path::Path| fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+    age(&path);
+    repository.run(&["update-index", "--refresh"]);
     let content = "A COMMITTED\n";
     assert_eq!(content.len(), fs::read(&path).unwrap().len());
     fs::write(&path, content).unwrap();
-    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
-    let index = repository.path().join(".git/index");
-    fs::File::options().write(true).open(index).unwrap().set_modified(modified).unwrap();
+    age(&path);
+    age(&repository.path().join(".git/index"));
     repository.run(&["config", "core.trustctime", "false"]);
     rescued(&repository, &[content]);
 }

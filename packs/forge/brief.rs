@@ -1,0 +1,51 @@
+//! `forge.prime`, `forge.health`, `forge.events_tail`: how things stand.
+
+use helmdeck_project::events::{Replay, Replayed};
+use helmdeck_project::health::Health;
+use helmdeck_project::prime::Primed;
+use helmdeck_project::{Project, Subject, Time};
+use serde::Deserialize;
+
+use super::place::{Done, Nothing};
+
+/// So many events, unless asked otherwise.
+const EVENTS: usize = 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Prime {
+    budget: Option<usize>,
+}
+
+pub(super) fn prime(project: &Project, input: Prime) -> Done<Primed> {
+    project.prime(input.budget)
+}
+
+pub(super) fn health(project: &Project, _: Nothing) -> Done<Health> {
+    Ok(project.health())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tail {
+    #[serde(default)]
+    last: Option<usize>,
+    #[serde(default)]
+    after: u64,
+    #[serde(default)]
+    since: Option<Time>,
+    #[serde(default)]
+    about: Vec<Subject>,
+    #[serde(default)]
+    of_session: Option<String>,
+}
+
+pub(super) fn events_tail(project: &Project, input: Tail) -> Done<Replayed> {
+    project.events().replay(&Replay {
+        after: input.after,
+        since: input.since,
+        about: input.about,
+        session: input.of_session,
+        last: Some(input.last.unwrap_or(EVENTS)),
+    })
+}

@@ -1,0 +1,46 @@
+//! `forge.checkpoint_*`: states from which one may go on.
+
+use helmdeck_project::Project;
+use helmdeck_project::checkpoints::{Checkpoint, Create, Made};
+use serde::{Deserialize, Serialize};
+
+use super::place::{Done, touch};
+
+/// So many checkpoints are listed, unless asked otherwise.
+const LISTED: usize = 20;
+
+/// What to make a checkpoint of. What must succeed is configured in the project, and where a tag goes is for people to say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct New {
+    key: Option<String>,
+    message: Option<String>,
+    #[serde(default)]
+    closes: Vec<String>,
+}
+
+pub(super) fn create(project: &Project, input: New) -> Done<Made> {
+    let asked = Create { key: input.key, message: input.message, closes: input.closes, ..Create::default() };
+    let made = project.checkpoints().create(&asked)?;
+    touch(project);
+    Ok(made)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Listed {
+    total: usize,
+    checkpoints: Vec<Checkpoint>,
+}
+
+pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
+    let mut checkpoints = project.checkpoints().list()?;
+    let total = checkpoints.len();
+    checkpoints.truncate(input.limit.unwrap_or(LISTED));
+    Ok(Listed { total, checkpoints })
+}

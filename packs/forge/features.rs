@@ -1,0 +1,105 @@
+//! `forge.features_*`: the features, and which of them work.
+
+use helmdeck_project::Project;
+use helmdeck_project::error::Error;
+use helmdeck_project::features::{Add, Changed, Chosen, Counts, Edit, Item, Standing, Verified};
+use serde::{Deserialize, Serialize};
+
+use super::place::{Done, Nothing, touch};
+
+/// So many features are listed, unless asked otherwise.
+const LISTED: usize = 100;
+
+/// Adds a feature.
+pub(super) type Adding = fn(&Project, Add) -> Done<Changed>;
+/// Changes a feature.
+pub(super) type Setting = fn(&Project, Set) -> Done<Changed>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    #[serde(default)]
+    closely: bool,
+    #[serde(default)]
+    standing: Vec<Standing>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Listed {
+    etag: Option<String>,
+    counts: Counts,
+    /// How many there are of those asked for, with those beyond the limit.
+    total: usize,
+    features: Vec<Item>,
+}
+
+pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
+    let listed = project.features().list(input.closely)?;
+    let mut features = listed.features;
+    features.retain(|item| input.standing.is_empty() || input.standing.contains(&item.standing));
+    let total = features.len();
+    features.truncate(input.limit.unwrap_or(LISTED));
+    Ok(Listed { etag: listed.etag, counts: listed.counts, total, features })
+}
+
+#[derive(Serialize)]
+pub(super) struct NextOne {
+    next: Option<Chosen>,
+}
+
+pub(super) fn next(project: &Project, _: Nothing) -> Done<NextOne> {
+    Ok(NextOne { next: project.features().next()? })
+}
+
+pub(super) fn add(project: &Project, input: Add) -> Done<Changed> {
+    let added = project.features().add(&input, None)?;
+    touch(project);
+    Ok(added)
+}
+
+pub(super) fn add_untested(project: &Project, input: Add) -> Done<Changed> {
+    refuse_tests(!input.tests.is_empty())?;
+    add(project, input)
+}
+
+#[derive(Deserialize)]
+pub(super) struct Set {
+    id: String,
+    if_match: Option<String>,
+    #[serde(flatten)]
+    edit: Edit,
+}
+
+pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
+    let changed = project.features().set(&input.id, &input.edit, input.if_match.as_deref())?;
+    touch(project);
+    Ok(changed)
+}
+
+pub(super) fn set_untested(project: &Project, input: Set) -> Done<Changed> {
+    refuse_tests(input.edit.tests.is_some())?;
+    set(project, input)
+}
+
+/// A test that somebody names is a file that somebody else's `verify` runs.
+fn refuse_tests(named: bool) -> Done<()> {
+    if !named {
+        return Ok(());
+    }
+    Err(Error::refused("tests may only be named by who may run programs here")
+        .hint("leave \"tests\" out, or set [forge] run in the configuration of helmdeck"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Named {
+    id: String,
+}
+
+pub(super) fn verify(project: &Project, input: Named) -> Done<Verified> {
+    let verified = project.features().verify(&input.id)?;
+    touch(project);
+    Ok(verified)
+}

@@ -1,0 +1,112 @@
+//! `forge.knowledge_*`, `forge.invariants_check`: what was learned, for good.
+
+use helmdeck_project::error::Error;
+use helmdeck_project::invariants::Checked;
+use helmdeck_project::knowledge::{Added, Confirmed, Found, Kind, Learning, Search, What};
+use helmdeck_project::{Project, Result};
+use serde::Deserialize;
+
+use super::place::{Done, Nothing, touch};
+
+/// Something that was learned. How an invariant is checked is a command, and so nothing that a caller may say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Learn {
+    kind: Kind,
+    context: Option<String>,
+    approach: Option<String>,
+    issue: Option<String>,
+    resolution: Option<String>,
+    decision: Option<String>,
+    rationale: Option<String>,
+    text: Option<String>,
+    severity: Option<String>,
+    linear: Option<String>,
+    #[serde(default)]
+    paths: Vec<String>,
+}
+
+impl Learn {
+    /// Returns what was learned.
+    ///
+    /// # Errors
+    /// `Usage` if a text is missing that its kind has, or there is one that it has not.
+    pub(super) fn learning(mut self) -> Result<Learning> {
+        let (linear, paths) = (self.linear.take(), std::mem::take(&mut self.paths));
+        let kind = self.kind;
+        let what = match kind {
+            Kind::Successful => What::Successful {
+                context: wanted(kind, "context", self.context.take())?,
+                approach: wanted(kind, "approach", self.approach.take())?,
+            },
+            Kind::Failed => What::Failed {
+                context: wanted(kind, "context", self.context.take())?,
+                issue: wanted(kind, "issue", self.issue.take())?,
+                resolution: wanted(kind, "resolution", self.resolution.take())?,
+            },
+            Kind::Decision => What::Decision {
+                context: wanted(kind, "context", self.context.take())?,
+                decision: wanted(kind, "decision", self.decision.take())?,
+                rationale: wanted(kind, "rationale", self.rationale.take())?,
+            },
+            Kind::Invariant => What::Invariant {
+                text: wanted(kind, "text", self.text.take())?,
+                severity: self.severity.take(),
+                check: None,
+            },
+        };
+        let left = [
+            ("context", self.context),
+            ("approach", self.approach),
+            ("issue", self.issue),
+            ("resolution", self.resolution),
+            ("decision", self.decision),
+            ("rationale", self.rationale),
+            ("text", self.text),
+            ("severity", self.severity),
+        ];
+        if let Some((name, _)) = left.iter().find(|(_, left)| left.is_some()) {
+            return Err(Error::usage(format!("{:?} is nothing that a learning of the kind {} has", name, word(kind))));
+        }
+        Ok(Learning { linear, paths, ..Learning::new(what) })
+    }
+}
+
+fn wanted(kind: Kind, name: &str, text: Option<String>) -> Result<String> {
+    text.ok_or_else(|| Error::usage(format!("a learning of the kind {} needs {name:?}", word(kind))))
+}
+
+const fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Successful => "successful",
+        Kind::Failed => "failed",
+        Kind::Decision => "decision",
+        Kind::Invariant => "invariant",
+    }
+}
+
+pub(super) fn add(project: &Project, input: Learn) -> Done<Added> {
+    project.sessions().learn(input.learning()?)
+}
+
+pub(super) fn search(project: &Project, input: Search) -> Done<Found> {
+    project.knowledge().search(&input)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Confirm {
+    id: String,
+}
+
+pub(super) fn confirm(project: &Project, input: Confirm) -> Done<Confirmed> {
+    let confirmed = project.knowledge().confirm(&input.id, None)?;
+    touch(project);
+    Ok(confirmed)
+}
+
+pub(super) fn check(project: &Project, _: Nothing) -> Done<Checked> {
+    let checked = project.check_invariants()?;
+    touch(project);
+    Ok(checked)
+}

@@ -1,0 +1,90 @@
+//! The `forge.*` family: the memory of the operator's project, the folder `.forge/` in its repository.
+//!
+//! No input is a command, and none is a path outside of the project. Packs that run programs (tests, checks, hooks of git) run what the
+//! project's own files say, and are offered only where the operator lets callers run programs: whoever may call packs is not whoever
+//! may run programs. To say that work may go on after a pause is for people, so no pack does.
+
+mod artifacts;
+mod brief;
+mod checkpoints;
+mod features;
+mod focus;
+mod knowledge;
+mod place;
+mod recovery;
+mod sessions;
+mod skills;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use helmdeck_core::Builtin;
+use helmdeck_project::World;
+
+use place::{Place, Verb};
+
+/// Settings of the `forge.*` packs.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// A folder of the project; none = every call answers `not_found` and says what to set. Nothing is opened before the first call.
+    pub root: Option<PathBuf>,
+    /// Whether the packs that run programs are offered, and tests may be named that those run. No by default.
+    pub run: bool,
+    /// The clock, the zone, new ids, and where events go. Who works is the caller; the local one has the name that stands here.
+    pub world: World,
+}
+
+/// Makes a pack of a verb and what it does.
+macro_rules! pack {
+    ($verb:literal, $handler:expr) => {
+        Builtin {
+            file: concat!("packs/forge/", $verb, ".toml"),
+            manifest: include_str!(concat!($verb, ".toml")),
+            handler: Arc::new($handler),
+        }
+    };
+}
+
+/// Returns the packs of this family.
+pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
+    let place = &Place::new(config.clone());
+    let (add, set): (features::Adding, features::Setting) =
+        if config.run { (features::add, features::set) } else { (features::add_untested, features::set_untested) };
+    let mut packs = vec![
+        pack!("prime", Verb::new(place, brief::prime).in_session()),
+        pack!("health", Verb::new(place, brief::health)),
+        pack!("events_tail", Verb::new(place, brief::events_tail)),
+        pack!("knowledge_add", Verb::new(place, knowledge::add).in_session()),
+        pack!("knowledge_search", Verb::new(place, knowledge::search)),
+        pack!("knowledge_confirm", Verb::new(place, knowledge::confirm)),
+        pack!("features_list", Verb::new(place, features::list)),
+        pack!("features_next", Verb::new(place, features::next)),
+        pack!("features_add", Verb::new(place, add)),
+        pack!("features_set", Verb::new(place, set)),
+        pack!("focus_show", Verb::new(place, focus::show).in_session()),
+        pack!("focus_set", Verb::new(place, focus::set).in_session()),
+        pack!("session_log", Verb::new(place, sessions::log).in_session()),
+        pack!("artifact_put", Verb::new(place, artifacts::put).in_session()),
+        pack!("artifact_get", Verb::new(place, artifacts::get)),
+        pack!("artifact_list", Verb::new(place, artifacts::list)),
+        pack!("skill_list", Verb::new(place, skills::list)),
+        pack!("skill_show", Verb::new(place, skills::show)),
+        pack!("skill_match", Verb::new(place, skills::matching)),
+        pack!("checkpoint_list", Verb::new(place, checkpoints::list)),
+    ];
+    if config.run {
+        packs.extend([
+            pack!("invariants_check", Verb::new(place, knowledge::check)),
+            pack!("features_verify", Verb::new(place, features::verify)),
+            pack!("session_start", Verb::new(place, sessions::start).in_session()),
+            pack!("session_end", Verb::new(place, sessions::end).in_session()),
+            pack!("commit", Verb::new(place, sessions::commit).in_session()),
+            pack!("checkpoint_create", Verb::new(place, checkpoints::create)),
+            pack!("recover_assess", Verb::new(place, recovery::assess)),
+            pack!("recover_apply", Verb::new(place, recovery::apply)),
+        ]);
+    }
+    packs
+}

@@ -1,0 +1,171 @@
+//! The project, opened for one call, and what its errors are called at the doors.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result, schema};
+use helmdeck_project::error::{Category, Error as ProjectError};
+use helmdeck_project::{Project, World};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use super::Config;
+
+/// A result of the project.
+pub(super) type Done<T> = Result<T, ProjectError>;
+
+/// Where the project is.
+#[derive(Clone)]
+pub(super) struct Place(Arc<Config>);
+
+impl Place {
+    pub(super) fn new(config: Config) -> Self {
+        Self(Arc::new(config))
+    }
+
+    /// Opens the project. Blocks.
+    fn open(&self, caller: &Identity, session: Option<String>) -> Result<Project> {
+        let Some(root) = &self.0.root else {
+            return Err(Error::new(
+                Code::NotFound,
+                "no project is set: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)",
+            ));
+        };
+        let base = &self.0.world;
+        let agent = if is_local(caller) { base.agent.clone() } else { caller.user().to_owned() };
+        let world = World { agent, session, ..base.clone() };
+        Project::open(root, world).map_err(|error| said(&error))?.ok_or_else(|| {
+            let message = format!(
+                "no project with a .forge/ is at {}: make one there with `helmdeck forge init`, or set [forge] root",
+                root.display()
+            );
+            Error::new(Code::NotFound, message)
+        })
+    }
+}
+
+/// Says whether a caller is who runs this program.
+fn is_local(caller: &Identity) -> bool {
+    let local = Identity::local();
+    !caller.is_anonymous() && (caller.tenant(), caller.user()) == (local.tenant(), local.user())
+}
+
+/// A pack: reads its input, and does its work on the project, on a thread that may wait.
+pub(super) struct Verb<I, O> {
+    place: Place,
+    work: fn(&Project, I) -> Done<O>,
+    /// Whether the input may name the session in which the work is done.
+    in_session: bool,
+}
+
+impl<I, O> Verb<I, O> {
+    pub(super) fn new(place: &Place, work: fn(&Project, I) -> Done<O>) -> Self {
+        Self { place: place.clone(), work, in_session: false }
+    }
+
+    /// Takes `session` of the input for the session in which the work is done.
+    pub(super) fn in_session(self) -> Self {
+        Self { in_session: true, ..self }
+    }
+}
+
+#[async_trait]
+impl<I, O> Handler for Verb<I, O>
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        if context.identity.is_anonymous() {
+            return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
+        }
+        let (session, input) = if self.in_session { without_session(input)? } else { (None, input) };
+        let input: I = input.read()?;
+        let (place, work) = (self.place.clone(), self.work);
+        let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
+        // Whoever goes away meanwhile does not cut it short: what was begun is done to its end, as it would be at a shell.
+        let done = tokio::task::spawn_blocking(move || {
+            wait.check()?;
+            let project = place.open(&caller, session)?;
+            wait.check()?;
+            work(&project, input).map_err(|error| said(&error))
+        });
+        let done = done
+            .await
+            .map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
+        Reply::value(&done?)
+    }
+}
+
+/// Takes the session off an input.
+fn without_session(input: Json) -> Result<(Option<String>, Json)> {
+    let read = |text: String| {
+        Json::parse(text)
+            .map_err(|error| Error::new(Code::Internal, "a part of the input is no JSON").with_source(error))
+    };
+    match schema::take_member(input.as_str(), "session") {
+        Some((session, rest)) => Ok((Some(read(session)?.read()?), read(rest)?)),
+        None => Ok((None, input)),
+    }
+}
+
+/// Until when somebody waits.
+struct Wait {
+    deadline: Option<Instant>,
+    cancel: Option<CancellationToken>,
+}
+
+impl Wait {
+    fn of(context: &Context) -> Self {
+        Self { deadline: context.deadline, cancel: context.cancel.clone() }
+    }
+
+    /// Says whether it is still worth to begin.
+    fn check(&self) -> Result<()> {
+        if self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            return Err(Error::new(Code::Cancelled, "cancelled before anything was done"));
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Error::new(Code::Timeout, "the deadline passed before anything was done"));
+        }
+        Ok(())
+    }
+}
+
+/// Returns an error of the project as a door tells it: with its own code, and what to do.
+pub(super) fn said(error: &ProjectError) -> Error {
+    let code = match error.category {
+        _ if error.code == "E_TOO_LARGE" => Code::TooLarge,
+        Category::Usage | Category::Secret => Code::InvalidInput,
+        Category::NotFound => Code::NotFound,
+        Category::Refused | Category::Paused => Code::Forbidden,
+        Category::Locked | Category::Stale | Category::Unknown => Code::Conflict,
+        Category::Failed => Code::HandlerFailed,
+        // Calling again changes nothing about it.
+        Category::Corrupt => Code::Internal,
+    };
+    let mut message = format!("{} ({})", error.message, error.code);
+    if let Some(hint) = &error.hint {
+        message.push_str("; ");
+        message.push_str(hint);
+    }
+    if let Some(next) = &error.next {
+        message.push_str("; next, at a shell: ");
+        message.push_str(next);
+    }
+    Error::new(code, message)
+}
+
+/// Notes that the session lives, if there is one. That it could not be noted matters to nobody.
+pub(super) fn touch(project: &Project) {
+    if let Err(error) = project.sessions().touch() {
+        tracing::debug!(%error, "the session's lease is not renewed");
+    }
+}
+
+/// The input of packs that want to know nothing.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}

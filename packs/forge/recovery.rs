@@ -1,0 +1,36 @@
+//! `forge.recover_*`: how far things are from the last checkpoint, and going back without losing anything.
+
+use helmdeck_project::Project;
+use helmdeck_project::recovery::{Applied, Apply, Assess, Mode, Report};
+use serde::Deserialize;
+
+use super::place::{Done, touch};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Look {
+    #[serde(default)]
+    no_verify: bool,
+}
+
+pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
+    let report = project.recovery().assess(Assess { verify: !input.no_verify })?;
+    touch(project);
+    Ok(report)
+}
+
+/// How to go back. Where a new work tree goes is not for a caller to say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Back {
+    mode: Option<Mode>,
+    checkpoint: Option<String>,
+    why: Option<String>,
+}
+
+pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
+    let asked = Apply { mode: input.mode, checkpoint: input.checkpoint, why: input.why, worktree: None };
+    let applied = project.recovery().apply(&asked)?;
+    touch(project);
+    Ok(applied)
+}

@@ -1,0 +1,45 @@
+//! `forge.session_*`, `forge.commit`: how work begins, goes on, is committed, and ends.
+
+use helmdeck_project::error::Error;
+use helmdeck_project::git::{Committed, NewCommit};
+use helmdeck_project::sessions::{End, Finished, Log, Logged, Start, Started};
+use helmdeck_project::{Project, Result};
+use serde::Deserialize;
+
+use super::knowledge::Learn;
+use super::place::{Done, touch};
+
+pub(super) fn start(project: &Project, input: Start) -> Done<Started> {
+    project.sessions().start(&input)
+}
+
+pub(super) fn log(project: &Project, input: Log) -> Done<Logged> {
+    project.sessions().log(&input)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ending {
+    #[serde(default)]
+    learned: Vec<Learn>,
+    next: Option<String>,
+    leave_dirty: Option<String>,
+    key: Option<String>,
+}
+
+pub(super) fn end(project: &Project, input: Ending) -> Done<Finished> {
+    let learned = input.learned.into_iter().map(Learn::learning).collect::<Result<_>>()?;
+    project.sessions().end(&End { learned, next: input.next, leave_dirty: input.leave_dirty, key: input.key })
+}
+
+pub(super) fn commit(project: &Project, input: NewCommit) -> Done<Committed> {
+    let session = project.sessions().current()?.ok_or_else(|| match &project.world().session {
+        Some(named) => Error::not_found(format!("no session {named} lives in this work tree")),
+        None => Error::not_found("no session lives in this work tree, and a commit names the one it was made in")
+            .next("helmdeck forge session start"),
+    })?;
+    let origin = project.commits().origin(&session.id, &session.uuid)?;
+    let committed = project.commits().create(&input, &origin)?;
+    touch(project);
+    Ok(committed)
+}

@@ -1,0 +1,85 @@
+//! `forge.skill_*`: what an agent knows to do.
+
+use helmdeck_project::Project;
+use helmdeck_project::error::{Category, Error};
+use helmdeck_project::skills::{Match, Query, Shown, Skill};
+use serde::{Deserialize, Serialize};
+
+use super::artifacts::Content;
+use super::place::Done;
+
+/// So many skills are listed, unless asked otherwise.
+const LISTED: usize = 100;
+/// The largest resource that is returned, in bytes.
+const RESOURCE: usize = 256 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Skills {
+    total: usize,
+    skills: Vec<Skill>,
+}
+
+pub(super) fn list(project: &Project, input: List) -> Done<Skills> {
+    let mut skills = project.skills().list()?;
+    let total = skills.len();
+    skills.truncate(input.limit.unwrap_or(LISTED));
+    Ok(Skills { total, skills })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Show {
+    name: String,
+    resource: Option<String>,
+}
+
+/// A skill with its instructions, or one of its files.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Part {
+    Skill(Box<Shown>),
+    Resource { resource: Resource },
+}
+
+#[derive(Serialize)]
+pub(super) struct Resource {
+    path: String,
+    bytes: usize,
+    #[serde(flatten)]
+    content: Content,
+}
+
+pub(super) fn show(project: &Project, input: Show) -> Done<Part> {
+    let Some(path) = input.resource else {
+        return Ok(Part::Skill(Box::new(project.skills().show(&input.name)?)));
+    };
+    let content = project.skills().resource(&input.name, &path)?;
+    let bytes = content.len();
+    if bytes > RESOURCE {
+        let message =
+            format!("{path} of the skill {:?} has {bytes} bytes, and at most {RESOURCE} are returned", input.name);
+        return Err(Error::new(Category::Refused, "E_TOO_LARGE", message));
+    }
+    Ok(Part::Resource { resource: Resource { path, bytes, content: Content::of(content) } })
+}
+
+#[derive(Serialize)]
+pub(super) struct Matches {
+    matches: Vec<Match>,
+}
+
+pub(super) fn matching(project: &Project, input: Query) -> Done<Matches> {
+    // While work is paused nothing is noted; what fits may be known all the same.
+    let matches = if project.check_not_paused().is_ok() {
+        project.skills().ask(&input, &project.world().agent)?
+    } else {
+        project.skills().matching(&input)?
+    };
+    Ok(Matches { matches })
+}

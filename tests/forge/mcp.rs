@@ -1,0 +1,116 @@
+//! The packs `forge.*` as agents reach them: the official clients in front of the real program, on a real project in a real repository.
+
+use std::path::Path;
+use std::process::Command;
+
+use helmdeck_project::init::Init;
+use helmdeck_project::{Project, World};
+use serde_json::{Value, json};
+
+use crate::support::KEY;
+use crate::support::mcp::Programs;
+use crate::support::program::{Home, Run, Server};
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(arguments).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let run = Run::of(command.output().unwrap());
+    assert_eq!(run.code, 0, "git {arguments:?}: {}", run.stderr);
+    run.stdout.trim().to_owned()
+}
+
+/// Makes a project with a memory in a repository.
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    git(folder.path(), &["init", "--quiet", "--initial-branch=main"]);
+    for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com"), ("commit.gpgSign", "false")] {
+        git(folder.path(), &["config", name, value]);
+    }
+    Project::init(folder.path(), World::default(), &Init::default()).unwrap();
+    git(folder.path(), &["add", "-A"]);
+    git(folder.path(), &["commit", "--quiet", "-m", "Begin"]);
+    folder
+}
+
+fn call(verb: &str, input: Value) -> Value {
+    json!({"do": "call", "name": format!("forge__{verb}"), "arguments": input})
+}
+
+#[test]
+fn an_agent_without_a_shell_works_a_session_over_stdio() {
+    let (home, project) = (Home::new(), project());
+    std::fs::write(project.path().join("answer"), "42\n").unwrap();
+    let mut environment = json!(home.environment(KEY));
+    environment["HELMDECK_FORGE__ROOT"] = json!(project.path());
+    let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
+    let steps = json!([
+        {"do": "tools"},
+        call("session_start", json!({})),
+        call("prime", json!({})),
+        call("knowledge_add", json!({"kind": "successful", "context": "Answers", "approach": "Write them down"})),
+        call("features_add", json!({"name": "There is an answer", "tests": ["a::answers"]})),
+        call("features_list", json!({})),
+        call("commit", json!({"key": "SX9-1", "subject": "Answer", "what": ["Write the answer"],
+            "why": "Somebody asked", "paths": ["answer"], "forge": true})),
+        call("health", json!({})),
+        call("knowledge_add", json!({"kind": "invariant", "text": "t", "check": "true"})),
+    ]);
+    let answer = Programs::installed().python(&json!({"target": target, "steps": steps}));
+    let results: Vec<&Value> = answer["steps"].as_array().unwrap().iter().map(|step| &step["result"]).collect();
+    let tools = results[0]["tools"].as_array().unwrap();
+    let hint = |name: &str| {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        tool["annotations"]["readOnlyHint"].clone()
+    };
+    assert_eq!((hint("forge__prime"), hint("forge__commit")), (json!(true), json!(false)));
+    assert!(tools.iter().all(|tool| tool["name"] != "forge__recover_ack"));
+    let output = |step: usize| {
+        assert_ne!(results[step]["isError"], json!(true), "step {step}: {}", results[step]);
+        &results[step]["structuredContent"]
+    };
+    let session = output(1)["session"]["id"].as_str().unwrap();
+    assert!(output(2)["text"].as_str().unwrap().contains(session), "{}", output(2));
+    assert_eq!(output(3)["new"], json!(true));
+    let feature = &output(4)["feature"];
+    assert_eq!((&output(5)["features"][0]["feature"]["id"], &output(5)["total"]), (&feature["id"], &json!(1)));
+    assert_eq!(output(6)["oid"], json!(git(project.path(), &["rev-parse", "HEAD"])));
+    let trailers = git(project.path(), &["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly)"]);
+    assert_eq!(trailers, session);
+    assert_eq!(output(7)["long_term"]["colour"], "green", "{}", output(7));
+    assert_eq!(results[8]["isError"], json!(true), "a command is no input: {}", results[8]);
+}
+
+#[test]
+fn at_a_shell_the_project_of_the_working_folder_is_meant() {
+    let (home, project) = (Home::new(), project());
+    std::fs::create_dir(project.path().join("below")).unwrap();
+    let run = |folder: &Path, pack: &str| {
+        let mut command = home.command(KEY, &["run", pack, "--json"]);
+        Run::of(command.current_dir(folder).output().unwrap())
+    };
+    let primed = run(&project.path().join("below"), "forge.prime");
+    assert_eq!(primed.code, 0, "{}", primed.stderr);
+    let primed: Value = serde_json::from_str(&primed.stdout).unwrap();
+    assert_eq!(primed["output"]["brief"]["branch"], "main", "{primed}");
+    let nowhere = tempfile::tempdir().unwrap();
+    let none = run(nowhere.path(), "forge.prime");
+    assert_eq!(none.code, 3, "{} {}", none.stdout, none.stderr);
+    assert!(format!("{}{}", none.stdout, none.stderr).contains("helmdeck forge init"));
+}
+
+#[test]
+fn a_server_works_on_the_project_it_is_told_and_runs_nothing_unless_it_is_told() {
+    let (home, project) = (Home::new(), project());
+    let server = Server::start(&home, KEY);
+    let answer = server.ask("POST /api/v1/packs/forge.prime", "{}");
+    assert_eq!((answer.code, answer.status()), (404, "not_found".to_owned()), "{}", answer.body);
+    assert!(answer.body.contains("[forge] root"), "{}", answer.body);
+    drop(server);
+    home.configure(&format!("[forge]\nroot = {:?}\n", project.path()));
+    let server = Server::start(&home, KEY);
+    let answer = server.ask("POST /api/v1/packs/forge.prime", "{}");
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    assert_eq!(server.ask("POST /api/v1/packs/forge.commit", "{}").code, 404);
+    let named = server.ask("POST /api/v1/packs/forge.features_add", r#"{"name":"n","tests":["t"]}"#);
+    assert_eq!((named.code, named.status()), (403, "forbidden".to_owned()), "{}", named.body);
+}
