@@ -182,7 +182,7 @@ fn what_runs_programs_is_offered_only_where_the_operator_says_so() {
         "session_start",
     ];
     assert_eq!(run, expected);
-    assert!(some.is_subset(&whole) && whole.iter().all(|file| !file.contains("ack")));
+    assert!(some.is_subset(&whole) && whole.iter().all(|file| !file.ends_with("ack.toml")));
 }
 
 #[tokio::test]
@@ -297,8 +297,6 @@ async fn a_session_is_begun_worked_in_and_ended() {
 async fn going_back_is_to_a_branch_and_keeps_every_byte() {
     let desk = Desk::new(true);
     desk.call("session_start", json!({})).await;
-    git(desk.root(), &["add", "-A"]);
-    git(desk.root(), &["commit", "--quiet", "-m", "Memory"]);
     let checkpoint = desk.call("checkpoint_create", json!({"key": "SX9-1"})).await;
     std::fs::write(desk.root().join("tested"), "broken\n").unwrap();
     let applied = desk.call("recover_apply", json!({"checkpoint": checkpoint["tag"], "why": "it was broken"})).await;

@@ -355,6 +355,25 @@ impl Files {
         Ok(removed)
     }
 
+    /// Gives a file a second name, which must be free. It is there under both until one is written anew or removed.
+    ///
+    /// # Errors
+    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if files here have one name only.
+    pub(crate) fn link(&self, from: &str, to: &str) -> Result<()> {
+        self.check_writing(from)?;
+        let _guard = self.lock()?;
+        let absent = || Error::not_found(format!("there is no {from}"));
+        let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
+        let new = self.place(to)?;
+        let io = |error: Errno| match error {
+            Errno::NOENT => absent(),
+            error => Error::io("cannot link", &self.root().join(from), &error.into()),
+        };
+        let flags = rustix::fs::AtFlags::empty();
+        rustix::fs::linkat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str(), flags).map_err(io)?;
+        rustix::fs::fsync(&new.folder).map_err(io)
+    }
+
     /// Gives a file another name, in place of what has that name.
     ///
     /// # Errors

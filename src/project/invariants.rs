@@ -71,9 +71,8 @@ impl Project {
     pub fn check_invariants(&self) -> Result<Checked> {
         let file = self.knowledge().read()?;
         let timeout = Duration::from_secs(self.config().verify.invariant_timeout_s);
-        let current = |invariant: &&Invariant| invariant.trace().is_none_or(|trace| trace.superseded_by.is_none());
         let mut checked = Checked { holds: true, checked: 0, passed: 0, unchecked: 0, results: Vec::new() };
-        for invariant in file.invariants.iter().filter(current) {
+        for invariant in file.current_invariants() {
             let Some(check) = invariant.check() else {
                 checked.unchecked += 1;
                 continue;

@@ -220,8 +220,10 @@ impl Issue {
 /// The most digits of the number of an issue.
 const DIGITS: usize = 9;
 
-/// Says whether a text is the key of an issue: one to ten capital letters and digits, the first a letter, a hyphen, a number of at most
-/// nine digits that does not begin with a zero. It is the same everywhere.
+/// Says whether a text is the key of an issue.
+///
+/// That is one to ten capital letters and digits, the first a letter, a hyphen, and a number of at most nine digits that does not begin
+/// with a zero. It is the same everywhere.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {
@@ -374,9 +376,20 @@ mod tests {
             assert!(all.iter().all(|is_key| is_key(key)) && !is_placeholder(key), "{key}");
             assert!(crate::checkpoints::Name::asked(&format!("{key}-v1")).is_ok(), "{key}");
         }
-        for no in
-            ["", "SX9", "SX9-", "SX9-0", "SX9-012", "sx9-1", "9SX-1", "ABCDEFGHIJK-1", "SX9-1 ", "SX9-1-2", "SX9-xxx", "A-1234567890"]
-        {
+        for no in [
+            "",
+            "SX9",
+            "SX9-",
+            "SX9-0",
+            "SX9-012",
+            "sx9-1",
+            "9SX-1",
+            "ABCDEFGHIJK-1",
+            "SX9-1 ",
+            "SX9-1-2",
+            "SX9-xxx",
+            "A-1234567890",
+        ] {
             assert!(!all.iter().any(|is_key| is_key(no)), "{no}");
         }
         assert!(is_placeholder("SX9-xxx"));

@@ -56,7 +56,11 @@ impl Project {
 
     /// Returns git, or nothing where there is no repository.
     pub(crate) fn repository(&self) -> Result<Option<Git>> {
-        if self.config().git.enabled { Git::find(self.root()) } else { Ok(None) }
+        match self.git() {
+            Ok(git) => Ok(Some(git.clone())),
+            Err(error) if error.code == "E_NOT_A_REPO" => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -176,7 +180,7 @@ impl Knowledge<'_> {
         let now = self.project.files().read(KNOWLEDGE)?;
         let kept = match self.project.repository()? {
             Some(git) => match git.head()? {
-                Some(head) => git.file_at(&head, KNOWLEDGE)?,
+                Some(head) => git.file_at(&head, &git.in_memory(KNOWLEDGE))?,
                 None => None,
             },
             None => None,

@@ -150,14 +150,17 @@ impl Project {
         Ok(repair)
     }
 
-    /// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file is renamed: nothing is lost.
+    /// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file gets a second name: nothing is lost.
     fn keep(&self, path: &str, bytes: &[u8], huge: bool) -> Result<Option<String>> {
         if !huge && let Some(copy) = self.files().quarantine(path, bytes)? {
             return Ok(Some(copy));
         }
         let name = path.rsplit('/').next().unwrap_or(path);
         let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, self.world().uuid());
-        self.files().rename(path, &copy)?;
+        // The file stays where it is until it is replaced: were it gone for a moment and the process killed, it would count as absent.
+        if self.files().link(path, &copy).is_err() {
+            self.files().rename(path, &copy)?;
+        }
         Ok(Some(copy))
     }
 

@@ -54,7 +54,8 @@ fn first_session(ground: &Ground) -> String {
     let by_hand = ground.ends_with(&ground.root(), 9, &["features", "set", "FORGE-003", "--status", "passing"]);
     assert!(text(&by_hand["message"]).contains("FORGE-003") || by_hand["code"].is_string(), "{by_hand}");
     ground.forge(&["knowledge", "add", "--context", "Adding a sum", "--approach", "Write its test first"]);
-    let focus = ["focus", "set", "Halve a number", "--feature", "FORGE-003", "--file", "src/lib.rs", "--phase", "build"];
+    let focus =
+        ["focus", "set", "Halve a number", "--feature", "FORGE-003", "--file", "src/lib.rs", "--phase", "build"];
     ground.forge(&focus);
     ground.forge(&["session", "log", "Two of three work", "--next", "Halve"]);
     let commit =

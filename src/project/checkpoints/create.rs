@@ -110,10 +110,17 @@ impl Checkpoints<'_> {
         let git = self.project.git()?;
         let key = self.key(asked)?;
         let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
-        self.project.files().check_secrets("the message of the tag", text.as_bytes())?;
+        // What is told of it, before anything is run.
+        let told = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
+        self.project.files().check_secrets("the message of the tag", told.as_bytes())?;
         let before = Stand::of(git)?;
         let (commands, checks) = self.check(asked)?;
         let mut warnings = Vec::new();
+        let committed = git.file_at(&before.head, &git.in_memory(layout::FEATURES))?;
+        if self.project.files().read(layout::FEATURES)?.is_some_and(|now| Some(now) != committed) {
+            // What was agreed is read from the commit.
+            warnings.push(format!("{} is not committed as it stands: what differs is not agreed", layout::FEATURES));
+        }
         let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
 
         let guard = self.project.common_lock()?;
@@ -125,7 +132,7 @@ impl Checkpoints<'_> {
         let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
         let mut manifest = self.manifest(git, &before, asked, commands, checks)?;
         manifest.parent_checkpoint = parent.map(|parent| parent.tag.clone());
-        let name = tag(git, &key, &mut taken, &mut manifest, &text, &before.head)?;
+        let name = self.tag(git, &key, &mut taken, &mut manifest, &text)?;
         // The tag is the truth: a file that could not be written is made anew from it.
         match self.project.files().create(&name.path(), &print(&manifest)?) {
             Ok(true) => {}
@@ -222,22 +229,29 @@ impl Checkpoints<'_> {
             other: Members::default(),
         })
     }
-}
 
-/// Makes the tag with the next free number. Of two that try at once, git lets one make it; the other takes the number after.
-fn tag(git: &Git, key: &str, taken: &mut Vec<Name>, manifest: &mut Manifest, text: &str, at: &Oid) -> Result<Name> {
-    for _ in 0..TRIES {
-        let name = Name::next(key, &*taken)?;
-        manifest.tag = name.tag();
-        let message = manifest
-            .message(text)
-            .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}")))?;
-        match git.create_tag(&manifest.tag, at, &message)? {
-            Created::Created => return Ok(name),
-            Created::AlreadyExists => taken.push(name),
+    /// Makes the tag with the next free number. Of two that try at once, git lets one make it; the other takes the number after.
+    fn tag(&self, git: &Git, key: &str, taken: &mut Vec<Name>, manifest: &mut Manifest, text: &str) -> Result<Name> {
+        let invalid = |error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}"));
+        let at = Oid::parse(&manifest.commit).ok_or_else(|| Error::not_found("the commit of the manifest is none"))?;
+        // Commands, closed issues and the name of the branch go into an object that may be pushed, and that nothing takes back.
+        let first = manifest.message(text).map_err(invalid)?;
+        self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
+        for _ in 0..TRIES {
+            let name = Name::next(key, &*taken)?;
+            manifest.tag = name.tag();
+            let message = manifest.message(text).map_err(invalid)?;
+            match git.create_tag(&manifest.tag, &at, &message)? {
+                Created::Created => return Ok(name),
+                Created::AlreadyExists => taken.push(name),
+            }
         }
+        Err(Error::new(
+            Category::Failed,
+            "E_TAGS",
+            format!("{TRIES} names of checkpoints of {key} in a row were taken"),
+        ))
     }
-    Err(Error::new(Category::Failed, "E_TAGS", format!("{TRIES} names of checkpoints of {key} in a row were taken")))
 }
 
 fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {

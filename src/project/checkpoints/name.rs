@@ -86,19 +86,7 @@ impl fmt::Display for Name {
 
 /// Says whether a text is the key of an issue, or stands for none.
 fn is_key(text: &str) -> bool {
-    if text == NO_KEY {
-        return true;
-    }
-    let Some((team, number)) = text.split_once('-') else { return false };
-    let mut team = team.bytes();
-    let starts = team.next().is_some_and(|byte| byte.is_ascii_uppercase());
-    let short = team.len() < 10;
-    let rest = team.all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
-    let counts = !number.is_empty()
-        && number.len() <= 9
-        && !number.starts_with('0')
-        && number.bytes().all(|byte| byte.is_ascii_digit());
-    starts && short && rest && counts
+    text == NO_KEY || crate::issues::is_key(text)
 }
 
 #[cfg(test)]

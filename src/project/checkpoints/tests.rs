@@ -64,6 +64,35 @@ fn a_check_that_fails_leaves_neither_tag_nor_file() {
 }
 
 #[test]
+fn features_that_are_not_committed_are_told() {
+    let ground = Ground::new();
+    assert_eq!(create(&ground, "A-1").warnings, [""; 0]);
+    ground.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-004", "not_implemented")]);
+    let warnings = create(&ground, "A-1").warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("features.json is not committed"), "{warnings:?}");
+}
+
+#[test]
+fn a_secret_in_anything_the_tag_says_stops_it() {
+    let ground = Ground::new();
+    let secret = ["ghp_", &"a1B2c3D4".repeat(5)[..36]].concat();
+    let refused = |ground: &Ground, asked: Create| {
+        let asked = Create { key: Some("A-1".into()), ..asked };
+        let error = ground.project().checkpoints().create(&asked).unwrap_err();
+        assert_eq!((error.code, error.category), ("E_SECRET", Category::Secret), "{error}");
+        assert!(!error.to_string().contains(&secret));
+        nothing_was_made(ground);
+    };
+    refused(&ground, Create { verify: vec![format!("echo {secret}")], ..Create::default() });
+    refused(&ground, Create { closes: vec![secret.clone()], ..Create::default() });
+    refused(&ground, Create { message: Some(secret.clone()), ..Create::default() });
+    ground.run(&["branch", "-m", &secret]);
+    refused(&ground, Create::default());
+    ground.run(&["branch", "-m", "main"]);
+    create(&ground, "A-1");
+}
+
+#[test]
 fn an_invariant_that_does_not_hold_stops_a_checkpoint() {
     let ground = Ground::new();
     ground.write(

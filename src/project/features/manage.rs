@@ -323,8 +323,9 @@ impl Features<'_> {
             if !contract::has_tests(&change.path) || change.binary {
                 continue;
             }
+            let Some(path) = git.in_project(&change.path) else { continue };
             let Some(before) = git.file_at(&agreed.commit, &change.path)? else { continue };
-            let after = self.project.files().read(&change.path).ok().flatten().unwrap_or_default();
+            let after = self.project.files().read(path).ok().flatten().unwrap_or_default();
             weak.extend(weakened(&change.path, &String::from_utf8_lossy(&before), &String::from_utf8_lossy(&after)));
         }
         let standings = ground::judge(self.project, &file.features, false)?;
@@ -403,7 +404,7 @@ fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
         if !git.is_ancestor(&commit, &head)? {
             continue;
         }
-        let Some(bytes) = git.file_at(&commit, FEATURES)? else {
+        let Some(bytes) = git.file_at(&commit, &git.in_memory(FEATURES))? else {
             // Nothing was agreed there.
             return Ok(None);
         };

@@ -62,6 +62,12 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Says whether it tells nothing of the feature: what surrounds the code has changed, or is slow.
+    #[must_use]
+    pub const fn says_nothing(self) -> bool {
+        matches!(self, Self::TimedOut | Self::CannotStart)
+    }
+
     /// Returns the problem as it is written.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -120,12 +126,22 @@ struct Code {
 
 impl Features<'_> {
     /// Runs the tests of a feature. It passes if every command ends with 0 and each ran at least one test; then an artifact shows it.
-    /// A feature that worked and no longer does is noted as such. No lock is held while tests run.
+    /// A feature that worked and no longer does is noted as such; one whose tests could not be started, or did not end, stays what it
+    /// was. No lock is held while tests run.
     ///
     /// # Errors
     /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if the commit changed, or the
     /// feature, while its tests ran; what writing says. A test that fails is no error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
+        let verified = self.test(id)?;
+        // A command that does not start, or does not end, tells nothing of the code.
+        if !verified.problem.is_some_and(Problem::says_nothing) {
+            self.project.recovery().tried_feature(verified.passed, id);
+        }
+        Ok(verified)
+    }
+
+    fn test(&self, id: &str) -> Result<Verified> {
         let project = self.project;
         project.check_not_paused()?;
         let file = self.read()?;
@@ -179,6 +195,9 @@ impl Features<'_> {
             }
             let from = current.status;
             let mut regressed = false;
+            if from == Status::Passing && problem.is_some_and(Problem::says_nothing) {
+                return Ok((from, from, false));
+            }
             if let Some(evidence) = &evidence {
                 current.become_(Status::Passing, now);
                 current.evidence = Some(evidence.clone());
@@ -221,7 +240,7 @@ impl Features<'_> {
         let file = self.read()?;
         let standings = ground::judge(self.project, &file.features, false)?;
         let count = count.unwrap_or(self.project.config().session.probes);
-        file.least_recent(&standings, count).into_iter().map(|feature| self.verify(&feature.id)).collect()
+        file.least_recent(&standings, count).into_iter().map(|feature| self.test(&feature.id)).collect()
     }
 
     /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
@@ -283,7 +302,7 @@ impl Features<'_> {
     fn code(&self) -> Result<Code> {
         let Some(git) = self.project.repository()? else { return Ok(Code::default()) };
         let head = git.head()?;
-        let dirty = head.is_none() || git.status()?.outside(crate::layout::FORGE).next().is_some();
+        let dirty = head.is_none() || git.status()?.outside(git.memory()).next().is_some();
         let tree = match &head {
             Some(head) if !dirty => Some(git.code_tree(head)?),
             _ => Some(ground::work_tree(&git)?),

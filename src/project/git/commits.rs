@@ -142,7 +142,7 @@ impl Commits<'_> {
             return Err(Error::new(Category::Stale, "E_STALE", message)
                 .hint("what was named is staged; look at it, and commit again"));
         }
-        let mut run = Run::writing().stdin(text.as_str()).timeout(COMMIT_TIME);
+        let mut run = Run::writing().stdin(text.as_str()).timeout(COMMIT_TIME).with_hooks();
         run.environment = git.identity()?;
         git.succeed(&["commit", "--quiet", "--file=-", "--cleanup=whitespace"], &run)?;
         let oid = git.head()?.ok_or_else(|| Error::not_found("the commit that was just made is not there"))?;
@@ -196,12 +196,32 @@ impl Commits<'_> {
             "--no-relative",
         ];
         let run = Run::default().variable("GIT_INDEX_FILE", &index);
-        let output = git.succeed(&[&diff[..], &["--src-prefix=a/", "--dst-prefix=b/", &against]].concat(), &run)?;
-        if output.stdout.is_empty() {
+        let diff = [&diff[..], &["--src-prefix=a/", "--dst-prefix=b/"]].concat();
+        // An attribute or a NUL makes a file binary to git, and hides what is added to it.
+        let mut diffs = Vec::new();
+        match git.succeed(&[&diff[..], &["--text", &against]].concat(), &run) {
+            Ok(output) => diffs.push(output.stdout),
+            Err(error) if error.code == "E_TOO_LARGE" => {
+                // What is large is no text, most likely: the rest at once, and each of the others by itself.
+                diffs.push(git.succeed(&[&diff[..], &[&against]].concat(), &run)?.stdout);
+                for path in binary(git, &against, &run)? {
+                    let one = ["--text", against.as_str(), "--", path.as_str()];
+                    match git.succeed(&[&["--literal-pathspecs"], &diff[..], &one].concat(), &run) {
+                        Ok(output) => diffs.push(output.stdout),
+                        Err(error) if error.code == "E_TOO_LARGE" => {
+                            tracing::warn!(path, "too large to be looked through for secrets");
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        if diffs.iter().all(Vec::is_empty) {
             return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
                 .hint("name the paths to be committed, or stage them with git add"));
         }
-        for (path, added) in added(&output.stdout) {
+        for (path, added) in diffs.iter().flat_map(|diff| added(diff)) {
             self.project.files().check_secrets(&path, &added)?;
         }
         let tree = git.write_tree(&index)?;
@@ -247,6 +267,16 @@ impl Commits<'_> {
             None => path.to_owned(),
         }
     }
+}
+
+/// Returns the paths that git takes for binary, of those that differ from a tree in an index.
+fn binary(git: &Git, against: &str, run: &Run) -> Result<Vec<String>> {
+    let args =
+        ["diff", "--cached", "--numstat", "-z", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-relative"];
+    let output = git.succeed(&[&args[..], &[against]].concat(), run)?;
+    let records = output.stdout.split(|byte| *byte == 0);
+    let paths = records.filter_map(|record| record.strip_prefix(b"-\t-\t"));
+    Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
 /// Makes a folder that goes when it is no longer needed.

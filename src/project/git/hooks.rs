@@ -11,6 +11,7 @@ use super::commits::{Commits, Origin};
 use super::message::{
     Backtrace, Finding, Message, NONE, Note, Scope, Trailers, is_comment, lint, parse, strip_comments,
 };
+use super::run::Run;
 use crate::error::{Category, Error, Result};
 
 /// What shows that a hook is ours.
@@ -177,7 +178,7 @@ impl Commits<'_> {
 
     fn hook_paths(&self, hook: Hook) -> Result<(PathBuf, PathBuf)> {
         let git = self.project.git()?;
-        let folder = git.read(&["rev-parse", "--git-path", "hooks"])?.text();
+        let folder = git.succeed(&["rev-parse", "--git-path", "hooks"], &Run::default().with_hooks())?.text();
         let folder = git.root().join(folder);
         if !folder.starts_with(git.root()) && !folder.starts_with(git.common_dir()) {
             let message = format!("hooks lie in {}, outside of this repository (core.hooksPath)", folder.display());

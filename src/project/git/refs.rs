@@ -173,7 +173,7 @@ impl Git {
     pub fn push_tag(&self, remote: &str, tag: &str, timeout: Duration) -> Result<()> {
         let spec = format!("refs/tags/{tag}:refs/tags/{tag}");
         let args = ["push", "--quiet", "--no-follow-tags", "--end-of-options", remote, &spec];
-        self.succeed(&args, &Run::writing().timeout(timeout)).map(drop)
+        self.succeed(&args, &Run::writing().timeout(timeout).with_hooks()).map(drop)
     }
 }
 

@@ -127,6 +127,27 @@ impl Git {
         &self.memory
     }
 
+    /// Returns where a file of the memory lies below the root of the work tree: `.forge/x` is `sub/.forge/x` in a project below `sub`.
+    #[must_use]
+    pub fn in_memory(&self, path: &str) -> String {
+        let rest = path.strip_prefix(layout::FORGE).unwrap_or(path);
+        format!("{}{rest}", self.memory)
+    }
+
+    /// Says whether a path below the root of the work tree lies in the memory.
+    #[must_use]
+    pub fn is_memory(&self, path: &[u8]) -> bool {
+        let rest = path.strip_prefix(self.memory.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    }
+
+    /// Returns a path below the root of the work tree as the project has it; `None` if it lies outside of the project.
+    #[must_use]
+    pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let folder = self.memory.strip_suffix(layout::FORGE).unwrap_or_default();
+        path.strip_prefix(folder)
+    }
+
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
         self.environment.clone_from(&other.environment);
         self.timeout = other.timeout;

@@ -1,7 +1,8 @@
 //! A commit of everything that is not committed, made without touching anything.
 //!
 //! It has the shape of an entry of the stash: its tree is the work tree with the untracked files, its parents are `HEAD` and a commit of
-//! the index. It is made from copies of the index, so the index, `HEAD` and the status stay what they were.
+//! the index. Where git would not give back the very bytes of
+//! a file, they are in it as well. It is made from copies of the index, so the index, `HEAD` and the status stay what they were.
 
 use std::fs;
 use std::path::Path;
@@ -14,6 +15,8 @@ use super::refs::Updated;
 use super::repository::Git;
 use super::run::Run;
 use crate::error::{Category, Error, Result};
+
+mod raw;
 
 /// A rescue commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,6 +31,8 @@ pub struct Rescue {
     pub head: Option<Oid>,
     /// Repositories inside this one: they are on disk, and not in the commit.
     pub left: Vec<String>,
+    /// Files that a filter or the like would not give back as they were. As they were, they are in the commit below `.forge-raw/`.
+    pub raw: Vec<String>,
 }
 
 /// Where the sides of conflicts go in the tree of the index, which cannot hold them as such.
@@ -61,6 +66,7 @@ impl Git {
         let staged = self.copy_index(folder.path(), "staged")?;
         let all = self.copy_index(folder.path(), "all")?;
         let left = self.add_everything(&all)?;
+        let raw = self.add_raw(&all, folder.path())?;
         let tree = self.write_tree(&all)?;
         let index = self.staged_tree(&staged)?;
         let parents: Vec<&Oid> = head.iter().collect();
@@ -68,7 +74,7 @@ impl Git {
         let parents: Vec<&Oid> = head.iter().chain([&index]).collect();
         let commit = self.commit_tree(&tree, &parents, message)?;
         match self.update_ref(&reference, Some(&commit), None, "forge: rescue")? {
-            Updated::Done => Ok(Rescue { reference, commit, index, head, left }),
+            Updated::Done => Ok(Rescue { reference, commit, index, head, left, raw }),
             Updated::Differs => Err(taken()),
         }
     }

@@ -96,6 +96,8 @@ pub struct Run {
     pub environment: Vec<(String, OsString)>,
     /// Where it runs; the root of the work tree unless said otherwise.
     pub folder: Option<PathBuf>,
+    /// Whether hooks of the user run; not unless said otherwise. Commits and pushes let them have their say.
+    pub hooks: bool,
     /// Whether it may write. Otherwise (so unless said) it takes no lock that it can do without, and refreshes no index.
     pub writes: bool,
 }
@@ -108,6 +110,7 @@ impl Default for Run {
             max_output: 64 << 20,
             environment: Vec::new(),
             folder: None,
+            hooks: false,
             writes: false,
         }
     }
@@ -118,6 +121,13 @@ impl Run {
     #[must_use]
     pub fn writing() -> Self {
         Self { writes: true, ..Self::default() }
+    }
+
+    /// Lets hooks run.
+    #[must_use]
+    pub fn with_hooks(mut self) -> Self {
+        self.hooks = true;
+        self
     }
 
     /// Gives it something to read.
@@ -207,6 +217,9 @@ pub(super) fn run(
         .envs(environment.iter().chain(&run.environment).map(|(name, value)| (name, value)));
     for setting in SETTINGS {
         command.args(["-c", setting]);
+    }
+    if !run.hooks {
+        command.args(["-c", "core.hooksPath=/dev/null"]);
     }
     command.args(args).current_dir(run.folder.as_deref().unwrap_or(root)).process_group(0);
     let stdin = if run.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };

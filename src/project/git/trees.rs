@@ -1,4 +1,4 @@
-//! Trees: what a commit holds besides the memory, whether two commits merge, and commits that are made without the work tree.
+//! Trees: what a commit holds besides the memory, and commits that are made without the work tree.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,6 @@ use super::repository::{Git, agent, complaint};
 use super::run::Run;
 use super::sha1;
 use crate::error::{Error, Result};
-
-/// What a merge of two commits would come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merged {
-    /// No conflict.
-    Cleanly,
-    /// Conflicts.
-    WithConflicts,
-    /// This git cannot tell: it is older than 2.38, or the commits have nothing in common.
-    Unknown,
-}
 
 /// An entry of a tree, as git stores it.
 struct Entry<'a> {
@@ -179,31 +168,6 @@ impl Git {
         Ok(output.text().split(' ').next().filter(|id| !id.is_empty()).map(ToOwned::to_owned))
     }
 
-    /// Says whether two commits would merge without a conflict. Nothing in the work tree changes.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn merges(&self, ours: &Oid, theirs: &Oid) -> Result<Merged> {
-        // The trees that come of it are written to a folder of their own, which goes at once.
-        let Ok(folder) = tempfile::tempdir() else { return Ok(Merged::Unknown) };
-        let run = Run::default()
-            .variable("GIT_OBJECT_DIRECTORY", folder.path())
-            .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.common_dir().join("objects"));
-        let output = self.run(&["merge-tree", "--write-tree", "--quiet", ours.as_str(), theirs.as_str()], &run)?;
-        // Only newer ones know `--quiet`.
-        let output = if output.status == Some(129) {
-            self.run(&["merge-tree", "--write-tree", ours.as_str(), theirs.as_str()], &run)?
-        } else {
-            output
-        };
-        Ok(match output.status {
-            Some(0) => Merged::Cleanly,
-            // It exits so for names it does not know, too, and says that.
-            Some(1) if output.stderr.is_empty() => Merged::WithConflicts,
-            _ => Merged::Unknown,
-        })
-    }
-
     /// Copies the index of this work tree to a file in a folder, so that it can be changed without being changed. Returns the file,
     /// which is absent if nothing was ever staged.
     ///
@@ -271,13 +235,22 @@ fn sealed((tree, hash_bytes): &(Vec<u8>, usize)) -> String {
 }
 
 fn digest(tree: &[u8], hash_bytes: usize) -> Vec<u8> {
-    let header = format!("tree {}\0", tree.len());
+    named("tree", tree, hash_bytes)
+}
+
+/// Returns the name that git would give to a blob, in hexadecimal digits.
+pub(super) fn blob_name(bytes: &[u8], hash_bytes: usize) -> String {
+    hex(&named("blob", bytes, hash_bytes))
+}
+
+fn named(kind: &str, bytes: &[u8], hash_bytes: usize) -> Vec<u8> {
+    let header = format!("{kind} {}\0", bytes.len());
     if hash_bytes == 20 {
-        return sha1::digest(&[header.as_bytes(), tree]).to_vec();
+        return sha1::digest(&[header.as_bytes(), bytes]).to_vec();
     }
     let mut hash = Sha256::new();
     hash.update(header.as_bytes());
-    hash.update(tree);
+    hash.update(bytes);
     hash.finalize().to_vec()
 }
 
@@ -298,7 +271,6 @@ fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = Entry<'_>
 #[cfg(test)]
 mod tests {
     use super::super::fixture::Repository;
-    use super::*;
 
     #[test]
     fn memory_is_no_part_of_the_code_tree() {
@@ -382,26 +354,5 @@ mod tests {
         assert!(git.patch_id(&first).unwrap().is_some());
         let empty = repository.commit("empty");
         assert_eq!(git.patch_id(&empty).unwrap(), None);
-    }
-
-    #[test]
-    fn a_merge_is_foretold_and_leaves_no_trace() {
-        let repository = Repository::new();
-        let git = repository.git();
-        repository.write("a", "1\n");
-        repository.commit("first");
-        repository.run(&["switch", "--quiet", "-c", "side"]);
-        repository.write("b", "side\n");
-        let clean = repository.commit("other file");
-        repository.write("a", "side\n");
-        let conflict = repository.commit("same file");
-        repository.run(&["switch", "--quiet", "main"]);
-        repository.write("a", "main\n");
-        let main = repository.commit("main");
-        let objects = repository.run(&["count-objects", "-v"]);
-        assert_eq!(git.merges(&main, &clean).unwrap(), Merged::Cleanly);
-        assert_eq!(git.merges(&main, &conflict).unwrap(), Merged::WithConflicts);
-        assert_eq!(git.merges(&main, &main.none_like()).unwrap(), Merged::Unknown);
-        assert_eq!(repository.run(&["count-objects", "-v"]), objects);
     }
 }

@@ -133,6 +133,7 @@ impl KnowledgeFile {
             entry.kind == kind && (entry.id() == id || text::id(entry.texts().iter().map(|(_, text)| *text)) == id)
         });
         if let Some(at) = known {
+            self.give_check(at, &what)?;
             // A text alone has no room for more: its first repetition gives it that.
             let known_id = self.entries().nth(at).map(|entry| entry.id()).unwrap_or(id);
             let Some(known) = self.trace_mut(at) else {
@@ -170,6 +171,40 @@ impl KnowledgeFile {
             }
         }
         Ok(Added { id, kind, new: true, seen: 1, superseded_by: None })
+    }
+
+    /// Returns the invariants in whose place no other was put.
+    pub(crate) fn current_invariants(&self) -> impl Iterator<Item = &Invariant> {
+        self.invariants.iter().filter(|one| one.trace().is_none_or(|trace| trace.superseded_by.is_none()))
+    }
+
+    /// Gives the invariant that is known a check and how bad it is if it does not hold, where it has none.
+    fn give_check(&mut self, at: usize, what: &What) -> Result<()> {
+        let What::Invariant { text, check, severity } = what else { return Ok(()) };
+        if check.is_none() && severity.is_none() {
+            return Ok(());
+        }
+        // The entry has room for more once its trace was asked for.
+        let full = self.trace_mut(at).is_some();
+        let known = self.invariants.iter_mut().find_map(|one| match one {
+            Invariant::Full(known) if full && text::id([known.text.as_str()].into_iter()) == what.id() => Some(known),
+            _ => None,
+        });
+        let Some(known) = known else { return Ok(()) };
+        for (name, has, wanted) in [("check", &mut known.check, check), ("severity", &mut known.severity, severity)] {
+            match (&has, wanted) {
+                (_, None) => {}
+                (None, Some(wanted)) => *has = Some(wanted.clone()),
+                (Some(there), Some(wanted)) if there == wanted => {}
+                (Some(there), Some(_)) => {
+                    let message = format!("the invariant {text:?} has the {name} {there:?} already");
+                    return Err(
+                        Error::usage(message).hint("supersede it with an invariant that is worded in another way")
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Notes that an entry still holds.

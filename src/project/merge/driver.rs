@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::rules::merge;
 use crate::error::{Category, Error, Result};
 use crate::files::MAX_FILE;
+use crate::layout::FORGE;
 use crate::project::Project;
 use crate::world::World;
 
@@ -60,7 +61,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// Puts their version into quarantine, once for the same content. Git has it as well, as the third version of the path, until the
 /// conflict is settled.
 fn keep(root: &Path, world: World, path: &str, theirs: &[u8]) -> Result<Option<String>> {
-    match Project::open_anyway(root, world)? {
+    // The memory may lie below the root of the repository, from which git names the path.
+    let below = path.find(FORGE).and_then(|at| path.get(..at)).unwrap_or_default();
+    match Project::open_anyway(&root.join(below), world)? {
         Some(project) => project.files().quarantine(path, theirs),
         None => Ok(None),
     }

@@ -46,7 +46,10 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     // Without what both come from, everything is new on both sides: that loses nothing.
     let base: Option<Json> = serde_json::from_slice(base).ok();
     let mut conflicts = Vec::new();
-    let merged = value(base.as_ref(), &our, &their, Place { path: "", depth: 0, newer: None }, &mut conflicts);
+    let mut merged = value(base.as_ref(), &our, &their, Place { path: "", depth: 0, newer: None }, &mut conflicts);
+    if names(path, FEATURES) {
+        take_removed(&mut merged, base.as_ref(), &our, &their);
+    }
     let bytes = json::print(&merged).unwrap_or_default();
     match check(&bytes) {
         Ok(()) => Merged { bytes, conflicts },
@@ -54,6 +57,38 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
             conflicts.push(format!("together they are no good: {why}"));
             all_of(ours, conflicts)
         }
+    }
+}
+
+/// Says whether a path, as git names it, is that of a document: the memory may lie below the root of the repository.
+fn names(path: &str, document: &str) -> bool {
+    path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+}
+
+/// Takes out the features that one side removed for good, and the other left as they were. One that was changed there stays, and is a
+/// conflict.
+fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
+    fn list<'a>(file: &'a Json, name: &str) -> &'a [Json] {
+        match file {
+            Json::Object(members) => match members.0.get(name) {
+                Some(Json::Array(items)) => items,
+                _ => &[],
+            },
+            _ => &[],
+        }
+    }
+    let feature = |file: &Json, id: &str| -> Option<Json> {
+        list(file, "features").iter().find(|item| name_of(item).as_deref() == Some(id)).cloned()
+    };
+    let removed = |here: &Json, there: &Json, id: &str| {
+        let retired = list(here, "retired").iter().any(|item| matches!(item, Json::String(text) if text == id));
+        retired && feature(here, id).is_none() && base.is_some_and(|base| feature(base, id) == feature(there, id))
+    };
+    if let Json::Object(members) = merged
+        && let Some(Json::Array(features)) = members.0.get_mut("features")
+    {
+        features
+            .retain(|item| name_of(item).is_none_or(|id| !removed(ours, theirs, &id) && !removed(theirs, ours, &id)));
     }
 }
 
@@ -67,8 +102,8 @@ fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
         }
     }
     match path {
-        KNOWLEDGE => typed::<KnowledgeFile>(bytes),
-        FEATURES => typed::<FeaturesFile>(bytes),
+        _ if names(path, KNOWLEDGE) => typed::<KnowledgeFile>(bytes),
+        _ if names(path, FEATURES) => typed::<FeaturesFile>(bytes),
         _ => {
             let text = crate::files::text(bytes).map_err(|damage| damage.what)?;
             serde_json::from_str::<Json>(text).map(drop).map_err(|error| error.to_string())

@@ -87,6 +87,36 @@ fn a_status_that_both_changed_is_failing() {
 }
 
 #[test]
+fn a_feature_that_one_side_removed_is_gone_unless_the_other_changed_it() {
+    let removed = |text: &str| {
+        let mut file = features(text);
+        let gone = file.features.remove(0);
+        file.retired.push(gone.id);
+        String::from_utf8(json::print(&file).unwrap()).unwrap()
+    };
+    let mut file = features(RFC);
+    file.features[1].name = "Other".into();
+    file.features[1].blocked_by = None;
+    let other = String::from_utf8(json::print(&file).unwrap()).unwrap();
+    let mut base = features(RFC);
+    base.features[1].blocked_by = None;
+    let base = String::from_utf8(json::print(&base).unwrap()).unwrap();
+    for (ours, theirs) in [(removed(&base), other.clone()), (other.clone(), removed(&base))] {
+        for path in [FEATURES.to_owned(), format!("sub/{FEATURES}")] {
+            let file = features(&merged(&path, &base, &ours, &theirs));
+            assert_eq!(file.retired, ["FORGE-001"]);
+            assert!(file.features.iter().all(|feature| feature.id != "FORGE-001"));
+            assert_eq!(file.features[0].name, "Other");
+        }
+    }
+    let mut file = features(&other);
+    file.features[0].name = "Changed".into();
+    let changed = String::from_utf8(json::print(&file).unwrap()).unwrap();
+    let result = merge(FEATURES, base.as_bytes(), removed(&base).as_bytes(), changed.as_bytes());
+    assert_eq!(result.conflicts.len(), 1);
+}
+
+#[test]
 fn what_shows_a_pass_comes_from_one_side() {
     let seen = |day: u8| {
         first(|feature| {
@@ -294,6 +324,21 @@ fn two_branches_that_both_learned_merge_in_git() {
     let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
     assert_eq!(contexts, ["Adding new NATS subject", "ours", "both", "theirs"]);
     assert_eq!(repository.run(&["status", "--porcelain", "--untracked-files=no"]), "");
+}
+
+#[test]
+fn theirs_is_kept_by_a_memory_below_the_root_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("sub/.forge")).unwrap();
+    let (ours, theirs) = (first(|one| one.name = "Ours".into()), first(|one| one.name = "Theirs".into()));
+    for (name, text) in [("base", RFC), ("ours", &ours), ("theirs", &theirs)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let [base, ours, theirs] = ["base", "ours", "theirs"].map(Path::new);
+    let done = drive(folder.path(), World::default(), base, ours, theirs, &format!("sub/{FEATURES}")).unwrap();
+    assert_eq!(done.conflicts, ["both sides changed features/FORGE-001/name"]);
+    let kept = folder.path().join("sub").join(done.quarantined.unwrap());
+    assert!(std::fs::read_to_string(kept).unwrap().contains("Theirs"));
 }
 
 #[test]

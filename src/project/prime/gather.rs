@@ -182,7 +182,8 @@ impl On<'_> {
             self.or_warn("what was learned cannot be read", read.map(drop));
             return Default::default();
         };
-        let invariants = Section::first(INVARIANTS, file.invariants.iter().map(|one| Invariant::text(one).to_owned()));
+        let invariants =
+            Section::first(INVARIANTS, file.current_invariants().map(|one| Invariant::text(one).to_owned()));
         let query = focus.map(words).unwrap_or_default();
         if query.trim().is_empty() {
             return (invariants, Section::default());

@@ -1,9 +1,11 @@
 //! Finds the project and the repository a folder belongs to, by looking at folders only: no program is run.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::has_forge;
-use crate::error::{Error, Result};
+use crate::error::{Category, Error, Result};
+use crate::layout::FORGE;
 
 /// The longest `.git` file, in bytes.
 const MAX_LINK: u64 = 4_096;
@@ -29,12 +31,16 @@ pub(crate) struct Repository {
 }
 
 impl Found {
-    /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository.
+    /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository. Outside of one, that of another user is
+    /// refused (`E_FOREIGN`).
     pub(crate) fn project(start: &Path) -> Result<Option<Self>> {
         let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
         let repository = Repository::find(&start)?;
         for folder in start.ancestors() {
             if has_forge(folder) {
+                if repository.is_none() {
+                    check_owner(&folder.join(FORGE))?;
+                }
                 let common_dir = repository.map(|repository| repository.common_dir);
                 return Ok(Some(Self { root: folder.to_owned(), common_dir }));
             }
@@ -76,6 +82,25 @@ impl Repository {
     }
 }
 
+/// Refuses the memory of another user. Its settings say which programs are run, and outside of a repository nobody else asks whose it
+/// is: anyone may put a folder into `/tmp`.
+///
+/// # Errors
+/// `Refused` (`E_FOREIGN`) if it belongs neither to who runs this nor to root.
+fn check_owner(forge: &Path) -> Result<()> {
+    let about = std::fs::metadata(forge).map_err(|error| Error::io("cannot open", forge, &error))?;
+    is_foreign(about.uid(), rustix::process::geteuid().as_raw()).map_or(Ok(()), |owner| {
+        let message = format!("{} belongs to another user ({owner})", forge.display());
+        Err(Error::new(Category::Refused, "E_FOREIGN", message)
+            .hint("what it says to run is not run: make it your own, or work in a repository of git"))
+    })
+}
+
+/// Returns the owner if it is foreign to a user.
+fn is_foreign(owner: u32, user: u32) -> Option<u32> {
+    (owner != user && owner != 0).then_some(owner)
+}
+
 /// Reads a file that holds the path of a folder.
 fn read_path(file: &Path, prefix: &str, from: &Path) -> Result<PathBuf> {
     use std::io::Read as _;
@@ -86,4 +111,35 @@ fn read_path(file: &Path, prefix: &str, from: &Path) -> Result<PathBuf> {
     let path = text.trim_end_matches(['\n', '\r']).strip_prefix(prefix).map(str::trim_start);
     let path = path.ok_or_else(|| io(std::io::Error::other("it names no folder")))?;
     from.join(path).canonicalize().map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_is_foreign_if_neither_the_user_nor_root_owns_it() {
+        assert_eq!(is_foreign(1000, 1000), None);
+        assert_eq!(is_foreign(0, 1000), None);
+        assert_eq!(is_foreign(1001, 1000), Some(1001));
+        assert_eq!(is_foreign(1001, 0), Some(1001));
+    }
+
+    #[test]
+    fn a_foreign_memory_is_refused_outside_of_a_repository() {
+        let folder = tempfile::tempdir().unwrap();
+        let (forge, below) = (folder.path().join(FORGE), folder.path().join("below"));
+        std::fs::create_dir(&forge).unwrap();
+        std::fs::create_dir(&below).unwrap();
+        assert!(Found::project(&below).unwrap().is_some());
+        // Only root can give a folder away.
+        if std::os::unix::fs::chown(&forge, Some(4_711), None).is_err() {
+            return;
+        }
+        assert_eq!(Found::project(&below).unwrap_err().code, "E_FOREIGN");
+        // In a repository, git itself asks whose it is.
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        std::fs::write(folder.path().join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert!(Found::project(&below).unwrap().is_some());
+    }
 }

@@ -13,7 +13,11 @@ use super::{FILE, Recovery, memory};
 use crate::checkpoints::{Checkpoint, State};
 use crate::config::RollbackMode;
 use crate::error::{Category, Error, Result};
+use crate::features::without_secrets;
 use crate::json::Members;
+
+/// The longest reason, in characters.
+const WHY: usize = 4_000;
 
 /// How to go back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,9 +25,10 @@ use crate::json::Members;
 pub struct Apply {
     /// How. Default: `mode` under `[recovery]`.
     pub mode: Option<Mode>,
-    /// To which checkpoint. Default: the newest to which one may. One that is named is gone back to whatever the table says.
+    /// To which checkpoint. Default: the newest to which one may. One that is named is gone back to whatever the table says, unless git is
+    /// in the middle of something, the memory is damaged, another session works on the files, or the clock is wrong.
     pub checkpoint: Option<String>,
-    /// Why. It is learned as the reason of the failed pattern. Default: what was measured.
+    /// Why, in 1 to 4,000 characters. It is learned as the reason of the failed pattern. Default: what was measured.
     pub why: Option<String>,
     /// Where a new work tree goes, if one is needed. Default: `.forge/.local/worktrees/<checkpoint>-<n>`.
     pub worktree: Option<PathBuf>,
@@ -59,6 +64,9 @@ impl Recovery<'_> {
         let named = asked.checkpoint.as_deref().map(|name| self.named(name)).transpose()?;
         let report = self.assess(Assess { verify: named.is_none() })?;
         let checkpoint = match named {
+            Some(_) if report.unknown.iter().any(|found| found.reason.forbids(report.acknowledged)) => {
+                return Err(self.unknown(&report)?);
+            }
             Some(named) => named,
             None if report.class == Class::Unknown => return Err(self.unknown(&report)?),
             None if report.action != Action::RollBack => {
@@ -112,6 +120,17 @@ impl Recovery<'_> {
             .next(next))
     }
 
+    /// Returns why one goes back, in words that every later step can write.
+    fn why(&self, report: &Report, asked: &Apply) -> Result<String> {
+        let Some(text) = &asked.why else {
+            let text: String = without_secrets(&why(report)).chars().take(WHY).collect();
+            return Ok(text.replace(|c: char| c.is_control(), " ").trim().to_owned());
+        };
+        let text = given(text)?;
+        self.project.files().check_secrets("the reason to go back", text.as_bytes())?;
+        Ok(text)
+    }
+
     fn plan(&self, report: &Report, checkpoint: &Checkpoint, asked: &Apply) -> Result<Rollback> {
         let git = self.project.git()?;
         let (Some(head), Some(commit)) = (git.head()?, checkpoint.oid()) else {
@@ -121,13 +140,14 @@ impl Recovery<'_> {
             RollbackMode::Branch => Mode::Branch,
             RollbackMode::Restore => Mode::Restore,
         });
+        let why = self.why(report, asked)?;
         let regressions = report.measures.as_ref().map(|measures| measures.regressions.clone()).unwrap_or_default();
         let world = self.project.world();
         let rollback = Rollback {
             id: world.uuid().to_string(),
             started_at: world.now().seconds(),
             mode,
-            why: asked.why.clone().unwrap_or_else(|| why(report)),
+            why,
             row: report.row,
             checkpoint: checkpoint.tag.clone(),
             commit: commit.to_string(),
@@ -147,6 +167,18 @@ impl Recovery<'_> {
         }
         Ok(rollback)
     }
+}
+
+/// Returns the text that is given if it can be learned.
+fn given(text: &str) -> Result<String> {
+    let text = text.trim();
+    let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if text.is_empty() || text.chars().count() > WHY || text.chars().any(odd) {
+        return Err(Error::usage(format!(
+            "say why one goes back in 1 to {WHY} characters, none of them a control character"
+        )));
+    }
+    Ok(text.to_owned())
 }
 
 /// Says why one goes back, from what was measured.

@@ -263,17 +263,19 @@ impl Recovery<'_> {
     /// Returns the protected paths that were touched, also those below `.forge/`.
     fn protected(&self, git: &Git, commit: &Oid, changes: &[Change]) -> Result<Vec<String>> {
         let globs = globs(&self.project.config().recovery.protected)?;
-        let mut touched: Vec<String> =
-            changes.iter().map(|change| change.path.clone()).filter(|path| globs.is_match(path)).collect();
-        let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", commit.as_str(), "--", layout::FORGE];
-        let others = ["ls-files", "-z", "--others", "--exclude-standard", "--", layout::FORGE];
+        // The globs are those of the repository, but for the memory, which may lie below its root.
+        let protected =
+            |path: &String| globs.is_match(path) || git.in_project(path).is_some_and(|path| globs.is_match(path));
+        let mut touched: Vec<String> = changes.iter().map(|change| change.path.clone()).filter(protected).collect();
+        let diff = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", commit.as_str(), "--", git.memory()];
+        let others = ["ls-files", "-z", "--others", "--exclude-standard", "--", git.memory()];
         for args in [&diff[..], &others[..]] {
             let output = git.succeed(args, &Run::default())?;
             let paths = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
             // The diff has two counts before the path. A list of names would also name what was only touched.
             let paths = paths.filter_map(|path| path.splitn(3, |byte| *byte == b'\t').last());
             let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
-            touched.extend(paths.filter(|path| globs.is_match(path)));
+            touched.extend(paths.filter(protected));
         }
         touched.sort();
         touched.dedup();
@@ -284,10 +286,11 @@ impl Recovery<'_> {
     pub(super) fn state_of(&self, commit: &Oid, changes: &[Change]) -> String {
         let mut hash = Sha256::new();
         hash.update(commit.as_str());
+        let root = self.project.git().map_or_else(|_| self.project.root(), Git::root);
         for change in changes {
             hash.update(change.path.as_bytes());
             hash.update([0]);
-            let path = self.project.root().join(&change.path);
+            let path = root.join(&change.path);
             match std::fs::symlink_metadata(&path) {
                 Ok(about) if about.is_file() && about.len() <= COMPARED => {
                     hash.update(about.len().to_le_bytes());

@@ -58,7 +58,40 @@ pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
         }
         all.push(later);
     }
+    known_since(&mut result, now);
     result
+}
+
+/// Keeps which ids were ever removed, since none is given again, and every change of the contract.
+fn known_since(result: &mut Json, now: &Json) {
+    let there: Vec<String> = features(result).iter().filter_map(|one| text(one, "id").map(str::to_owned)).collect();
+    for name in ["retired", "amendments"] {
+        let mut all = array(result, name).to_vec();
+        for entry in array(now, name) {
+            if !all.contains(entry) {
+                all.push(entry.clone());
+            }
+        }
+        // What was removed since is there again.
+        all.retain(|entry| !matches!(entry, Json::String(id) if name == "retired" && there.contains(id)));
+        if let Json::Object(members) = result {
+            if all.is_empty() {
+                members.0.shift_remove(name);
+            } else {
+                members.0.insert(name.to_owned(), Json::Array(all));
+            }
+        }
+    }
+}
+
+fn array<'a>(file: &'a Json, name: &str) -> &'a [Json] {
+    match file {
+        Json::Object(members) => match members.0.get(name) {
+            Some(Json::Array(all)) => all,
+            _ => &[],
+        },
+        _ => &[],
+    }
 }
 
 /// Adds a lesson to what was learned. One that is there already is not added again.
@@ -96,13 +129,7 @@ fn set(value: &mut Json, name: &str, to: Json) {
 
 /// Returns the features in a file.
 pub(super) fn features(file: &Json) -> &[Json] {
-    match file {
-        Json::Object(members) => match members.0.get("features") {
-            Some(Json::Array(all)) => all,
-            _ => &[],
-        },
-        _ => &[],
-    }
+    array(file, "features")
 }
 
 fn features_mut(file: &mut Json) -> Option<&mut Vec<Json>> {
@@ -157,6 +184,20 @@ mod tests {
         assert_eq!(reset(&now, &then, at()), expected);
         let lost = |file: &Json| features(file).iter().filter(|feature| text(feature, "id").is_some()).count();
         assert_eq!(lost(&reset(&now, &then, at())), 6, "no id is ever lost");
+    }
+
+    #[test]
+    fn what_was_removed_and_amended_since_is_not_forgotten() {
+        let then = json(
+            r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"a","status":"failing"}],"retired":["A-007"],"amendments":[{"reason":"old"}]}"#,
+        );
+        let now = json(
+            r#"{"schema_version":"1.0","features":[],"retired":["A-007","A-001","A-009"],"amendments":[{"reason":"old"},{"reason":"new"}]}"#,
+        );
+        let expected = json(
+            r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"a","status":"failing"}],"retired":["A-007","A-009"],"amendments":[{"reason":"old"},{"reason":"new"}]}"#,
+        );
+        assert_eq!(reset(&now, &then, at()), expected);
     }
 
     #[test]

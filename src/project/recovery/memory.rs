@@ -54,7 +54,7 @@ pub(crate) fn features(project: &Project) -> Result<Features> {
 /// Returns the commands of the invariants that have one and must hold.
 pub(crate) fn invariant_checks(project: &Project) -> Result<Vec<String>> {
     let file = project.knowledge().read()?;
-    let hard = file.invariants.iter().filter(|invariant| invariant.is_error());
+    let hard = file.current_invariants().filter(|invariant| invariant.is_error());
     Ok(hard.filter_map(|invariant| invariant.check().map(str::to_owned)).collect())
 }
 

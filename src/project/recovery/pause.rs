@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::journal::Acknowledged;
@@ -12,6 +13,7 @@ use crate::error::{Category, Error, Result};
 use crate::files::Document;
 use crate::json::Members;
 use crate::layout::PAUSED;
+use crate::secrets::scan;
 use crate::time::Time;
 
 /// For how long a token works, in seconds.
@@ -98,24 +100,26 @@ impl Recovery<'_> {
     pub fn pause(&self, reason: &str, report: Option<&Report>) -> Result<Paused> {
         let now = self.project.world().now().seconds();
         let files = self.project.files();
-        let _guard = files.lock()?;
-        if let Some(there) = files.load::<Paused>()? {
-            return Ok(there.value);
-        }
         let paused = Paused {
-            reason: reason.to_owned(),
+            reason: plain(reason),
             since: now,
-            report: report.cloned(),
+            report: report.and_then(withheld),
             token: None,
             other: Members::default(),
         };
+        let guard = files.lock()?;
+        if let Some(there) = files.load::<Paused>()? {
+            return Ok(there.value);
+        }
         files.edit::<Paused, _>(None, |file| {
             *file = paused.clone();
             Ok(())
         })?;
+        // Others are told without the lock: that may take a while.
+        drop(guard);
         memory::tell_recovery(
             self.project,
-            &serde_json::json!({ "what": "paused", "reason": reason, "class": report.map(|report| report.class) }),
+            &serde_json::json!({ "what": "paused", "reason": paused.reason, "class": report.map(|report| report.class) }),
         );
         Ok(paused)
     }
@@ -195,6 +199,34 @@ impl Recovery<'_> {
         memory::note(self.project, &format!("Recovery acknowledged: {reason}"));
         Ok(answer)
     }
+}
+
+/// Returns a text, unless something in it looks like a credential: a pause must never fail for what stands in it.
+fn plain(text: &str) -> String {
+    // As it will stand in the file, where what stood on two lines stands on one.
+    let written = serde_json::to_string(text).unwrap_or_default();
+    let findings = scan(&written).into_iter().chain(scan(text));
+    match findings.map(|finding| finding.rule).next() {
+        Some(rule) => format!("[withheld: it looks like it holds a credential ({rule})]"),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns a report without what looks like a credential; none if it still does.
+fn withheld(report: &Report) -> Option<Report> {
+    fn each(value: &mut Value) {
+        match value {
+            Value::String(text) => *text = plain(text),
+            Value::Array(all) => all.iter_mut().for_each(each),
+            Value::Object(members) => members.values_mut().for_each(each),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(report).ok()?;
+    each(&mut value);
+    let report: Report = serde_json::from_value(value).ok()?;
+    let written = crate::json::print(&report).ok()?;
+    scan(&String::from_utf8_lossy(&written)).is_empty().then_some(report)
 }
 
 fn not_paused() -> Error {

@@ -1,7 +1,7 @@
 //! Going back with a further commit on the same branch: tracked files become what they were at the checkpoint. What was there before
 //! is rescued; a file that git does not track is never written over.
 
-use super::rollback::{QUIET, in_the_way, is_memory, slow};
+use super::rollback::{QUIET, in_the_way, slow};
 use super::{Recovery, Rollback, memory};
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, Updated};
@@ -11,7 +11,7 @@ impl Recovery<'_> {
     /// Refuses if a file that is not tracked stands where the checkpoint has one.
     pub(super) fn check_in_the_way(&self, git: &Git, commit: &Oid) -> Result<()> {
         let found: Vec<String> =
-            in_the_way(git, commit)?.into_iter().filter(|path| !is_memory(path.as_bytes())).collect();
+            in_the_way(git, commit)?.into_iter().filter(|path| !git.is_memory(path.as_bytes())).collect();
         if found.is_empty() {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Recovery<'_> {
             let args = [&fixed[..], place, &[made.as_str(), "--"]].concat();
             let output = git.succeed(&args, &Run::default())?;
             for path in output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
-                let list = if is_memory(path) { &mut memories } else { &mut code };
+                let list = if git.is_memory(path) { &mut memories } else { &mut code };
                 list.extend_from_slice(&[path, b"\0"].concat());
             }
         }
@@ -64,7 +64,7 @@ impl Recovery<'_> {
             git.succeed(&args, &slow().stdin(paths))?;
         }
         // The memory is written as all of it is: under its lock, whole or not at all.
-        if let Some(bytes) = git.file_at(made, layout::FEATURES)? {
+        if let Some(bytes) = git.file_at(made, &git.in_memory(layout::FEATURES))? {
             memory::replace_features(self.project, &bytes)?;
         }
         Ok(())

@@ -2,16 +2,17 @@
 //! anywhere is taken up where it was.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::apply::Apply;
 use super::carry::Lesson;
 use super::journal::{Journal, Mode, Rollback, Step};
+use super::tree::one_line;
 use super::{FILE, Recovery, memory};
 use crate::checkpoints::Name;
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, State, Updated};
-use crate::layout;
+use crate::json::Json;
 
 /// How many names that are taken are tried before it is given up.
 const TRIES: u32 = 1_000;
@@ -40,17 +41,28 @@ impl Recovery<'_> {
             self.rescue(git, &mut rollback)?;
             rollback.rescue = first;
         }
+        let mut guard = Some(guard);
         while let Some(step) = following(rollback.step) {
             fault::before(step);
-            match step {
-                Step::Planned => {}
-                Step::Rescued => self.rescue(git, &mut rollback)?,
-                Step::Built => self.build(git, &mut rollback)?,
-                Step::Branched => self.branch(git, &mut rollback)?,
-                Step::CheckedOut => self.check_out(git, &mut rollback, asked)?,
-                Step::Learned => self.learn(git, &rollback)?,
-                Step::Recorded => self.record(&rollback),
-            }
+            let went = match step {
+                Step::Planned => Ok(()),
+                Step::Rescued => self.rescue(git, &mut rollback),
+                Step::Built => self.build(git, &mut rollback),
+                Step::Branched => self.branch(git, &mut rollback),
+                Step::CheckedOut => self.check_out(git, &mut rollback, asked),
+                Step::Learned => self.learn(git, &rollback),
+                Step::Recorded => {
+                    // Others are told without the lock: that may take a while.
+                    drop(guard.take());
+                    self.record(&rollback);
+                    guard = Some(self.project.common_lock()?);
+                    if !self.journal()?.current.is_some_and(|current| current.id == rollback.id) {
+                        return Ok(rollback);
+                    }
+                    Ok(())
+                }
+            };
+            went.map_err(|error| self.give_up(&rollback, error))?;
             fault::between(step);
             rollback.step = step;
             self.note(&rollback)?;
@@ -63,6 +75,28 @@ impl Recovery<'_> {
         })?;
         drop(guard);
         Ok(rollback)
+    }
+
+    /// Forgets a rollback that can never go on, so that another one may begin. As long as no branch has moved there is nothing to take
+    /// back: what was made is the rescue, which stays.
+    fn give_up(&self, rollback: &Rollback, error: Error) -> Error {
+        let never = matches!(error.code, "E_MOVED" | "E_GIT" | "E_INVALID");
+        if rollback.step >= Step::Branched || !never {
+            return error;
+        }
+        let noted = self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
+            if let Some(current) = &mut journal.current {
+                current.other.0.insert("given_up".to_owned(), Json::String(error.code.to_owned()));
+            }
+            journal.finish();
+            Ok(())
+        });
+        match noted {
+            Ok(()) => error
+                .hint("the rollback was given up: nothing was changed, and the rescue reference stays")
+                .next("helmdeck forge recover assess"),
+            Err(_) => error,
+        }
     }
 
     fn note(&self, rollback: &Rollback) -> Result<()> {
@@ -81,7 +115,9 @@ impl Recovery<'_> {
         let Some(number) = free else { return Err(too_many(&prefix)) };
         let message = format!(
             "Rescue before going back to {}\n\n{}\n\nForge-Rollback: {}\n",
-            rollback.checkpoint, rollback.why, rollback.id
+            rollback.checkpoint,
+            one_line(&rollback.why),
+            rollback.id
         );
         rollback.rescue = Some(git.rescue(&format!("{folder}/{number}"), &message)?.reference);
         Ok(())
@@ -263,12 +299,6 @@ fn lost() -> Error {
 
 fn too_many(what: &str) -> Error {
     Error::new(Category::Failed, "E_NAMES", format!("{TRIES} names below {what} are taken"))
-}
-
-/// Says whether a path lies in the memory.
-pub(super) fn is_memory(path: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(path);
-    Path::new(text.as_ref()).starts_with(layout::FORGE)
 }
 
 /// Where a test kills the process.

@@ -1,6 +1,7 @@
 //! Recovery in real repositories.
 
 mod assessed;
+mod below;
 pub(in crate::recovery) mod fault;
 pub(crate) mod ground;
 mod killed;

@@ -6,6 +6,8 @@ use super::journal::{Mode, Rollback};
 use super::rollback::{lesson, slow};
 use super::{Recovery, memory};
 use crate::error::{Category, Error, Result};
+use crate::features::FeaturesFile;
+use crate::files::Document;
 use crate::git::{Git, Oid, Run};
 use crate::json::{self, Json};
 use crate::knowledge::KnowledgeFile;
@@ -27,20 +29,23 @@ impl Recovery<'_> {
         git.succeed(&["read-tree", commit.as_str()], &run())?;
         if rollback.mode == Mode::Restore {
             // One goes forward here, so the memory stays the one of now.
-            let old = git.succeed(&["ls-files", "-z", "--", layout::FORGE], &run())?;
+            let old = git.succeed(&["ls-files", "-z", "--", git.memory()], &run())?;
             git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(old.stdout))?;
-            if git.succeed(&["ls-tree", "-d", head.as_str(), layout::FORGE], &Run::default())?.text().contains("tree") {
-                let forge = format!("{head}:{}", layout::FORGE);
-                git.succeed(&["read-tree", &format!("--prefix={}/", layout::FORGE), &forge], &run())?;
+            if git.succeed(&["ls-tree", "-d", head.as_str(), git.memory()], &Run::default())?.text().contains("tree") {
+                let forge = format!("{head}:{}", git.memory());
+                git.succeed(&["read-tree", &format!("--prefix={}/", git.memory()), &forge], &run())?;
             }
         }
         // What is not ignored of it, committed or not; a file that was deleted stays as the checkpoint has it.
-        let args = [&["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"][..], &CARRIED[..]].concat();
+        let mut args =
+            ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"].map(str::to_owned).to_vec();
+        args.extend(CARRIED.map(|path| git.in_memory(path)));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let listed = git.succeed(&args, &Run::default())?;
         let mut paths = Vec::new();
         for path in listed.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
             let text = String::from_utf8_lossy(path);
-            if std::fs::symlink_metadata(self.project.root().join(text.as_ref())).is_ok_and(|about| !about.is_dir()) {
+            if std::fs::symlink_metadata(git.root().join(text.as_ref())).is_ok_and(|about| !about.is_dir()) {
                 paths.extend_from_slice(&[path, b"\0"].concat());
             }
         }
@@ -50,19 +55,28 @@ impl Recovery<'_> {
         if let Some(knowledge) = self.project.files().load::<KnowledgeFile>()? {
             let mut knowledge = knowledge.value;
             learn(&mut knowledge, &lesson(rollback), rollback.started_at);
-            put(git, &run, layout::KNOWLEDGE, &knowledge)?;
+            put(git, &run, &knowledge)?;
         }
         let now = memory::read(self.project, layout::FEATURES)?;
-        let then = git.file_at(&commit, layout::FEATURES)?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let then = git
+            .file_at(&commit, &git.in_memory(layout::FEATURES))?
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(now) = now {
             let then = then.unwrap_or_else(|| nothing(&now));
-            put(git, &run, layout::FEATURES, &reset(&now, &then, rollback.started_at))?;
+            let features = serde_json::to_value(reset(&now, &then, rollback.started_at));
+            let features = features.and_then(serde_json::from_value::<FeaturesFile>);
+            put(git, &run, &features.map_err(|error| unfit(layout::FEATURES, &error.to_string()))?)?;
         }
         let tree = git.write_tree(&index)?;
         let parent = if rollback.mode == Mode::Restore { &head } else { &commit };
         rollback.made = Some(git.commit_tree(&tree, &[parent], &message(rollback))?.to_string());
         Ok(())
     }
+}
+
+/// Returns a text as one line, so that none of it passes for a heading or a trailer of a message.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_start_matches('#').trim_start().to_owned()
 }
 
 /// Returns a file of features that has none, and otherwise what another has.
@@ -74,17 +88,23 @@ fn nothing(like: &Json) -> Json {
     file
 }
 
-/// Puts a file into an index.
-fn put(git: &Git, run: &impl Fn() -> Run, path: &str, value: &impl serde::Serialize) -> Result<()> {
-    let bytes = json::print(value)
-        .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {error}")))?;
+/// Puts a file into an index, unless nobody could read it there.
+fn put<D: Document>(git: &Git, run: &impl Fn() -> Run, value: &D) -> Result<()> {
+    let path = D::PATH;
+    value.check().map_err(|why| unfit(path, &why))?;
+    let bytes = json::print(value).map_err(|error| unfit(path, &error.to_string()))?;
     let blob = git.succeed(&["hash-object", "-w", "--stdin"], &run().stdin(bytes))?.text();
-    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{path}")], &run()).map(drop)
+    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{}", git.in_memory(path))], &run())
+        .map(drop)
+}
+
+fn unfit(path: &str, why: &str) -> Error {
+    Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {why}"))
 }
 
 /// The message of the commit, in the form of all commits of a session.
 fn message(rollback: &Rollback) -> String {
-    let (checkpoint, why) = (&rollback.checkpoint, &rollback.why);
+    let (checkpoint, why) = (&rollback.checkpoint, one_line(&rollback.why));
     let session = rollback.session.as_deref().unwrap_or("none");
     format!(
         "[session] Go back to {checkpoint}\n\n## What\n- The code of {checkpoint}, and what was learned since\n\n## Why\n{why}\n\n\

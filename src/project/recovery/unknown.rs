@@ -117,6 +117,21 @@ impl Unknown {
         }
     }
 
+    /// Says whether it forbids to go back even to a checkpoint that somebody names: git is in the middle of something, or what would be
+    /// carried over cannot be read. `answered` says that a person has acknowledged it, which ends a doubt but mends nothing.
+    #[must_use]
+    pub const fn forbids(&self, answered: bool) -> bool {
+        match self {
+            Self::Operation { .. }
+            | Self::Unmerged { .. }
+            | Self::IndexLocked { .. }
+            | Self::IndexUnreadable { .. }
+            | Self::MemoryCorrupt { .. } => true,
+            Self::OtherSession { .. } | Self::ClockBefore { .. } => !answered,
+            _ => false,
+        }
+    }
+
     /// Returns the reason in words.
     #[must_use]
     pub fn text(&self) -> String {

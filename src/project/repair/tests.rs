@@ -75,6 +75,18 @@ fn of_a_list_of_lines_the_good_ones_are_kept() {
 }
 
 #[test]
+fn a_file_that_is_too_large_to_be_copied_is_there_until_it_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".forge")).unwrap();
+    let project = Project::open(folder.path(), crate::World::default()).unwrap().unwrap();
+    std::fs::write(folder.path().join(".forge/a.json"), "{").unwrap();
+    let copy = project.keep(".forge/a.json", b"", true).unwrap().unwrap();
+    for path in [".forge/a.json", &copy] {
+        assert_eq!(std::fs::read_to_string(folder.path().join(path)).unwrap(), "{", "{path}");
+    }
+}
+
+#[test]
 fn damaged_bytes_are_kept_even_when_ten_copies_are_there_or_the_file_is_huge() {
     let (folder, project) = project();
     let path = folder.path().join(FEATURES);

@@ -8,7 +8,6 @@ use super::Sessions;
 use crate::error::Result;
 use crate::features::Item;
 use crate::git::Oid;
-use crate::layout::FORGE;
 
 /// So many commits since the last checkpoint are enough.
 const COMMITS: usize = 5;
@@ -82,7 +81,7 @@ impl Sessions<'_> {
         };
         let Some(at) = at else { return Ok(None) };
         let range = commit.as_ref().map_or_else(|| "HEAD".to_owned(), |commit| format!("{commit}..HEAD"));
-        let dirty = git.status()?.outside(FORGE).next().is_some();
+        let dirty = git.status()?.outside(git.memory()).next().is_some();
         let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
         let seconds = self.project.world().now().0.as_second().saturating_sub(at.0.as_second());
         let listed = self.project.features().list(false)?;

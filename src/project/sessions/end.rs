@@ -10,7 +10,7 @@ use super::{Sessions, parts};
 use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
 use crate::knowledge::Learning;
-use crate::layout::{FORGE, SESSIONS};
+use crate::layout::SESSIONS;
 
 /// What the progress says last.
 const LAST: &str = "Session ending";
@@ -135,7 +135,7 @@ impl Sessions<'_> {
             return Ok(());
         }
         let status = git.status()?;
-        let dirty: Vec<&str> = status.outside(FORGE).collect();
+        let dirty: Vec<&str> = status.outside(git.memory()).collect();
         if dirty.is_empty() {
             return Ok(());
         }
@@ -291,6 +291,11 @@ impl On<'_> {
     fn event(&mut self) -> Result<()> {
         if self.is_done(step::EVENT) {
             return Ok(());
+        }
+        if let Ok(names) = self.sessions.project.skills().not_run(&self.session.id) {
+            let text =
+                |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
+            self.warnings.extend(names.into_iter().map(text));
         }
         let finished = self.finished(false);
         parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());

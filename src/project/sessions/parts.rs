@@ -8,7 +8,6 @@ use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
-use crate::layout::FORGE;
 use crate::project::Project;
 use crate::recovery::{Action, Assess};
 use crate::time::Time;
@@ -39,7 +38,15 @@ pub(super) fn read_features(project: &Project) -> Result<()> {
 /// Tests some features again that worked: those whose last test is longest ago.
 pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
     let probed = project.features().probe(Some(project.config().session.probes))?;
-    Ok(probed.into_iter().map(|feature| Probed { id: feature.id, passing: feature.passed }).collect())
+    Ok(probed
+        .into_iter()
+        .map(|feature| Probed {
+            passing: feature.passed,
+            problem: feature.problem.map(|problem| problem.as_str().to_owned()),
+            regressed: feature.regressed,
+            id: feature.id,
+        })
+        .collect())
 }
 
 /// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
@@ -101,7 +108,7 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
     if let Some(operation) = git.operation()? {
         return Ok(Kept::Not(format!("the memory was not committed: {operation:?} is in progress").to_lowercase()));
     }
-    if git.status()?.staged().any(|path| !below(path, FORGE)) {
+    if git.status()?.staged().any(|path| !below(path, git.memory())) {
         return Ok(Kept::Not(
             "the memory was not committed: code is staged, and would be committed with it".to_owned(),
         ));

@@ -67,6 +67,10 @@ pub struct Probed {
     pub id: String,
     /// Whether it still works.
     pub passing: bool,
+    /// Why its tests did not pass, in a word: `tests_failed`, `cannot_start`, ….
+    pub problem: Option<String>,
+    /// Whether it worked and does not any more. If its tests could not be run, nobody knows, and it stays what it was.
+    pub regressed: bool,
 }
 
 /// The names of the steps, in their order.
@@ -185,7 +189,12 @@ impl On<'_> {
         }
         self.probed = parts::probe(self.sessions.project)?;
         for broken in self.probed.iter().filter(|probed| !probed.passing) {
-            self.warnings.push(format!("{} worked and does not any more", broken.id));
+            self.warnings.push(if broken.regressed {
+                format!("{} worked and does not any more", broken.id)
+            } else {
+                let why = broken.problem.as_deref().unwrap_or("unknown");
+                format!("nobody can say whether {} still works ({why})", broken.id)
+            });
         }
         let ids: Vec<_> = self.probed.iter().map(|probed| probed.id.as_str()).collect();
         let note = Some(ids.join(", ")).filter(|ids| !ids.is_empty());

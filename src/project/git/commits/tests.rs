@@ -144,6 +144,25 @@ fn every_refusal_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn what_git_takes_for_binary_is_looked_through_too() {
+    let (repository, project) = begun();
+    let secret = format!("aws = \"{}{}\"\n", "AKIA", "Q3EGZ7PLMX5RT2WV");
+    repository.write(".gitattributes", "*.lock -diff\n*.pem binary\n");
+    repository.write("a.lock", &secret);
+    repository.write("b.pem", &secret);
+    repository.write("c", format!("\0{secret}"));
+    for path in ["a.lock", "b.pem", "c"] {
+        assert_eq!(project.commits().create(&new(&[path]), &origin()).unwrap_err().code, "E_SECRET", "{path}");
+    }
+    // Beside something huge, too; that itself is let through.
+    let mut huge = vec![b'x'; 70 << 20];
+    huge[0] = 0;
+    repository.write("huge", &huge);
+    assert_eq!(project.commits().create(&new(&["huge", "b.pem"]), &origin()).unwrap_err().code, "E_SECRET");
+    project.commits().create(&new(&["huge"]), &origin()).unwrap();
+}
+
+#[test]
 fn nothing_is_committed_in_the_middle_of_something() {
     let (repository, project) = begun();
     repository.run(&["switch", "--quiet", "-c", "side"]);

@@ -37,7 +37,8 @@ fn a_hook_runs_after_the_one_that_was_there() {
     assert_eq!(called(), "before\nforge hook commit-msg .git/COMMIT_EDITMSG\n");
     let git = repository.git();
     for bad in ["BAD", "WORSE"] {
-        let output = git.run(&["commit", "--allow-empty", "-m", bad], &super::super::Run::writing()).unwrap();
+        let output =
+            git.run(&["commit", "--allow-empty", "-m", bad], &super::super::Run::writing().with_hooks()).unwrap();
         assert!(!output.ok(), "{bad}");
     }
     assert_eq!(called().lines().count(), 5, "the one before refused on its own");

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style, Trailers};
 use crate::git::log::trailer;
+pub use crate::issues::is_key;
 
 /// What `merge --squash` writes before the messages.
 pub(super) const LIST: &str = "Squashed commit of the following:";
@@ -58,12 +59,6 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     found
-}
-
-/// Says whether a text is the key of an issue: `SX9-123`.
-#[must_use]
-pub fn is_key(text: &str) -> bool {
-    crate::issues::is_key(text)
 }
 
 /// Says whether a text is the name of a session: `2025-12-24-session-001`.

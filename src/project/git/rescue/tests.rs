@@ -229,3 +229,87 @@ fn a_file_changed_in_the_same_tick_as_the_index_is_held() {
     repository.run(&["config", "core.trustctime", "false"]);
     rescued(&repository, &[content]);
 }
+
+#[test]
+fn bytes_that_a_filter_or_an_end_of_line_drops_are_held() {
+    let repository = repository();
+    // Drops lines on the way in, and puts nothing back; the other can be turned round.
+    repository.run(&["config", "filter.strip.clean", "grep -v OUTPUT || :"]);
+    repository.run(&["config", "filter.turn.clean", "rev"]);
+    repository.run(&["config", "filter.turn.smudge", "rev"]);
+    repository.run(&["config", "filter.broken.clean", "cat"]);
+    repository.run(&["config", "filter.broken.smudge", "false"]);
+    repository.run(&["config", "filter.broken.required", "true"]);
+    let attributes = "*.nb filter=strip\n*.turn filter=turn\n*.txt text eol=lf\n*.dos text eol=crlf\n*.u16 \
+                      working-tree-encoding=UTF-16LE\n*.no filter=broken\n*.id ident\n";
+    repository.write(".gitattributes", attributes);
+    repository.write("kept.nb", "cell\n");
+    repository.write("same.nb", "cell\nOUTPUT as committed\n");
+    repository.write("dir/a.turn", "turned\n");
+    repository.commit("filters");
+    // git takes both for clean: it looks at what the filter leaves.
+    repository.write("kept.nb", "cell\nOUTPUT of hours\n");
+    repository.write("new.nb", "new\nOUTPUT of a new one\n");
+    repository.write("mixed.txt", "one\r\ntwo\n");
+    repository.write("mixed.dos", "three\r\nfour\n");
+    repository.write("pure.dos", "five\r\nsix\r\n");
+    repository.write("dir/a.turn", "turned twice\n");
+    repository.write("w.u16", [b'w', 0, b'\n', 0]);
+    repository.write("x.no", "no way back\n");
+    repository.write("x.id", "$Id: mine $\n");
+    fs::set_permissions(repository.path().join("new.nb"), fs::Permissions::from_mode(0o755)).unwrap();
+    let rescue = rescued(
+        &repository,
+        &[
+            "cell\nOUTPUT of hours\n",
+            "cell\nOUTPUT as committed\n",
+            "new\nOUTPUT of a new one\n",
+            "one\r\ntwo\n",
+            "three\r\nfour\n",
+            "$Id: mine $\n",
+        ],
+    );
+    // What comes back by itself needs no second copy: secrets of git-crypt, large files of LFS.
+    assert_eq!(rescue.raw, ["kept.nb", "mixed.dos", "mixed.txt", "new.nb", "same.nb", "x.id"]);
+    let tree = repository.run(&["ls-tree", "-r", rescue.commit.as_str()]);
+    assert!(tree.contains("\t.forge-raw/kept.nb") && !tree.contains(".forge-raw/dir"), "{tree}");
+    assert!(tree.lines().any(|line| line.starts_with("100755") && line.ends_with(".forge-raw/new.nb")), "{tree}");
+    for ignored in ["*.txt", "*"] {
+        repository.write(".gitattributes", format!("{ignored} -text\n"));
+        assert_eq!(repository.git().rescue(&format!("t/{}", ignored.len()), "m\n").unwrap().raw, [""; 0]);
+    }
+}
+
+#[test]
+fn what_auto_crlf_dropped_from_a_clean_file_is_held() {
+    let repository = repository();
+    repository.run(&["config", "core.autocrlf", "true"]);
+    repository.run(&["config", "core.safecrlf", "false"]);
+    repository.write("mixed", "one\r\ntwo\n");
+    repository.write("pure", "one\r\nthree\r\n");
+    // Older than the index, so git does not look into it again.
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for name in ["mixed", "pure"] {
+        fs::File::options().write(true).open(repository.path().join(name)).unwrap().set_modified(old).unwrap();
+    }
+    repository.commit("mixed");
+    assert_eq!(repository.run(&["status", "--porcelain"]), "");
+    // The files of the first commit have no carriage returns on disk, and git would put them in.
+    let raw = rescued(&repository, &["one\r\ntwo\n"]).raw;
+    assert!(raw.contains(&"mixed".to_owned()) && !raw.contains(&"pure".to_owned()), "{raw:?}");
+}
+
+#[test]
+fn no_hook_of_the_user_has_a_say_in_a_rescue() {
+    let repository = repository();
+    let folder = repository.path().join(".git/hooks");
+    fs::create_dir_all(&folder).unwrap();
+    let trace = repository.path().join(".git/started");
+    for name in ["reference-transaction", "post-index-change", "pre-commit"] {
+        fs::write(folder.join(name), format!("#!/bin/sh\ntouch {}\nexit 1\n", trace.display())).unwrap();
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    repository.write("a", "changed\n");
+    Repository::bare_git_at(repository.path()).rescue("s/1", "m\n").unwrap();
+    assert!(!trace.exists());
+}

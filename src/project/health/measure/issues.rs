@@ -25,7 +25,14 @@ pub(super) struct Known {
 impl Known {
     /// Says whether a commit belongs to a known issue, or needs none: what a session keeps at its end.
     pub(super) fn has(&self, message: &str) -> bool {
-        message.starts_with("[session]") || message::keys(message).iter().any(|key| self.keys.contains(*key))
+        // Reading a whole message takes longer than looking for a word.
+        let of_session = || {
+            let messages = message::parse(message).messages;
+            !messages.is_empty() && messages.iter().all(|message| message.scope == message::Scope::Session)
+        };
+        message.starts_with("[session]")
+            || message::keys(message).iter().any(|key| self.keys.contains(*key))
+            || message.contains("(session)") && of_session()
     }
 }
 
@@ -51,5 +58,21 @@ pub(super) fn linear(known: Option<Known>, found: &Found) -> Linear {
         orphans: found.orphans.len() as u64,
         orphan_commits: found.orphans.iter().take(NAMED).cloned().collect(),
         ..Linear::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_session_keeps_needs_no_issue_in_either_style() {
+        let known = Known { keys: HashSet::from(["SX9-1".to_owned()]), active: File::default() };
+        for has in ["[session] Session checkpoint\n", "chore(session): Session checkpoint\n", "feat: SX9-1 a thing\n"] {
+            assert!(known.has(has), "{has}");
+        }
+        for lacks in ["chore: Something\n\nof the (session)\n", "feat(SX9-2): a thing\n", ""] {
+            assert!(!known.has(lacks), "{lacks}");
+        }
     }
 }

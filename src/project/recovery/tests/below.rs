@@ -1,0 +1,80 @@
+//! A memory below the root of the repository: a day, and going back.
+
+use super::ground::{FEATURES, KNOWLEDGE};
+use crate::checkpoints::Create;
+use crate::git::fixture::Repository;
+use crate::knowledge::{Learning, What};
+use crate::project::Project;
+use crate::recovery::{Apply, Mode};
+use crate::sessions::{End, Start};
+use crate::world::World;
+
+const FEATURE: &str = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":["t::*"],"blocked_by":null}]}"#;
+
+fn begun() -> (Repository, Project) {
+    let repository = Repository::new();
+    for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+        repository.run(&["config", name, value]);
+    }
+    repository.write(
+        "sub/.forge/.gitignore",
+        ".local/\nmemory/short-term/*\n!memory/short-term/sessions/\ngit/commits.log\ngit/branches.json\n",
+    );
+    repository.write("sub/.forge/config.toml", "[verify]\ncommands = [\"sh: test ! -e broken\"]\n");
+    let knowledge = r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["Stay kind"]}"#;
+    repository.write(&format!("sub/{KNOWLEDGE}"), knowledge);
+    repository.write(&format!("sub/{FEATURES}"), FEATURE);
+    repository.write("sub/a.txt", "one\n");
+    repository.write("top.txt", "top\n");
+    repository.commit("first");
+    let project = Project::open(&repository.path().join("sub"), World::default()).unwrap().unwrap();
+    (repository, project)
+}
+
+#[test]
+fn a_session_ends_with_its_memory_committed() {
+    let (repository, project) = begun();
+    project.sessions().start(&Start::default()).unwrap();
+    let learning = Learning::new(What::Successful { context: "c".into(), approach: "a".into() });
+    project.knowledge().add(&learning, None).unwrap();
+    let ended = project.sessions().end(&End { next: Some("Go on".into()), ..End::default() }).unwrap();
+    assert!(ended.commit.is_some(), "{:?}", ended.warnings);
+    assert_eq!(repository.run(&["status", "--porcelain", "-uall"]), "");
+    assert!(!repository.path().join(".forge").exists());
+    // Code is code all the same.
+    project.sessions().start(&Start::default()).unwrap();
+    repository.write("top.txt", "changed\n");
+    assert_eq!(project.sessions().end(&End::default()).unwrap_err().code, "E_DIRTY");
+}
+
+#[test]
+fn what_was_learned_survives_going_back() {
+    for mode in [Mode::Branch, Mode::Restore] {
+        let (repository, project) = begun();
+        let made = project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+        let learning = Learning::new(What::Successful { context: "learned since".into(), approach: "a".into() });
+        project.knowledge().add(&learning, None).unwrap();
+        repository.write("sub/a.txt", "wrong\n");
+        repository.write("top.txt", "wrong\n");
+        repository.commit("wrong");
+        repository.write("sub/a.txt", "worse\n");
+        let asked = Apply { checkpoint: Some(made.tag.clone()), mode: Some(mode), ..Apply::default() };
+        let done = project.recovery().apply(&asked).unwrap().rollback.unwrap();
+        let root = done.worktree.map_or_else(|| repository.path().to_owned(), Into::into);
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        assert_eq!((read("sub/a.txt"), read("top.txt")), ("one\n".to_owned(), "top\n".to_owned()));
+        let knowledge = read(&format!("sub/{KNOWLEDGE}"));
+        assert!(knowledge.contains("learned since") && knowledge.contains("A-1-v1"), "{knowledge}");
+        assert_eq!(repository.run(&["ls-tree", "--name-only", &done.made.unwrap()]), "sub\ntop.txt");
+        // It is one project: opened there, it is whole.
+        let there = Project::open(&root.join("sub"), World::default()).unwrap().unwrap();
+        assert!(there.knowledge().read().is_ok() && there.features().read().is_ok());
+    }
+}
+
+#[test]
+fn the_contract_of_a_checkpoint_holds() {
+    let (_repository, project) = begun();
+    project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    assert_eq!(project.features().remove("A-001", None, None).unwrap_err().code, "E_CONTRACT");
+}
