@@ -193,9 +193,18 @@ pub(super) fn tell_start(project: &Project, session: &Session, issues: Vec<Strin
         branch: session.branch.clone(),
         active_issues: issues,
         features: data::Tally { passing: count(counts.passing), total: count(counts.counted) },
-        health: Some(project.health().overall.as_str().to_owned()),
+        health: Some(health(project)),
     };
     project.emit(Subject::SessionStart, told);
+}
+
+/// Keeps how the memory is doing for the past, and returns the worst colour. Only looking at it keeps nothing.
+fn health(project: &Project) -> String {
+    let health = project.health();
+    if let Err(error) = project.record_health(&health) {
+        tracing::warn!(%error, "the health was not kept for the past");
+    }
+    health.overall.as_str().to_owned()
 }
 
 /// Tells others that a session ended.
@@ -211,6 +220,7 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
         dirty,
     };
     project.emit(Subject::SessionEnd, told);
+    health(project);
 }
 
 /// Tells others that a session was given up.

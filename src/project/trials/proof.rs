@@ -274,6 +274,8 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     }
     let end = End { leave_dirty: Some("went astray; go on in the other work tree".to_owned()), ..End::default() };
     assert_eq!(project.sessions().end(&end).unwrap().session, begun.session.id);
+    let colours = project.health_history().unwrap();
+    assert!(colours.len() >= 2, "how it was doing is kept at the start and at the end: {colours:?}");
 }
 
 /// What git calls below: this very program, told by a variable what git said.
