@@ -30,10 +30,10 @@ pub(crate) struct ForgeCommon {
     /// The project: a folder of it; the current one if absent
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) project: Option<PathBuf>,
-    /// The session the work belongs to; else HELMDECK_FORGE_SESSION, else the one that lives in the work tree
+    /// The session the work belongs to; else `HELMDECK_FORGE_SESSION`, else the one that lives in the work tree
     #[arg(long, global = true, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Who works; else HELMDECK_FORGE_AGENT, else Forge
+    /// Who works; else `HELMDECK_FORGE_AGENT`, else Forge
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// Let a finding of this rule of the scanner for secrets pass, and log that
@@ -75,7 +75,7 @@ pub(crate) enum ForgeCommand {
         /// Do it
         #[arg(long)]
         yes: bool,
-        /// What takes its place: last_good, git, salvage or skeleton; the first that there is if absent
+        /// What takes its place: `last_good`, git, salvage or skeleton; the first that there is if absent
         #[arg(long, value_name = "SOURCE")]
         from: Option<String>,
     },

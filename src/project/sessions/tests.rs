@@ -347,6 +347,7 @@ fn day(project: &Project) -> Result<()> {
 
 #[test]
 #[ignore = "a worker of another test"]
+#[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn worker_that_dies_at_a_step() {
     let root = std::env::var(ROOT).unwrap();
     death::at(std::env::var(DIE_AT).unwrap().parse().unwrap());
@@ -402,6 +403,7 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
 
 #[test]
 #[ignore = "a worker of another test"]
+#[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn worker_that_holds_its_session() {
     let project = open(Path::new(&std::env::var(ROOT).unwrap()), worker_world());
     let session = start(&project).session;

@@ -89,6 +89,7 @@ fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
 /// Not a test: the process of a session, which is killed.
 #[test]
 #[ignore = "run by the test below in a process of its own"]
+#[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn worker() {
     let Ok(root) = std::env::var(ROOT) else { return };
     // The program ends when whoever started all this closes its input.
@@ -281,6 +282,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
 /// What git calls below: this very program, told by a variable what git said.
 #[test]
 #[ignore = "git starts it"]
+#[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn driver() {
     let Ok(said) = std::env::var("HELMDECK_TEST_PROOF_MERGE") else { return };
     let words: Vec<&str> = said.split(' ').collect();

@@ -232,13 +232,15 @@ impl On {
         let Some(project) = self.find()? else { return self.print(&Value::Null, || NO_MEMORY.to_owned()) };
         let mut health = project.health();
         self.print(&health, || health_text(&health))?;
-        while watch {
-            std::thread::sleep(std::time::Duration::from_secs(2));
-            let now = project.health();
-            if now.colours() != health.colours() {
-                self.print(&now, || health_text(&now))?;
+        if watch {
+            loop {
+                std::thread::sleep(std::time::Duration::from_secs(2));
+                let now = project.health();
+                if now.colours() != health.colours() {
+                    self.print(&now, || health_text(&now))?;
+                }
+                health = now;
             }
-            health = now;
         }
         Self::exit(match health.overall {
             Colour::Yellow if exit_code => Exit::Yellow,
