@@ -64,7 +64,8 @@ fn literals(source: &str) -> Vec<String> {
 }
 
 fn typed(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || matches!(c, '`' | '\'' | '(' | ')' | ';' | '|' | ','));
+    let text = text.replace(['`', '\''], "");
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ';' | '|' | ','));
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
