@@ -220,8 +220,10 @@ impl Issue {
 /// The most digits of the number of an issue.
 const DIGITS: usize = 9;
 
-/// Says whether a text is the key of an issue: one to ten capital letters and digits, the first a letter, a hyphen, a number of at most
-/// nine digits that does not begin with a zero. It is the same everywhere.
+/// Says whether a text is the key of an issue, such as `SX9-123`.
+///
+/// One to ten capital letters and digits, the first a letter, a hyphen, a number of at most nine digits that does not begin with a zero.
+/// It is the same everywhere.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {

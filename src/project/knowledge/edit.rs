@@ -189,12 +189,9 @@ impl KnowledgeFile {
             return Ok(());
         };
         // Asked for its trace, a text alone gets room for more.
-        let Some(Invariant::Full(known)) = self.invariants.get_mut(at).map(|known| {
-            known.trace_mut();
-            known
-        }) else {
-            return Ok(());
-        };
+        let Some(known) = self.invariants.get_mut(at) else { return Ok(()) };
+        known.trace_mut();
+        let Invariant::Full(known) = known else { return Ok(()) };
         for (name, has, wanted) in [("check", &mut known.check, check), ("severity", &mut known.severity, severity)] {
             match (&has, wanted) {
                 (_, None) => {}

@@ -57,7 +57,7 @@ impl Recovery<'_> {
                     drop(guard.take());
                     self.record(&rollback);
                     guard = Some(self.project.common_lock()?);
-                    if !self.journal()?.current.is_some_and(|current| current.id == rollback.id) {
+                    if self.journal()?.current.is_none_or(|current| current.id != rollback.id) {
                         return Ok(rollback);
                     }
                     Ok(())
