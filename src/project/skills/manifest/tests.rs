@@ -1,3 +1,4 @@
+
 use super::*;
 
 const RFC: &str = include_str!("../../fixtures/skill.toml");
