@@ -84,7 +84,9 @@ fn large() -> Repository {
             r#"{{"id":"F-{number:03}","name":"Feature {number}","status":"passing","tests":["t{number}::*"],
                "verified_at":"2025-12-24T11:30:00Z","evidence":"triv:abc_def_ghi","verified_code_tree":"{tree}"}}"#
         ),
-        _ => format!(r#"{{"id":"F-{number:03}","name":"Feature {number}","status":"failing","tests":["t{number}::*"]}}"#),
+        _ => {
+            format!(r#"{{"id":"F-{number:03}","name":"Feature {number}","status":"failing","tests":["t{number}::*"]}}"#)
+        }
     };
     let features: Vec<String> = (0..500).map(feature).collect();
     let features = format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, features.join(","));

@@ -1,4 +1,3 @@
-
 use super::*;
 
 const RFC: &str = include_str!("../../fixtures/skill.toml");
