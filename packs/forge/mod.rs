@@ -32,7 +32,8 @@ pub struct Config {
     pub root: Option<PathBuf>,
     /// Whether the packs that run programs are offered, and tests may be named that those run. No by default.
     pub run: bool,
-    /// The clock, the zone, new ids, and where events go. Who works is the caller; the local one has the name that stands here.
+    /// The clock, the zone, new ids, and where events go. Who works is the caller; the local one has the name, and unless it says otherwise
+    /// the session, that stand here.
     pub world: World,
 }
 

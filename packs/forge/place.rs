@@ -34,8 +34,11 @@ impl Place {
             ));
         };
         let base = &self.0.world;
-        let agent = if is_local(caller) { base.agent.clone() } else { caller.user().to_owned() };
-        let world = World { agent, session, ..base.clone() };
+        let world = if is_local(caller) {
+            World { session: session.or_else(|| base.session.clone()), ..base.clone() }
+        } else {
+            World { agent: caller.user().to_owned(), session, ..base.clone() }
+        };
         Project::open(root, world).map_err(|error| said(&error))?.ok_or_else(|| {
             let message = format!(
                 "no project with a .forge/ is at {}: make one there with `helmdeck forge init`, or set [forge] root",

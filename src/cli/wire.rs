@@ -118,7 +118,10 @@ impl Setup {
             llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
             swe: settings.swe.clone(),
             conversations: self.conversations.clone(),
-            forge: settings.forge.packs(self.serves, self.env.working_dir()),
+            forge: helmdeck_packs::forge::Config {
+                world: crate::commands::forge::world(&self.env, None, None)?,
+                ..settings.forge.packs(self.serves, self.env.working_dir())
+            },
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))

@@ -10,7 +10,7 @@ pub(crate) mod connect;
 mod conversation;
 mod conversation_check;
 mod doctor;
-mod forge;
+pub(crate) mod forge;
 mod forget;
 mod import;
 mod job;

@@ -20,6 +20,8 @@ const FIXED: &[(&str, &[&str])] = &[
 /// The variables that are read elsewhere and set no setting.
 const ELSEWHERE: &[&str] = &[
     "HELMDECK_CONFIG",
+    "HELMDECK_FORGE_AGENT",
+    "HELMDECK_FORGE_SESSION",
     "HELMDECK_JWT_SECRET",
     "HELMDECK_JWT_SECRET_FILE",
     "HELMDECK_MEMORY_KEY",

@@ -48,6 +48,23 @@ pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> R
     }
 }
 
+/// Returns the world of this process: its session and who works are what was given, or what the environment says.
+///
+/// # Errors
+/// A configuration failure for a variable that is no text.
+pub(crate) fn world(env: &Environment, session: Option<&str>, agent: Option<&str>) -> Result<World> {
+    let text = |given: Option<&str>, name: &str| -> Result<Option<String>> {
+        let given = given.map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
+        Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
+    };
+    let mut world = World { zone: jiff::tz::TimeZone::system(), ..World::default() };
+    world.session = text(session, SESSION)?;
+    if let Some(agent) = text(agent, AGENT)? {
+        world.agent = agent;
+    }
+    Ok(world)
+}
+
 /// Why a command ends early.
 pub(super) enum Stop {
     /// The project says so.
@@ -82,15 +99,7 @@ pub(super) struct On {
 impl On {
     fn of(common: &ForgeCommon, env: &Environment, output: Output) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| std::path::Path::new(".")))?;
-        let text = |given: &Option<String>, name: &str| -> Result<Option<String>> {
-            let given = given.as_deref().map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
-            Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
-        };
-        let mut world = World { zone: jiff::tz::TimeZone::system(), ..World::default() };
-        world.session = text(&common.session, SESSION)?;
-        if let Some(agent) = text(&common.agent, AGENT)? {
-            world.agent = agent;
-        }
+        let world = world(env, common.session.as_deref(), common.agent.as_deref())?;
         Ok(Self { folder, world, allowed: common.allow_secret.clone(), output })
     }
 

@@ -199,7 +199,7 @@ fn an_assessment_writes_nothing_and_gives_the_same_answer_again() {
 fn tests_that_fail_count_as_tries_and_those_that_do_not_start_change_nothing() {
     let ground = with_checkpoint();
     let verify = |runner: &str| {
-        let project = ground.project_with(&format!("[verify]\nrunner = \"{runner}\"\n"));
+        let project = ground.project_with(&format!("[verify]\ncommands = [\"true\"]\nrunner = \"{runner}\"\n"));
         let verified = project.features().verify("A-001").unwrap();
         (verified.status.as_str().to_owned(), verified.regressed, project.recovery().journal().unwrap().attempts.failed)
     };

@@ -1,0 +1,131 @@
+//! Ends that stop, and what comes of them.
+
+use super::*;
+
+/// A learning about some work.
+fn about(context: &str, approach: &str) -> Learning {
+    Learning::new(What::Successful { context: context.to_owned(), approach: approach.to_owned() })
+}
+
+#[test]
+fn an_end_that_a_later_step_would_refuse_leaves_the_session_as_it_is() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    let next = |text: &str| End { next: Some(text.to_owned()), ..End::default() };
+    let learned = |context: &str| End { learned: vec![about(context, "Run the tests")], ..End::default() };
+    // Put together here, so that no scanner finds it in this file.
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    let bad = [
+        ("a next that is too long", next(&"x".repeat(501))),
+        ("a next of two lines", next("one\ntwo")),
+        ("an empty next", next(" ")),
+        ("a next that nobody filled in", next("[key insight]")),
+        ("a next with a secret", next(&format!("use {token}"))),
+        ("a reason of two lines", End { leave_dirty: Some("one\ntwo".to_owned()), ..End::default() }),
+        ("a context that is too long", learned(&"x".repeat(501))),
+        ("a context that nobody filled in", learned("Brief description")),
+        ("a context with a secret", learned(&token)),
+        ("an approach with a control character", End { learned: vec![about("a", "b\u{1b}c")], ..End::default() }),
+        ("a key too long to be one", End { key: Some("SX9-1234567890123".to_owned()), ..End::default() }),
+    ];
+    for (what, end) in bad {
+        project.sessions().end(&end).expect_err(what);
+        assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live, "{what}");
+    }
+    project.sessions().end(&next("Do more")).unwrap();
+}
+
+/// Puts an end with a text that cannot be kept into the session, as a program of before did.
+fn poison(project: &Project, id: &str, ending: Ending) {
+    let edited = project.sessions().change(id, |session| {
+        session.state = State::Ending;
+        session.ending = Some(ending);
+    });
+    assert_eq!(edited.unwrap().state, State::Ending);
+}
+
+#[test]
+fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let id = start(&project).session.id;
+    let since = Some(bench.world().now());
+    poison(&project, &id, Ending { since, next: Some("one\ntwo".to_owned()), ..Ending::default() });
+    project.sessions().end(&End::default()).unwrap_err();
+    let ended = project.sessions().end(&End { next: Some("Do more".to_owned()), ..End::default() }).unwrap();
+    assert_eq!((ended.session, ended.next.as_deref()), (id, Some("Do more")));
+}
+
+#[test]
+fn an_end_that_stopped_does_not_stop_the_next_start() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let id = start(&project).session.id;
+    let ending = Ending {
+        since: Some(bench.world().now()),
+        next: Some("one\ntwo".to_owned()),
+        learned: vec![about(&"x".repeat(501), "y")],
+        key: Some("no key".to_owned()),
+        ..Ending::default()
+    };
+    poison(&project, &id, ending.clone());
+    let begun = start(&project);
+    assert_eq!(begun.session.id, "2025-12-24-session-002");
+    assert_eq!(begun.warnings.iter().filter(|warning| warning.contains("went on without")).count(), 3);
+    let record = bench.read(&format!(".forge/memory/short-term/sessions/{id}/session.json"));
+    let record: Session = serde_json::from_str(&record).unwrap();
+    assert_eq!((record.state, record.ending), (State::Ended, Some(ending)), "what was to be learned is not lost");
+}
+
+#[test]
+fn a_hook_that_refuses_stops_an_end_but_no_start() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    bench.repository.write("hooks/pre-commit", "#!/bin/sh\nexit 1\n");
+    bench.repository.run(&["add", "hooks"]);
+    bench.repository.commit("Add a hook");
+    let hook = bench.path().join("hooks/pre-commit");
+    assert!(Command::new("chmod").arg("+x").arg(&hook).status().unwrap().success());
+    bench.repository.run(&["config", "core.hooksPath", "hooks"]);
+    bench.repository.run(&["config", "core.fileMode", "false"]);
+    let end = End { learned: vec![learned()], ..End::default() };
+    assert_eq!(project.sessions().end(&end).unwrap_err().code, "E_GIT");
+    let begun = start(&project);
+    assert_eq!(begun.session.id, "2025-12-24-session-002");
+    assert!(begun.warnings.iter().any(|warning| warning.contains("went on without")), "{:?}", begun.warnings);
+}
+
+#[test]
+fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
+    let bench = Bench::bare();
+    std::fs::write(bench.path().join(".git/info/exclude"), ".forge/\n").unwrap();
+    Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
+    bench.repository.write("src/main.rs", "fn main() {}\n");
+    bench.repository.commit("Begin");
+    let project = bench.open();
+    start(&project);
+    let ended = project.sessions().end(&End { leave_dirty: Some("x".to_owned()), ..End::default() }).unwrap();
+    assert_eq!(ended.commit, None);
+    assert!(ended.warnings.iter().any(|warning| warning.contains("git ignores it")), "{:?}", ended.warnings);
+}
+
+#[test]
+fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_is_missed_at_the_end() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    let set = |task: &str| crate::focus::SetFocus { task: Some(task.to_owned()), ..Default::default() };
+    project.focus().set(&set("First")).unwrap();
+    let other = bench.as_agent("Axiom");
+    let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
+    let inside = bench.in_session(&joined.id);
+    inside.sessions().focus_now().unwrap().set(&set("Second")).unwrap();
+    inside.skills().activate("code-generation", "agent").unwrap();
+    let active = |focus: crate::focus::Focused<'_>| focus.show().unwrap().unwrap().focus.active_skill;
+    assert_eq!(active(inside.sessions().focus_now().unwrap()).as_deref(), Some("code-generation"));
+    assert_eq!(active(project.focus()), None);
+    let ended = inside.sessions().end(&End::default()).unwrap();
+    assert!(ended.warnings.iter().any(|warning| warning.contains("qa-review")), "{:?}", ended.warnings);
+}
