@@ -108,7 +108,10 @@ fn the_search_would_find_them() {
             let source = format!("fn f() {{\n    Error::new({text:?})\n}}\n");
             assert!(literals(&source).iter().any(|text| found(text).is_some()), "{words}");
         }
-        assert!(literals(&format!("/// Runs `git {words}` first.\n")).iter().any(|text| found(text).is_some()), "{words}");
+        assert!(
+            literals(&format!("/// Runs `git {words}` first.\n")).iter().any(|text| found(text).is_some()),
+            "{words}"
+        );
     }
     assert_eq!(found("checkout ./x"), None);
 }
