@@ -24,6 +24,7 @@ pub mod merge;
 pub mod prime;
 pub mod progress;
 pub mod project;
+pub mod readers;
 pub mod recovery;
 pub mod repair;
 pub mod runner;
@@ -35,6 +36,7 @@ pub mod time;
 #[cfg(test)]
 mod trials;
 pub mod triv;
+mod vault;
 pub mod world;
 
 pub use config::Config;

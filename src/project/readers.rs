@@ -1,0 +1,35 @@
+//! What may be read of the memory of others, by types that cannot write.
+//!
+//! This is all of this crate that the process seam uses. Read-only *by type* means: every way to a file that begins here is a [`Look`],
+//! and no function of a [`Look`], nor of anything made from one, creates, changes, locks or removes anything. What can
+//! ([`Files`](crate::Files), [`Project`](crate::Project)) cannot be had from here:
+//!
+//! ```compile_fail,E0599
+//! fn writes(look: &dyn helmdeck_project::readers::Look) {
+//!     let _ = look.write(std::path::Path::new("a"), b"a");
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! fn writes(vault: &helmdeck_project::readers::Vault<'_>) {
+//!     let _ = vault.write(std::path::Path::new("a"), b"a");
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! fn writes(memory: &helmdeck_project::readers::LongTerm<'_>) {
+//!     let _ = memory.files();
+//! }
+//! ```
+//!
+//! A [`Vault`] is a folder of notes as agentm keeps it; [`LongTerm`] is the long-term memory in a project's own `.forge/`.
+
+mod forge;
+mod look;
+mod name;
+
+pub use forge::{Learned, LongTerm, Topic};
+pub use look::{About, Contents, Disk, Entry, Kind, Look};
+pub use name::{Name, Unsafe};
+
+pub use crate::vault::{Layout, Note, NoteFile, Place, Priority, Spaces, Vault};

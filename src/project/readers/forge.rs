@@ -1,0 +1,222 @@
+//! The long-term memory in `.forge/`, to be read by whoever has no business writing it.
+
+use std::path::{Path, PathBuf};
+
+use super::look::{Kind, Look};
+use crate::features::{FeaturesFile, Status};
+use crate::files::{Document, MAX_FILE, Unreadable, decode};
+use crate::knowledge::Kind as Sort;
+use crate::knowledge::KnowledgeFile;
+use crate::layout::{ARCHITECTURE, FORGE};
+use crate::time::Time;
+
+/// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied aside.
+#[derive(Debug, Clone)]
+pub struct LongTerm<'a> {
+    look: &'a dyn Look,
+    root: PathBuf,
+}
+
+/// What something that was learned is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    /// What must always hold.
+    Invariant,
+    /// What was decided, and what works.
+    Decision,
+    /// What does not work.
+    Issue,
+}
+
+/// Something that was learned and still holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Learned {
+    /// What it is about.
+    pub topic: Topic,
+    /// Its id.
+    pub id: String,
+    /// Its texts, each with its name, the one that says when it applies first.
+    pub texts: Vec<(&'static str, String)>,
+    /// When it was learned or last confirmed.
+    pub fresh_at: Option<Time>,
+}
+
+impl<'a> LongTerm<'a> {
+    /// Finds the nearest `.forge/` at or above a folder. With the root of a repository it is looked for up to there; without one, only in
+    /// the folder itself, and that of another user is refused: anybody may put a folder into `/tmp`.
+    ///
+    /// # Errors
+    /// Why it is refused or cannot be looked for, on one line.
+    pub fn find(look: &'a dyn Look, start: &Path, repository: Option<&Path>) -> Result<Option<Self>, String> {
+        for folder in start.ancestors() {
+            let forge = folder.join(FORGE);
+            let about = look.behind(&forge).map_err(|error| format!("{}: {error}", forge.display()))?;
+            if let Some(about) = about.filter(|about| about.kind == Kind::Folder) {
+                if repository.is_none() && about.foreign {
+                    return Err(format!("{}: it belongs to another user", forge.display()));
+                }
+                return Ok(Some(Self { look, root: folder.to_owned() }));
+            }
+            if repository.is_none_or(|root| root == folder) {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the folder that holds `.forge/`.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns what was learned and was not superseded, the freshest of each topic first.
+    ///
+    /// # Errors
+    /// Why it cannot be read, with the place, on one line.
+    pub fn learned(&self) -> Result<Vec<Learned>, String> {
+        let Some(file) = self.document::<KnowledgeFile>()? else { return Ok(Vec::new()) };
+        let mut learned: Vec<Learned> = file
+            .entries()
+            .filter(|entry| entry.trace.superseded_by.is_none())
+            .map(|entry| Learned {
+                topic: match entry.kind {
+                    Sort::Invariant => Topic::Invariant,
+                    Sort::Decision | Sort::Successful => Topic::Decision,
+                    Sort::Failed => Topic::Issue,
+                },
+                id: entry.id(),
+                texts: entry.texts().iter().map(|(name, text)| (*name, (*text).to_owned())).collect(),
+                fresh_at: entry.fresh_at(),
+            })
+            .collect();
+        learned.sort_by_key(|entry| (entry.topic, std::cmp::Reverse(entry.fresh_at)));
+        Ok(learned)
+    }
+
+    /// Returns the features that somebody works on or that do not work, a line each.
+    ///
+    /// # Errors
+    /// As [`Self::learned`].
+    pub fn open_features(&self) -> Result<Vec<String>, String> {
+        let Some(file) = self.document::<FeaturesFile>()? else { return Ok(Vec::new()) };
+        let open = |status| matches!(status, Status::InProgress | Status::Failing | Status::Blocked);
+        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(file
+            .features
+            .iter()
+            .filter(|feature| open(feature.status))
+            .map(|feature| format!("{} {}: {}", feature.id, line(&feature.name), feature.status))
+            .collect())
+    }
+
+    /// Returns how the system is built, as it was written.
+    ///
+    /// # Errors
+    /// As [`Self::learned`].
+    pub fn architecture(&self) -> Result<Option<String>, String> {
+        let bytes = self.read(ARCHITECTURE)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn document<D: Document>(&self) -> Result<Option<D>, String> {
+        let Some(bytes) = self.read(D::PATH)? else { return Ok(None) };
+        match decode::<D>(&bytes) {
+            Ok((value, _)) => Ok(Some(value)),
+            Err(Unreadable::Newer(version)) => {
+                Err(self.wrong(D::PATH, format!("a newer program wrote it ({version})")))
+            }
+            Err(Unreadable::Damaged(damage)) => {
+                Err(self.wrong(&format!("{}:{}:{}", D::PATH, damage.line, damage.column), damage.what))
+            }
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
+        let most = usize::try_from(MAX_FILE).unwrap_or(usize::MAX);
+        self.look.read_below(&self.root, path, most).map_err(|error| self.wrong(path, error))
+    }
+
+    fn wrong(&self, path: &str, why: impl std::fmt::Display) -> String {
+        format!("{}: {why}", self.root.join(path).display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::Disk;
+    use super::*;
+    use crate::layout::{FEATURES, KNOWLEDGE};
+
+    fn place() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join(".forge/memory/long-term")).unwrap();
+        folder
+    }
+
+    fn open(folder: &Path) -> LongTerm<'static> {
+        LongTerm::find(&Disk, folder, None).unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_example_of_the_rfc_is_read_topic_by_topic() {
+        let folder = place();
+        std::fs::write(folder.path().join(KNOWLEDGE), include_str!("../fixtures/knowledge.json")).unwrap();
+        std::fs::write(folder.path().join(FEATURES), include_str!("../fixtures/features.json")).unwrap();
+        std::fs::write(folder.path().join(ARCHITECTURE), b"# How\n\xff\n").unwrap();
+        let memory = open(folder.path());
+        let learned = memory.learned().unwrap();
+        assert_eq!(
+            learned.iter().map(|entry| entry.topic).collect::<Vec<_>>(),
+            [Topic::Invariant, Topic::Invariant, Topic::Invariant, Topic::Decision, Topic::Issue]
+        );
+        assert_eq!(learned[0].texts, [("text", "Never use Blake3 - only Murmur3 trivariate".to_owned())]);
+        assert_eq!(learned[4].texts[2].0, "resolution");
+        assert!(memory.open_features().unwrap().is_empty(), "one passes, and nobody has begun the other");
+        assert_eq!(memory.architecture().unwrap().unwrap(), "# How\n\u{fffd}\n");
+    }
+
+    #[test]
+    fn what_is_superseded_is_left_out_and_the_freshest_comes_first() {
+        let folder = place();
+        let entry = |text: &str, day: u32, more: &str| {
+            format!(
+                r#"{{"context":"{text}","decision":"d","rationale":"r","learned_at":"2025-12-{day}T10:00:00Z"{more}}}"#
+            )
+        };
+        let decisions = [
+            entry("old", 10, ""),
+            entry("gone", 12, r#","superseded_by":"x""#),
+            entry("new", 11, ""),
+            entry("confirmed", 10, r#","last_confirmed_at":"2025-12-20T10:00:00Z""#),
+        ];
+        let text = format!(r#"{{"schema_version":"1.0","decisions":[{}]}}"#, decisions.join(","));
+        std::fs::write(folder.path().join(KNOWLEDGE), text).unwrap();
+        let learned = open(folder.path()).learned().unwrap();
+        assert_eq!(learned.iter().map(|entry| &*entry.texts[0].1).collect::<Vec<_>>(), ["confirmed", "new", "old"]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_and_nothing_is_written() {
+        let folder = place();
+        std::fs::write(folder.path().join(KNOWLEDGE), "{\"schema_version\": ").unwrap();
+        std::fs::write(folder.path().join(FEATURES), b"{\"schema_version\": \"1.0\xff\"}").unwrap();
+        let memory = open(folder.path());
+        let why = memory.learned().unwrap_err();
+        assert!(why.contains("knowledge.json:1:") && !why.contains('\n'), "{why}");
+        assert!(memory.open_features().unwrap_err().contains("UTF-8"));
+        assert!(memory.architecture().unwrap().is_none());
+        assert!(!folder.path().join(".forge/.local").exists(), "no copy was put aside");
+    }
+
+    #[test]
+    fn it_is_looked_for_up_to_the_root_of_the_repository_only() {
+        let folder = place();
+        let inner = folder.path().join("repo/sub");
+        std::fs::create_dir_all(&inner).unwrap();
+        assert!(LongTerm::find(&Disk, &inner, Some(folder.path())).unwrap().is_some());
+        assert!(LongTerm::find(&Disk, &inner, Some(&folder.path().join("repo"))).unwrap().is_none());
+        assert!(LongTerm::find(&Disk, &inner, None).unwrap().is_none());
+        assert!(LongTerm::find(&Disk, folder.path(), None).unwrap().is_some());
+    }
+}

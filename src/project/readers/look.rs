@@ -1,0 +1,227 @@
+//! Looking at files, and nothing else.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::files::Files;
+use crate::world::World;
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// Anything else: a pipe, a socket, a device.
+    Other,
+}
+
+/// What is known of something without opening it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it belongs neither to who runs this nor to root.
+    pub foreign: bool,
+}
+
+/// The begin of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// The bytes that were read.
+    pub bytes: Vec<u8>,
+    /// Whether they are all there are.
+    pub whole: bool,
+}
+
+/// Something in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// Whether it is a folder; a link to one is none.
+    pub folder: bool,
+}
+
+/// Looks at files. Nothing that it can do changes anything, and each call reads only as much as it is told.
+///
+/// What is not there is `None`; what is there and cannot be read is an error.
+pub trait Look: std::fmt::Debug + Send + Sync {
+    /// Says what stands at a path; a link at its end is not followed.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn about(&self, path: &Path) -> io::Result<Option<About>>;
+
+    /// Says what stands behind a path; links are followed. A link that leads nowhere is `None`.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn behind(&self, path: &Path) -> io::Result<Option<About>>;
+
+    /// Reads the first bytes of a regular file, at most `most`. Links are followed.
+    ///
+    /// # Errors
+    /// What the system says; an error for what is no regular file.
+    fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>>;
+
+    /// Reads a whole file at a relative path below a folder. Links are followed only as long as they stay below it.
+    ///
+    /// # Errors
+    /// What the system says; an error for a file that is larger than `most` bytes, that is no regular file, or that a link has outside.
+    fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
+
+    /// Lists what is in a folder, by name.
+    ///
+    /// # Errors
+    /// What the system says; an error for a folder with more than `most` entries.
+    fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<Entry>>>;
+
+    /// Returns a path without links, `.` and `..`, if something stands there.
+    fn real(&self, path: &Path) -> Option<PathBuf>;
+}
+
+/// Looks at the files of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk;
+
+impl Look for Disk {
+    fn about(&self, path: &Path) -> io::Result<Option<About>> {
+        or_absent(path.symlink_metadata()).map(|about| about.as_ref().map(describe))
+    }
+
+    fn behind(&self, path: &Path) -> io::Result<Option<About>> {
+        or_absent(path.metadata()).map(|about| about.as_ref().map(describe))
+    }
+
+    fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>> {
+        // A pipe must not make anybody wait.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let Some(file) = or_absent(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from))? else {
+            return Ok(None);
+        };
+        let file = File::from(file);
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(io::Error::other("it is no file"));
+        }
+        let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(most).saturating_add(1);
+        let mut bytes = Vec::with_capacity(room);
+        file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+        let whole = bytes.len() <= most;
+        bytes.truncate(most);
+        Ok(Some(Contents { bytes, whole }))
+    }
+
+    fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
+        let files = Files::new(folder, World::default(), most as u64, None).reading();
+        files.read(path).map_err(|error| io::Error::other(error.message))
+    }
+
+    fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<Entry>>> {
+        let Some(read) = or_absent(std::fs::read_dir(folder))? else { return Ok(None) };
+        let mut entries = Vec::new();
+        for entry in read {
+            let entry = entry?;
+            if entries.len() == most {
+                return Err(io::Error::other(format!("it holds more than {most} entries")));
+            }
+            entries.push(Entry { name: entry.file_name(), folder: entry.file_type()?.is_dir() });
+        }
+        entries.sort_unstable();
+        Ok(Some(entries))
+    }
+
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok()
+    }
+}
+
+/// Makes `None` of what is not there.
+fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn describe(about: &Metadata) -> About {
+    let is = about.file_type();
+    let kind = match () {
+        () if is.is_file() => Kind::File,
+        () if is.is_dir() => Kind::Folder,
+        () if is.is_symlink() => Kind::Link,
+        () => Kind::Other,
+    };
+    let owner = about.uid();
+    About { kind, foreign: owner != 0 && owner != rustix::process::geteuid().as_raw() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_none_and_what_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "text").unwrap();
+        std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+        assert!(Disk.read(&at("absent"), 9).unwrap().is_none());
+        assert!(Disk.read(&at("file/below"), 9).unwrap().is_none());
+        assert!(Disk.about(&at("absent/below")).unwrap().is_none());
+        assert_eq!(Disk.about(&at("dangling")).unwrap().unwrap().kind, Kind::Link);
+        assert!(Disk.behind(&at("dangling")).unwrap().is_none());
+        assert_eq!(Disk.behind(&at("link")).unwrap().unwrap().kind, Kind::File);
+        assert!(Disk.read(folder.path(), 9).is_err());
+        assert!(Disk.read(&at("loop"), 9).is_err());
+        assert!(Disk.list(&at("absent"), 9).unwrap().is_none());
+    }
+
+    #[test]
+    fn only_as_much_is_read_as_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "12345").unwrap();
+        assert_eq!(Disk.read(&file, 5).unwrap().unwrap(), Contents { bytes: b"12345".to_vec(), whole: true });
+        assert_eq!(Disk.read(&file, 4).unwrap().unwrap(), Contents { bytes: b"1234".to_vec(), whole: false });
+        assert_eq!(Disk.read_below(folder.path(), "a", 5).unwrap().unwrap(), b"12345");
+        assert!(Disk.read_below(folder.path(), "a", 4).is_err());
+        std::fs::write(folder.path().join("b"), "").unwrap();
+        assert!(Disk.list(folder.path(), 1).is_err());
+        let names: Vec<_> = Disk.list(folder.path(), 2).unwrap().unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_pipe_makes_nobody_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(Disk.read(&pipe, 9).is_err());
+        assert!(Disk.read_below(folder.path(), "pipe", 9).is_err());
+    }
+
+    #[test]
+    fn below_a_folder_no_link_leads_out() {
+        let outer = tempfile::tempdir().unwrap();
+        let inner = outer.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(outer.path().join("secret"), "s").unwrap();
+        std::os::unix::fs::symlink("../secret", inner.join("a")).unwrap();
+        assert!(Disk.read_below(&inner, "a", 9).is_err());
+        assert!(Disk.read_below(&inner, "../secret", 9).is_err());
+        assert_eq!(Disk.read(&inner.join("a"), 9).unwrap().unwrap().bytes, b"s");
+    }
+}

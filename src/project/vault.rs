@@ -1,0 +1,311 @@
+//! A vault of notes as agentm keeps it, in any of its layouts. It is only read.
+//!
+//! | | always loaded | projects |
+//! |---|---|---|
+//! | first | `personal-private/_always-load/` | `projects/<name>/`, before that `personal-projects/<name>/` |
+//! | `desk` | `memory/_always-load/` | `desk/projects/<name>/` |
+//! | tasks | `personal/_always-load/` | `projects/<name>/` with `tasks/NNN-<name>/` |
+
+mod note;
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+
+pub use note::{Note, Priority};
+
+use crate::readers::{Kind, Look, Name};
+
+/// The folder of notes that are always loaded, below a space.
+const ALWAYS_LOAD: &str = "_always-load";
+/// The spaces that may hold it, the newest first.
+const SPACES: [&str; 3] = ["memory", "personal", "personal-private"];
+/// The folders that may hold projects, in the order in which they are looked at.
+const PROJECTS: [(Layout, &str); 3] =
+    [(Layout::Root, "projects"), (Layout::Desk, "desk/projects"), (Layout::Legacy, "personal-projects")];
+/// The most entries of one folder.
+const MOST_NOTES: usize = 100_000;
+/// The longest front matter of a note, in bytes: what is longer is text.
+const MOST_FRONT: usize = 64 << 10;
+
+/// Where the projects of a vault lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// In `projects/`.
+    Root,
+    /// In `desk/projects/`.
+    Desk,
+    /// In `personal-projects/`.
+    Legacy,
+    /// Where the settings of the vault say.
+    Set,
+}
+
+/// Folders of a vault that its settings name, from its root. A folder that is absent lies where it lies by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spaces {
+    memory: Option<PathBuf>,
+    projects: Option<PathBuf>,
+}
+
+impl Spaces {
+    /// Sets where the space of a name lies: `memory` or `projects`. Others are not read here, and are ignored.
+    ///
+    /// # Errors
+    /// Why the path is refused: it must be relative, and lead only down.
+    pub fn set(&mut self, name: &str, path: &str) -> Result<(), String> {
+        let path = below(path)?;
+        match name {
+            "memory" => self.memory = Some(path),
+            "projects" => self.projects = Some(path),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Takes a path that leads down from the root of a vault.
+///
+/// # Errors
+/// Why it is refused.
+fn below(path: &str) -> Result<PathBuf, String> {
+    let down = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    let fits = !path.trim().is_empty()
+        && !path.contains([':', '\\'])
+        && !path.chars().any(char::is_control)
+        && Path::new(path).components().all(down);
+    if fits {
+        Ok(PathBuf::from(path.trim()))
+    } else {
+        Err(format!("{path:?} is no path that leads down from the vault"))
+    }
+}
+
+/// Where a project lies in a vault, or would.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its folder.
+    pub path: PathBuf,
+    /// The same from the root of the vault, with `/` between the parts.
+    pub key: String,
+    /// In which layout.
+    pub layout: Layout,
+    /// Whether it is there.
+    pub exists: bool,
+}
+
+/// A note that was not opened yet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoteFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its name without `.md`.
+    pub stem: String,
+}
+
+/// A vault. It has no function that writes.
+#[derive(Debug, Clone)]
+pub struct Vault<'a> {
+    look: &'a dyn Look,
+    root: PathBuf,
+    spaces: Spaces,
+}
+
+impl<'a> Vault<'a> {
+    /// Makes the vault at a folder. Nothing is opened.
+    #[must_use]
+    pub fn new(look: &'a dyn Look, root: PathBuf, spaces: Spaces) -> Self {
+        Self { look, root, spaces }
+    }
+
+    /// Makes the vault in a folder below this one.
+    ///
+    /// # Errors
+    /// Why the path is refused.
+    pub fn within(mut self, path: &str) -> Result<Self, String> {
+        self.root.push(below(path)?);
+        Ok(self)
+    }
+
+    /// Returns its root.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns where a project lies: in the first folder that is there. For one that is nowhere, where the vault's other projects are.
+    #[must_use]
+    pub fn project(&self, name: &Name) -> Place {
+        let set = self.spaces.projects.iter().filter_map(|path| path.to_str()).map(|path| (Layout::Set, path));
+        let all = || set.clone().chain(PROJECTS);
+        let place = |(layout, folder): (Layout, &str), exists| Place {
+            path: self.root.join(folder).join(name),
+            key: format!("{folder}/{name}"),
+            layout,
+            exists,
+        };
+        if let Some(found) = all().find(|(_, folder)| self.is_folder(&self.root.join(folder).join(name))) {
+            return place(found, true);
+        }
+        let new = all().find(|(layout, folder)| *layout == Layout::Set || self.is_folder(&self.root.join(folder)));
+        // Nothing new is put where projects lay once.
+        let new = new.filter(|(layout, _)| *layout != Layout::Legacy);
+        let desk = || self.is_folder(&self.root.join("desk")).then_some(PROJECTS[1]);
+        place(new.or_else(desk).unwrap_or(PROJECTS[0]), false)
+    }
+
+    /// Returns the notes that are always loaded, by name: those of the first space that has any.
+    ///
+    /// # Errors
+    /// What the system says of a folder that is there and cannot be read, with its path.
+    pub fn always_load(&self) -> Result<Vec<NoteFile>, (PathBuf, io::Error)> {
+        let set = self.spaces.memory.iter().cloned();
+        for space in set.chain(SPACES.iter().map(PathBuf::from)) {
+            let folder = self.root.join(space).join(ALWAYS_LOAD);
+            match self.notes(&folder) {
+                Ok(notes) if notes.is_empty() => {}
+                Ok(notes) => return Ok(notes),
+                Err(error) => return Err((folder, error)),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Returns the folders in which notes of a kind lie that belong to no project, whether they are there or not.
+    pub fn folders_of(&self, kind: &Name) -> impl Iterator<Item = PathBuf> {
+        let set = self.spaces.memory.iter().cloned();
+        set.chain(SPACES.iter().map(PathBuf::from))
+            .map(|space| self.root.join(space).join(kind))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it nor hidden ones.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn notes(&self, folder: &Path) -> io::Result<Vec<NoteFile>> {
+        let entries = self.look.list(folder, MOST_NOTES)?.unwrap_or_default();
+        let notes = entries.into_iter().filter(|entry| !entry.folder).filter_map(|entry| {
+            let path = Path::new(&entry.name);
+            let hidden = entry.name.as_encoded_bytes().starts_with(b".");
+            if hidden || path.extension() != Some(OsStr::new("md")) {
+                return None;
+            }
+            let stem = path.file_stem()?.to_string_lossy().into_owned();
+            Some(NoteFile { path: folder.join(&entry.name), stem })
+        });
+        Ok(notes.collect())
+    }
+
+    /// Reads a note, but no more of its text than `most` bytes. `None` says that it is gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
+        // Most notes are short: the long front matter that would be allowed is read only if there is one.
+        let Some(mut contents) = self.look.read(path, most)? else { return Ok(None) };
+        if !contents.whole && note::has_front(&contents.bytes) {
+            let Some(more) = self.look.read(path, most.saturating_add(MOST_FRONT))? else { return Ok(None) };
+            contents = more;
+        }
+        Ok(Some(Note::parse(&contents.bytes, contents.whole)))
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readers::Disk;
+
+    fn vault(folders: &[&str]) -> tempfile::TempDir {
+        let vault = tempfile::tempdir().unwrap();
+        for folder in folders {
+            std::fs::create_dir_all(vault.path().join(folder)).unwrap();
+        }
+        vault
+    }
+
+    fn at(vault: &tempfile::TempDir) -> Vault<'static> {
+        Vault::new(&Disk, vault.path().to_owned(), Spaces::default())
+    }
+
+    #[test]
+    fn a_project_is_found_in_every_layout() {
+        let name = Name::parse("x").unwrap();
+        for (folders, key, layout, exists) in [
+            (&["projects/x"][..], "projects/x", Layout::Root, true),
+            (&["desk/projects/x"], "desk/projects/x", Layout::Desk, true),
+            (&["personal-projects/x"], "personal-projects/x", Layout::Legacy, true),
+            (&["projects", "desk/projects/x"], "desk/projects/x", Layout::Desk, true),
+            (&["projects/x", "desk/projects/x"], "projects/x", Layout::Root, true),
+            // A new one goes where the others are, but never where they were once.
+            (&["projects/y", "personal-projects"], "projects/x", Layout::Root, false),
+            (&["desk/projects"], "desk/projects/x", Layout::Desk, false),
+            (&["desk"], "desk/projects/x", Layout::Desk, false),
+            (&["personal-projects"], "projects/x", Layout::Root, false),
+            (&[], "projects/x", Layout::Root, false),
+        ] {
+            let vault = vault(folders);
+            let place = at(&vault).project(&name);
+            assert_eq!((place.key.as_str(), place.layout, place.exists), (key, layout, exists), "{folders:?}");
+            assert_eq!(place.path, vault.path().join(key));
+        }
+    }
+
+    #[test]
+    fn settings_move_the_spaces() {
+        let folder = vault(&["mem/_always-load", "work/projects", "projects/x", "memory/_always-load"]);
+        std::fs::write(folder.path().join("mem/_always-load/a.md"), "a").unwrap();
+        std::fs::write(folder.path().join("memory/_always-load/b.md"), "b").unwrap();
+        let mut spaces = Spaces::default();
+        spaces.set("memory", "mem").unwrap();
+        spaces.set("projects", "work/projects").unwrap();
+        spaces.set("briefs", "desk/briefs").unwrap();
+        for bad in ["", "/etc", "../x", "a/../b", "c:x", "a\\b", "a\nb"] {
+            assert!(spaces.set("memory", bad).is_err(), "{bad:?}");
+            assert!(at(&folder).within(bad).is_err(), "{bad:?}");
+        }
+        let vault = Vault::new(&Disk, folder.path().to_owned(), spaces);
+        assert_eq!(vault.always_load().unwrap()[0].stem, "a");
+        assert_eq!(vault.project(&Name::parse("x").unwrap()).key, "projects/x", "it is there");
+        let new = vault.project(&Name::parse("y").unwrap());
+        assert_eq!((new.key.as_str(), new.layout), ("work/projects/y", Layout::Set));
+    }
+
+    #[test]
+    fn notes_are_the_markdown_files_of_one_folder_by_name() {
+        let folder =
+            vault(&["personal-private/_always-load/deep", "memory/_always-load", "personal-private/_always-load/z.md"]);
+        let always = folder.path().join("personal-private/_always-load");
+        for name in ["b.md", "a.md", "c.txt", ".hidden.md", "._a.md", "deep/d.md", "README"] {
+            std::fs::write(always.join(name), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("a.md", always.join("l.md")).unwrap();
+        let names: Vec<String> = at(&folder).always_load().unwrap().into_iter().map(|note| note.stem).collect();
+        assert_eq!(names, ["a", "b", "l"], "an empty space of a newer layout does not hide them");
+        assert!(at(&folder).notes(&folder.path().join("absent")).unwrap().is_empty());
+        assert!(at(&vault(&[])).always_load().unwrap().is_empty());
+    }
+
+    #[test]
+    fn no_more_of_a_note_is_read_than_asked_for() {
+        let folder = vault(&[]);
+        let path = folder.path().join("a.md");
+        std::fs::write(&path, format!("---\nstatus: active\nx: {}\n---\n\n{}", "y".repeat(5_000), "z".repeat(90_000)))
+            .unwrap();
+        let note = at(&folder).note(&path, 100).unwrap().unwrap();
+        assert!(!note.whole && note.text().len() < 65_536 + 100 && note.text().starts_with("zz"));
+        std::fs::write(&path, "z".repeat(90_000)).unwrap();
+        assert_eq!(at(&folder).note(&path, 100).unwrap().unwrap().text().len(), 100);
+        assert!(at(&folder).note(&folder.path().join("absent.md"), 100).unwrap().is_none());
+        assert!(at(&folder).note(folder.path(), 100).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! What can be set. Nothing here is read from the environment: who starts the seam fills it in.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::phase::Phase;
+
+/// The part of a budget that is kept for the notes that come second, in percent.
+const KEPT: u8 = 40;
+
+/// A path that was given, and by what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// What gave it, for messages: `MEMORY_VAULT_PATH`.
+    pub by: String,
+    /// The path as it was given; blanks around it are dropped, and a `~` at its begin is the home folder.
+    pub path: OsString,
+}
+
+/// What is done with the words of a query.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueryUse {
+    /// Nothing: the argument is reserved.
+    #[default]
+    Reserved,
+    /// Notes of the project that hold none of the words are left out, those that hold most come first.
+    Filter,
+}
+
+/// What can be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeamConfig {
+    /// The folder in which the process works, absolute. Relative paths begin here.
+    pub cwd: PathBuf,
+    /// The home folder, if there is one.
+    pub home: Option<PathBuf>,
+    /// Where a vault may be, the first that is not blank counts: `HELMDECK_MEMORY`, `MEMORY_ROOT`, `MEMORY_VAULT_PATH`, then the
+    /// settings of helmdeck. One that names no folder is broken, and hides those after it: a wrong setting must show.
+    pub vaults: Vec<Given>,
+    /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is asked when no vault is given.
+    pub prefix: Option<PathBuf>,
+    /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`). Zero counts as none.
+    pub budgets: BTreeMap<Phase, usize>,
+    /// What is done with a query.
+    pub query: QueryUse,
+    /// The part of a budget, in percent, that is kept for the notes that come second: those of the project, or in the phase
+    /// `documenter` those that are always loaded. 40 by default; more than 100 counts as 100.
+    pub kept_percent: u8,
+    /// Whether the long-term memory in `.forge/` is read too. It is by default.
+    pub forge: bool,
+    /// Whether a context without a folder means the project around [`Self::cwd`]: the nearest `.harness/` in the repository, else its root.
+    /// It does by default; else it means that folder itself.
+    pub discover: bool,
+}
+
+impl SeamConfig {
+    /// Makes the settings of a process that works in a folder: no home, no vault.
+    pub fn new(cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            cwd: cwd.into(),
+            home: None,
+            vaults: Vec::new(),
+            prefix: None,
+            budgets: BTreeMap::new(),
+            query: QueryUse::default(),
+            kept_percent: KEPT,
+            forge: true,
+            discover: true,
+        }
+    }
+}

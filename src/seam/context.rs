@@ -1,0 +1,63 @@
+//! Where a caller works, and which file is asked for.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::StateError;
+
+/// Where a caller works. All of it may be absent; members that are not known are passed over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Context {
+    /// The root of the project, taken as it is: no `~`, and no looking above it. If absent or empty, the project around the
+    /// folder in which the process works.
+    pub cwd: Option<PathBuf>,
+    /// The phase: see [`Phase::of`](crate::Phase::of).
+    pub phase: Option<String>,
+    /// The plan: `foo`, `PLAN-foo` or `PLAN-foo.md`. A blank one is the one without a name, whatever is bound.
+    pub plan: Option<String>,
+}
+
+/// Which file of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// What is to be done.
+    Plan,
+    /// What was done.
+    Progress,
+    /// Where the tasks stand.
+    Tracker,
+}
+
+impl Which {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Plan, Self::Progress, Self::Tracker];
+
+    /// Returns its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Progress => "progress",
+            Self::Tracker => "tracker",
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Which {
+    type Err = StateError;
+
+    fn from_str(name: &str) -> Result<Self, StateError> {
+        Self::ALL.into_iter().find(|which| which.as_str() == name).ok_or_else(|| StateError::usage(name))
+    }
+}

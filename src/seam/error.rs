@@ -1,0 +1,117 @@
+//! What fails, and what is only told.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::text::one_line;
+
+/// What kind of thing is wrong with the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StateFault {
+    /// Something that binds a worker to a plan is there and cannot be trusted.
+    CorruptState,
+    /// A name is not one part of a path.
+    UnsafeName,
+    /// There are several tasks, and none was named.
+    TaskNameRequired,
+    /// What was asked for is none of the files of a plan.
+    Usage,
+}
+
+impl StateFault {
+    /// Returns its name, for programs: `corrupt-state`.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::CorruptState => "corrupt-state",
+            Self::UnsafeName => "unsafe-name",
+            Self::TaskNameRequired => "task-name-required",
+            Self::Usage => "usage",
+        }
+    }
+
+    /// Returns the exit code of a command that ends so: 4 asks to name the task, all else is 2.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::TaskNameRequired => 4,
+            _ => 2,
+        }
+    }
+}
+
+/// The state of a plan cannot be told. Another plan is never put in its place.
+///
+/// It is shown on one line: `<path>: <cause>; <remedy>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StateError {
+    /// What kind of thing is wrong.
+    pub fault: StateFault,
+    /// Where.
+    pub path: PathBuf,
+    /// What is wrong there.
+    pub cause: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl StateError {
+    pub(crate) fn corrupt(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let fault = StateFault::CorruptState;
+        Self { fault, path: path.to_owned(), cause: cause.into(), remedy: remedy.into() }
+    }
+
+    pub(crate) fn unsafe_name(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { fault: StateFault::UnsafeName, ..Self::corrupt(path, cause, remedy) }
+    }
+
+    pub(crate) fn task_name_required(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { fault: StateFault::TaskNameRequired, ..Self::corrupt(path, cause, remedy) }
+    }
+
+    pub(crate) fn usage(name: &str) -> Self {
+        let cause = format!("{name:?} is no file of a plan");
+        Self {
+            fault: StateFault::Usage,
+            ..Self::corrupt(Path::new("state"), cause, "ask for plan, progress or tracker")
+        }
+    }
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&one_line(&format!("{}: {}; {}", self.path.display(), self.cause, self.remedy)))
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// Memory that is there and cannot be read: the call went on without it. Shown on one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Which warning it is, for programs: `memory-unreadable`.
+    pub code: &'static str,
+    /// What is wrong, and where.
+    pub message: String,
+}
+
+impl Warning {
+    pub(crate) fn unreadable(message: impl AsRef<str>) -> Self {
+        Self { code: "memory-unreadable", message: one_line(message.as_ref()) }
+    }
+
+    /// The plan that is bound lies somewhere else than it should.
+    pub(crate) fn misplaced(message: impl AsRef<str>) -> Self {
+        Self { code: "plan-misplaced", message: one_line(message.as_ref()) }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "warning[{}]: {}", self.code, self.message)
+    }
+}

@@ -1,0 +1,298 @@
+//! What all calls begin with: the root of the project, its name, the vault, and where state is kept.
+
+use std::path::{Path, PathBuf};
+
+use helmdeck_project::readers::{Kind, LongTerm, Look, Name, Spaces, Vault};
+use serde_json::Value;
+
+use crate::config::SeamConfig;
+use crate::context::Context;
+use crate::error::{StateError, Warning};
+use crate::git::{Repository, name_in};
+use crate::settings::Settings;
+use crate::text::{Short, quoted, read};
+
+/// The folder of a project's own state.
+pub(crate) const HARNESS: &str = ".harness";
+/// Says which project it is.
+const PROJECT: &str = "project.json";
+/// Says where state is kept.
+const MODE: &str = ".project-mode";
+/// The largest `project.json`, in bytes.
+const MOST_PROJECT: usize = 1 << 20;
+/// The largest `.project-mode`, in bytes.
+const MOST_MODE: usize = 4_096;
+
+/// What a project is called, and what says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slug {
+    pub(crate) name: Name,
+    pub(crate) from: &'static str,
+}
+
+/// What all calls begin with.
+#[derive(Debug)]
+pub(crate) struct Ground<'a> {
+    pub(crate) look: &'a dyn Look,
+    /// The root of the project, as the caller writes it.
+    pub(crate) shown: PathBuf,
+    /// The same, to be opened.
+    pub(crate) root: PathBuf,
+    repository: Option<Repository>,
+    /// What it is called. An unsafe name is an error, for those who must not go on without.
+    pub(crate) slug: Result<Option<Slug>, StateError>,
+    /// The vault, and what says where it is.
+    pub(crate) vault: Option<(Vault<'a>, String)>,
+    /// Whether state is kept in the project whatever vault there is.
+    pub(crate) local: bool,
+    /// What binds a worker and cannot be read.
+    pub(crate) corrupt: Option<StateError>,
+    /// What of the memory cannot be read.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl<'a> Ground<'a> {
+    pub(crate) fn of(look: &'a dyn Look, config: &SeamConfig, context: &Context) -> Self {
+        let given = context.cwd.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let at = look.real(&config.cwd.join(given.unwrap_or(Path::new(""))));
+        let at = at.unwrap_or_else(|| config.cwd.join(given.unwrap_or(Path::new(""))));
+        let repository = Repository::find(look, &at);
+        let shown = match given {
+            Some(path) => tidy(path),
+            None if config.discover => discover(look, &at, repository.as_ref()).unwrap_or_else(|| config.cwd.clone()),
+            None => config.cwd.clone(),
+        };
+        let mut ground = Self {
+            look,
+            root: config.cwd.join(&shown),
+            shown,
+            repository,
+            slug: Ok(None),
+            vault: None,
+            local: false,
+            corrupt: None,
+            warnings: Vec::new(),
+        };
+        let settings = ground.settings(config);
+        ground.vault = ground.find_vault(config, &settings);
+        ground.check_harness();
+        ground.local = ground.is_local(&settings);
+        ground.slug = ground.find_slug();
+        ground
+    }
+
+    /// Returns the path of something in `.harness/`, to be opened.
+    pub(crate) fn harness(&self, name: &str) -> PathBuf {
+        self.root.join(HARNESS).join(name)
+    }
+
+    /// Returns the path of something in `.harness/`, to be shown.
+    pub(crate) fn shown_harness(&self, name: &str) -> PathBuf {
+        self.shown.join(HARNESS).join(name)
+    }
+
+    /// Returns what the project is called, if it has a safe name.
+    pub(crate) fn name(&self) -> Option<&Name> {
+        self.slug.as_ref().ok()?.as_ref().map(|slug| &slug.name)
+    }
+
+    /// Returns the long-term memory in `.forge/`, if there is one.
+    pub(crate) fn forge(&self, config: &SeamConfig) -> Result<Option<LongTerm<'a>>, Warning> {
+        if !config.forge {
+            return Ok(None);
+        }
+        let root = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
+        let repository = self.repository.as_ref().and_then(|repository| repository.root.as_deref());
+        LongTerm::find(self.look, &root, repository).map_err(Warning::unreadable)
+    }
+
+    /// Adds that the name of the project cannot be used, for calls that go on without it.
+    pub(crate) fn warn_of_slug(&mut self) {
+        if let Err(error) = &self.slug {
+            self.warnings.push(Warning::unreadable(error.to_string()));
+        }
+    }
+
+    fn settings(&mut self, config: &SeamConfig) -> Settings {
+        let prefix = config.prefix.clone().or_else(|| Some(config.home.as_ref()?.join(".claude")));
+        let Some(prefix) = prefix else { return Settings::default() };
+        match Settings::read(self.look, &config.cwd.join(expand(&prefix, config))) {
+            Ok(settings) => settings,
+            Err(why) => {
+                self.warnings.push(Warning::unreadable(why));
+                Settings::default()
+            }
+        }
+    }
+
+    fn find_vault(&mut self, config: &SeamConfig, settings: &Settings) -> Option<(Vault<'a>, String)> {
+        let given = config.vaults.iter().find_map(|given| {
+            let path =
+                given.path.to_str().map_or_else(|| PathBuf::from(&given.path), |path| PathBuf::from(path.trim()));
+            (!path.as_os_str().is_empty()).then(|| (given.by.clone(), path))
+        });
+        let set = || settings.vault.as_ref().map(|(by, path)| ((*by).to_owned(), PathBuf::from(path)));
+        let is_given = given.is_some();
+        let Some((by, path)) = given.or_else(set) else {
+            if settings.wants_vault {
+                let why = "storage.backend is \"vault\", and nothing says where the vault is: set MEMORY_VAULT_PATH";
+                self.warnings.push(Warning::unreadable(why));
+            }
+            return None;
+        };
+        let root = config.cwd.join(expand(&path, config));
+        if !self.is_folder(&root) {
+            let why = format!("{by}: {} is no folder; memory is left out", root.display());
+            self.warnings.push(Warning::unreadable(why));
+            return None;
+        }
+        let mut spaces = Spaces::default();
+        for (name, path) in &settings.spaces {
+            if let Err(why) = spaces.set(name, path) {
+                self.warnings.push(Warning::unreadable(format!("plugins.obsidian-vault.spaces: {why}")));
+            }
+        }
+        let vault = Vault::new(self.look, root, spaces);
+        // What is given directly is the root already.
+        let Some(inner) = settings.memory_root.as_ref().filter(|_| !is_given) else { return Some((vault, by)) };
+        match vault.within(inner) {
+            Ok(vault) if self.is_folder(vault.root()) => return Some((vault, by)),
+            Ok(vault) => self.warnings.push(Warning::unreadable(format!("{} is no folder", vault.root().display()))),
+            Err(why) => self.warnings.push(Warning::unreadable(format!("plugins.obsidian-vault.memory_root: {why}"))),
+        }
+        None
+    }
+
+    /// A `.harness` that is there and is no folder hides what is bound.
+    fn check_harness(&mut self) {
+        let path = self.root.join(HARNESS);
+        let wrong = match (self.look.about(&path), self.look.behind(&path)) {
+            (Ok(None), _) => return,
+            (_, Ok(Some(about))) if about.kind == Kind::Folder => return,
+            (Ok(Some(_)), Ok(None)) => "it is a link that leads nowhere".to_owned(),
+            (_, Ok(_)) => "it is no folder".to_owned(),
+            (Err(error), _) | (_, Err(error)) => error.to_string(),
+        };
+        self.bad(&self.shown.join(HARNESS), wrong, "make it a folder, or move it away");
+    }
+
+    fn bad(&mut self, path: &Path, cause: String, remedy: &str) {
+        self.warnings.push(Warning::unreadable(format!("{}: {cause}", path.display())));
+        self.corrupt.get_or_insert_with(|| StateError::corrupt(path, cause, remedy));
+    }
+
+    fn is_local(&mut self, settings: &Settings) -> bool {
+        let remedy = "write local or backend into it, or remove it";
+        let own = match read(self.look, &self.harness(MODE), MOST_MODE) {
+            Short::Absent => String::new(),
+            Short::Text(text) => text,
+            Short::Lossy(_) => {
+                self.bad(&self.shown_harness(MODE), "it is no UTF-8 text".to_owned(), remedy);
+                String::new()
+            }
+            Short::Wrong(why) => {
+                self.bad(&self.shown_harness(MODE), why, remedy);
+                String::new()
+            }
+        };
+        let own = Some(own.trim()).filter(|own| !own.is_empty());
+        own.or(settings.state_mode.as_deref()).is_some_and(|mode| mode.eq_ignore_ascii_case("local"))
+    }
+
+    fn find_slug(&mut self) -> Result<Option<Slug>, StateError> {
+        let path = self.shown_harness(PROJECT);
+        if let Some((name, from)) = self.own_name() {
+            let remedy = format!("write a name without slashes and control characters as {from}");
+            return Name::parse(&name).map(|name| Some(Slug { name, from })).map_err(|why| {
+                StateError::unsafe_name(&path, format!("unsafe project name {}: {why}", quoted(&name)), remedy)
+            });
+        }
+        let origin = self.repository.as_ref().and_then(|repository| repository.origin(self.look));
+        let Some(origin) = origin else { return Ok(None) };
+        let name = name_in(&origin);
+        if name.is_empty() {
+            return Ok(None);
+        }
+        match Name::parse(name) {
+            Ok(name) => Ok(Some(Slug { name, from: "origin" })),
+            // Without a vault, and in local mode, nobody needs it.
+            Err(_) if self.vault.is_none() || self.local => Ok(None),
+            Err(why) => {
+                let cause = format!("unsafe project name {} in the address of origin: {why}", quoted(name));
+                Err(StateError::unsafe_name(&path, cause, "write the name as vault_project"))
+            }
+        }
+    }
+
+    /// Returns the name that `project.json` gives, and how.
+    fn own_name(&mut self) -> Option<(String, &'static str)> {
+        let shown = self.shown_harness(PROJECT);
+        let remedy = "mend it, or remove it";
+        let text = match read(self.look, &self.harness(PROJECT), MOST_PROJECT) {
+            Short::Absent => return None,
+            Short::Text(text) => text,
+            Short::Lossy(text) => {
+                self.bad(&shown, "it is no UTF-8 text".to_owned(), remedy);
+                text
+            }
+            Short::Wrong(why) => {
+                self.bad(&shown, why, remedy);
+                return None;
+            }
+        };
+        let value: Value = match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(error) => {
+                let why = format!("{}: it is no JSON, and is passed over: {error}", shown.display());
+                self.warnings.push(Warning::unreadable(why));
+                return None;
+            }
+        };
+        let text = |value: &Value| value.as_str().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        if let Some(name) = value.get("vault_project").and_then(text) {
+            return Some((name, "vault_project"));
+        }
+        let repo = value.get("github").and_then(|github| github.get("repo")).and_then(text)?;
+        let last = repo.rsplit('/').next().unwrap_or(&repo);
+        let name = last.strip_suffix(".git").unwrap_or(last);
+        (!name.is_empty()).then(|| (name.to_owned(), "github.repo"))
+    }
+
+    pub(crate) fn is_folder(&self, path: &Path) -> bool {
+        self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
+    }
+}
+
+/// Returns the root of the project around a folder: the nearest that holds `.harness/`, else the root of the repository. Outside of a
+/// repository nothing above the folder is asked: it may be anybody's.
+fn discover(look: &dyn Look, at: &Path, repository: Option<&Repository>) -> Option<PathBuf> {
+    let root = repository?.root.as_deref()?;
+    let inside = at.ancestors().take_while(|folder| folder.starts_with(root));
+    let found = inside.into_iter().find(|folder| look.about(&folder.join(HARNESS)).ok().flatten().is_some());
+    Some(found.unwrap_or(root).to_owned())
+}
+
+/// Puts the home folder in the place of `~` at the begin of a path.
+fn expand(path: &Path, config: &SeamConfig) -> PathBuf {
+    match (path.strip_prefix("~"), &config.home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_owned(),
+    }
+}
+
+/// Returns a path without `.` and doubled slashes; `..` stays, for it may follow a link.
+fn tidy(path: &Path) -> PathBuf {
+    path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shown_as_they_are_written() {
+        for (path, shown) in [("/a//b/./c/", "/a/b/c"), (".", ""), ("./a", "a"), ("a/../b", "a/../b"), ("~", "~")] {
+            assert_eq!(tidy(Path::new(path)), Path::new(shown), "{path}");
+        }
+    }
+}

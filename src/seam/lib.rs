@@ -1,0 +1,34 @@
+#![doc = include_str!("README.md")]
+
+mod config;
+mod context;
+mod doctor;
+mod error;
+mod fingerprint;
+mod git;
+mod ground;
+mod offer;
+mod phase;
+mod plan;
+mod plans;
+mod recall;
+mod seam;
+mod settings;
+mod state;
+mod text;
+mod tokens;
+#[cfg(test)]
+mod trials;
+
+pub use config::{Given, QueryUse, SeamConfig};
+pub use context::{Context, Which};
+pub use doctor::Doctor;
+pub use error::{StateError, StateFault, Warning};
+pub use fingerprint::fingerprint;
+pub use offer::{Candidate, Offer};
+pub use phase::Phase;
+pub use plans::{Plan, Plans};
+pub use recall::Recall;
+pub use seam::Seam;
+pub use state::{State, Store};
+pub use tokens::tokens;

@@ -1,0 +1,138 @@
+//! Offers: what a caller might save, with the place it would be saved in. Nothing is saved here.
+
+use helmdeck_project::readers::{Name, Place, Vault};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+
+use crate::config::SeamConfig;
+use crate::context::Context;
+use crate::error::Warning;
+use crate::fingerprint::fingerprint;
+use crate::ground::Ground;
+use crate::phase::Read;
+
+/// What a caller gives, in the order in which it is shown.
+const FIRST: [&str; 5] = ["kind", "slug", "body", "confidence", "confidence_reason"];
+/// What is added, in its order.
+const ADDED: [&str; 6] = ["project", "phase", "target", "target_key", "fingerprint", "duplicate_of"];
+/// The long-term memory of a project without a vault, from its root.
+const LONG_TERM: &str = ".forge/memory/long-term";
+/// How many notes are looked at for one that says the same.
+const MOST_COMPARED: usize = 2_000;
+/// How much of each is read, in bytes: a longer one is not compared.
+const COMPARED: usize = 64 << 10;
+
+/// What could be saved: what the caller gave, and where it would go.
+///
+/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and `duplicate_of`. The members have an order:
+/// `kind`, `slug`, `body`, `confidence`, `confidence_reason`, the caller's others, what was added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate(Vec<(String, Value)>);
+
+impl Candidate {
+    /// Returns a member.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Returns the members in their order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// What could be saved, and what could not be read.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct Offer {
+    /// One candidate, or none.
+    pub candidates: Vec<Candidate>,
+    /// What could not be read.
+    pub warnings: Vec<Warning>,
+}
+
+impl Offer {
+    pub(crate) fn of(mut ground: Ground<'_>, config: &SeamConfig, context: &Context, candidate: &Value) -> Self {
+        ground.warn_of_slug();
+        let mut members = match candidate {
+            empty if is_empty(empty) => return Self { candidates: Vec::new(), warnings: ground.warnings },
+            Value::Object(members) => members.clone(),
+            other => Map::from_iter([("body".to_owned(), other.clone())]),
+        };
+        let Some(name) = ground.name().cloned() else {
+            return Self { candidates: Vec::new(), warnings: ground.warnings };
+        };
+        let place = ground.vault.as_ref().map(|(vault, _)| (vault, vault.project(&name)));
+        let (target, key) = match &place {
+            Some((_, place)) => (place.path.clone(), place.key.clone()),
+            None => match ground.forge(config) {
+                Ok(Some(forge)) => (forge.root().join(LONG_TERM), LONG_TERM.to_owned()),
+                Ok(None) => return Self { candidates: Vec::new(), warnings: ground.warnings },
+                Err(warning) => {
+                    ground.warnings.push(warning);
+                    return Self { candidates: Vec::new(), warnings: ground.warnings };
+                }
+            },
+        };
+        let mark = members.get("body").and_then(Value::as_str).map(fingerprint);
+        let kind = members.get("kind").and_then(Value::as_str).and_then(|kind| Name::parse(kind).ok());
+        let same = mark.as_ref().zip(place.as_ref());
+        let duplicate = same.and_then(|(mark, (vault, place))| duplicate(vault, place, kind.as_ref(), mark));
+        members.entry("project").or_insert_with(|| name.as_str().into());
+        if let Some(phase) = context.phase.as_deref().filter(|phase| !phase.is_empty()) {
+            members.entry("phase").or_insert_with(|| phase.into());
+        }
+        members.insert("target".to_owned(), target.to_string_lossy().into());
+        members.insert("target_key".to_owned(), key.into());
+        members.entry("fingerprint").or_insert_with(|| mark.into());
+        members.insert("duplicate_of".to_owned(), duplicate.into());
+        Self { candidates: vec![in_order(members)], warnings: ground.warnings }
+    }
+}
+
+/// Says whether there is nothing to save.
+fn is_empty(candidate: &Value) -> bool {
+    match candidate {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+    }
+}
+
+fn in_order(mut members: Map<String, Value>) -> Candidate {
+    let mut take = |names: &[&str]| -> Vec<(String, Value)> {
+        names.iter().filter_map(|name| members.remove_entry(*name)).collect()
+    };
+    let (mut all, added) = (take(&FIRST), take(&ADDED));
+    all.extend(members);
+    all.extend(added);
+    Candidate(all)
+}
+
+/// Finds a note that holds and says the same: in the project, among those of this kind, or among those that are always loaded.
+fn duplicate(vault: &Vault<'_>, place: &Place, kind: Option<&Name>, mark: &str) -> Option<String> {
+    let of_project = Read::ALL.iter().map(|read| place.path.join(read.path()));
+    let folders = of_project.chain(kind.into_iter().flat_map(|kind| vault.folders_of(kind)));
+    // What cannot be read is the same as nothing.
+    let notes = folders.flat_map(|folder| vault.notes(&folder).unwrap_or_default());
+    let notes = notes.chain(vault.always_load().unwrap_or_default());
+    let mut notes = notes.take(MOST_COMPARED).filter_map(|file| Some((vault.note(&file.path, COMPARED).ok()??, file)));
+    let found = notes.find(|(note, _)| {
+        let same = note.field("fingerprint") == Some(mark) || (note.whole && fingerprint(note.text()) == mark);
+        note.holds() && same
+    });
+    found.map(|(_, file)| file.path.to_string_lossy().into_owned())
+}

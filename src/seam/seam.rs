@@ -1,0 +1,91 @@
+//! The seam: three calls, and two that show more.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use helmdeck_project::readers::Look;
+use serde_json::Value;
+
+use crate::config::SeamConfig;
+use crate::context::{Context, Which};
+use crate::doctor::Doctor;
+use crate::error::StateError;
+use crate::ground::Ground;
+use crate::offer::{Candidate, Offer};
+use crate::plans::Plans;
+use crate::recall::Recall;
+use crate::state::State;
+
+/// What a process sees of memory. It never writes: all it is given is a [`Look`].
+#[derive(Debug, Clone)]
+pub struct Seam {
+    config: SeamConfig,
+    look: Arc<dyn Look>,
+}
+
+impl Seam {
+    /// Makes a seam. Nothing is opened: every call looks anew.
+    pub fn new(config: SeamConfig, look: Arc<dyn Look>) -> Self {
+        Self { config, look }
+    }
+
+    /// Returns what memory knows of where the caller works, as Markdown within a budget of `limit` tokens (that of the phase if absent or
+    /// zero). It is empty if there is no memory, it cannot be read, or it knows nothing. `query` does nothing unless
+    /// [`QueryUse`](crate::QueryUse) says otherwise.
+    #[must_use]
+    pub fn recall_here(&self, context: &Context, query: Option<&str>, limit: Option<usize>) -> String {
+        self.recall(context, query, limit).text
+    }
+
+    /// As [`Self::recall_here`], with what was left out and what could not be read.
+    #[must_use]
+    pub fn recall(&self, context: &Context, query: Option<&str>, limit: Option<usize>) -> Recall {
+        Recall::of(self.ground(context), &self.config, context, query, limit)
+    }
+
+    /// Returns the candidate with the project, the phase and the place it would be saved in: one, or none if there is no memory,
+    /// no project or nothing to save. Nothing is saved, and the candidate itself stays as it is.
+    #[must_use]
+    pub fn offer_save_here(&self, context: &Context, candidate: &Value) -> Vec<Candidate> {
+        self.offer(context, candidate).candidates
+    }
+
+    /// As [`Self::offer_save_here`], with what could not be read.
+    #[must_use]
+    pub fn offer(&self, context: &Context, candidate: &Value) -> Offer {
+        Offer::of(self.ground(context), &self.config, context, candidate)
+    }
+
+    /// Returns where a file of the plan lies, whether it is there or not. Without a vault it is in the project's own `.harness/`.
+    ///
+    /// # Errors
+    /// `corrupt-state` if what binds the work tree to a plan is there and cannot be trusted; `unsafe-name` for a plan or a project whose
+    /// name is no part of a path; `task-name-required` if the project has tasks and none is named.
+    pub fn state_path(&self, context: &Context, which: Which) -> Result<PathBuf, StateError> {
+        self.state(context).map(|state| state.path(which).to_owned())
+    }
+
+    /// Returns where all files of the plan lie: as [`Self::state_path`], looked up once.
+    ///
+    /// # Errors
+    /// As [`Self::state_path`].
+    pub fn state(&self, context: &Context) -> Result<State, StateError> {
+        State::of(self.ground(context), context.plan.as_deref())
+    }
+
+    /// Returns the plans of the project. It never fails: what is wrong stands in it.
+    #[must_use]
+    pub fn plans(&self, context: &Context) -> Plans {
+        Plans::of(self.ground(context))
+    }
+
+    /// Returns what the seam sees here, and what is wrong with it.
+    #[must_use]
+    pub fn doctor(&self, context: &Context) -> Doctor {
+        Doctor::of(self.ground(context), &self.config, context)
+    }
+
+    fn ground(&self, context: &Context) -> Ground<'_> {
+        Ground::of(&*self.look, &self.config, context)
+    }
+}

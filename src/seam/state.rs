@@ -1,0 +1,178 @@
+//! Where the files of a plan lie.
+//!
+//! What binds a work tree to a plan is either there and sound, or absent, or an error: the plan without a name is never put in the place
+//! of one that cannot be told.
+
+use std::path::{Path, PathBuf};
+
+use helmdeck_project::readers::{Kind, Place};
+use serde::Serialize;
+
+use crate::context::Which;
+use crate::error::{StateError, Warning};
+use crate::ground::{Ground, HARNESS};
+use crate::plan::{Meant, Task, file};
+
+/// The folder of a project's state in a vault.
+pub(crate) const VAULT_STATE: &str = "_harness";
+/// The folder of a project's tasks in a vault.
+pub(crate) const TASKS: &str = "tasks";
+/// How much of a plan is read to see that there is something in it, in bytes.
+const MOST_PLAN: usize = 64 << 10;
+
+/// Where state is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Store {
+    /// In the project, below `.harness/`.
+    Project,
+    /// In the vault.
+    Vault,
+}
+
+/// Where the files of a plan lie. None of them need be there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// What is to be done.
+    pub plan: PathBuf,
+    /// What was done.
+    pub progress: PathBuf,
+    /// Where the tasks stand.
+    pub tracker: PathBuf,
+    /// The name of the plan, if it has one.
+    pub name: Option<String>,
+    /// Where state is kept.
+    pub store: Store,
+    /// What of the memory cannot be read: without it, state is kept in the project.
+    pub warnings: Vec<Warning>,
+}
+
+impl State {
+    /// Returns the path of one file.
+    #[must_use]
+    pub fn path(&self, which: Which) -> &Path {
+        match which {
+            Which::Plan => &self.plan,
+            Which::Progress => &self.progress,
+            Which::Tracker => &self.tracker,
+        }
+    }
+
+    pub(crate) fn of(ground: Ground<'_>, plan: Option<&str>) -> Result<Self, StateError> {
+        if let Some(corrupt) = &ground.corrupt {
+            return Err(corrupt.clone());
+        }
+        if let Err(error) = &ground.slug {
+            return Err(error.clone());
+        }
+        let meant = Meant::of(&ground, plan)?;
+        let mut warnings = Vec::new();
+        let (paths, store) = match ground.place() {
+            Some(place) => (in_vault(&ground, &place, &meant, &mut warnings)?, Store::Vault),
+            None => (in_project(&ground, &meant)?, Store::Project),
+        };
+        let [plan, progress, tracker] = paths;
+        let name = meant.name().map(ToString::to_string);
+        warnings.splice(..0, ground.warnings);
+        Ok(Self { plan, progress, tracker, name, store, warnings })
+    }
+}
+
+impl Ground<'_> {
+    /// Returns where the project lies in the vault, if its state is kept there.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let (vault, _) = self.vault.as_ref().filter(|_| !self.local)?;
+        Some(vault.project(self.name()?))
+    }
+}
+
+type Paths = [PathBuf; 3];
+
+fn flat(folder: &Path, meant: &Meant) -> Paths {
+    Which::ALL.map(|which| folder.join(file(which, meant.name())))
+}
+
+fn in_project(ground: &Ground<'_>, meant: &Meant) -> Result<Paths, StateError> {
+    if let Meant::Bound(_) = meant {
+        let [plan, ..] = flat(&ground.root.join(HARNESS), meant);
+        if let Err(why) = has_text(ground, &plan) {
+            return Err(dangling(ground, &plan, &why));
+        }
+    }
+    Ok(flat(&ground.shown.join(HARNESS), meant))
+}
+
+fn in_vault(
+    ground: &Ground<'_>,
+    place: &Place,
+    meant: &Meant,
+    warnings: &mut Vec<Warning>,
+) -> Result<Paths, StateError> {
+    let folder = place.path.join(VAULT_STATE);
+    let paths = match task(ground, place, meant)? {
+        Some(task) => Which::ALL.map(|which| task.join(format!("{which}.md"))),
+        None => flat(&folder, meant),
+    };
+    if let Meant::Bound(name) = meant
+        && let Err(why) = has_text(ground, &paths[0])
+    {
+        // Before there was a vault, the plan lay in the project: it is told, and is no reason to stop.
+        let [old, ..] = flat(&ground.root.join(HARNESS), meant);
+        if has_text(ground, &old).is_err() {
+            return Err(dangling(ground, &paths[0], &why));
+        }
+        let (old, new) = (old.display(), paths[0].display());
+        warnings.push(Warning::misplaced(format!("the plan {name} lies at {old}, and belongs at {new}: move it")));
+    }
+    Ok(paths)
+}
+
+/// Finds the folder of the task that is meant, in a project that has tasks.
+fn task(ground: &Ground<'_>, place: &Place, meant: &Meant) -> Result<Option<PathBuf>, StateError> {
+    let folder = place.path.join(TASKS);
+    let tasks = Task::list(ground, &folder)
+        .map_err(|error| StateError::corrupt(&folder, error.to_string(), "make the folder of tasks readable"))?;
+    let names = |tasks: &[&Task]| {
+        let names: Vec<&str> = tasks.iter().take(5).map(|task| task.folder.as_str()).collect();
+        names.join(", ")
+    };
+    let all: Vec<&Task> = tasks.iter().collect();
+    let name = match meant {
+        Meant::Asked(name) | Meant::Bound(name) => name,
+        Meant::Nothing if !tasks.is_empty() => {
+            let cause = format!("the project has {} tasks, and none is named ({})", tasks.len(), names(&all));
+            return Err(StateError::task_name_required(&folder, cause, "name the task"));
+        }
+        Meant::Nothing | Meant::AskedSingleton => return Ok(None),
+    };
+    let whole = tasks.iter().find(|task| task.folder == *name);
+    let found: Vec<&Task> =
+        whole.map_or_else(|| tasks.iter().filter(|task| task.is(name)).collect(), |task| vec![task]);
+    match found[..] {
+        [] => Ok(None),
+        [task] => Ok(Some(folder.join(&task.folder))),
+        _ => {
+            let cause = format!("several tasks are called {name}: {}", names(&found));
+            Err(StateError::corrupt(&folder, cause, "name the task with its number"))
+        }
+    }
+}
+
+/// Says whether a file holds any text.
+fn has_text(ground: &Ground<'_>, path: &Path) -> Result<(), String> {
+    match ground.look.read(path, MOST_PLAN) {
+        Ok(Some(contents)) if String::from_utf8_lossy(&contents.bytes).trim().is_empty() => Err("is empty".to_owned()),
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => match ground.look.about(path) {
+            Ok(Some(about)) if about.kind == Kind::Link => Err("is a link that leads nowhere".to_owned()),
+            _ => Err("is absent".to_owned()),
+        },
+        Err(error) => Err(format!("cannot be read: {error}")),
+    }
+}
+
+fn dangling(ground: &Ground<'_>, plan: &Path, why: &str) -> StateError {
+    let marker = ground.shown_harness(crate::plan::MARKER);
+    let cause = format!("the plan it names, {}, {why}", plan.display());
+    StateError::corrupt(&marker, cause, "write that plan, name another one, or remove the marker to use PLAN.md")
+}

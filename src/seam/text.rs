@@ -1,0 +1,89 @@
+//! Reading short texts, and showing texts on one line.
+
+use std::path::Path;
+
+use helmdeck_project::readers::{Kind, Look};
+
+/// A short text file, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// Nothing is there.
+    Absent,
+    /// A text.
+    Text(String),
+    /// Bytes that are no UTF-8: those are replaced by `U+FFFD`.
+    Lossy(String),
+    /// It is there and is no file that can be read: why.
+    Wrong(String),
+}
+
+/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not there.
+pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
+    match look.read(path, most) {
+        Ok(Some(contents)) if !contents.whole => Short::Wrong(format!("it is larger than {most} bytes")),
+        Ok(Some(contents)) => match String::from_utf8(contents.bytes) {
+            Ok(text) => Short::Text(text),
+            Err(error) => Short::Lossy(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        },
+        Err(error) => Short::Wrong(error.to_string()),
+        Ok(None) => match look.about(path) {
+            Ok(None) => Short::Absent,
+            Ok(Some(about)) if about.kind == Kind::Link => Short::Wrong("it is a link that leads nowhere".to_owned()),
+            Ok(Some(_)) => Short::Wrong("it is no file that can be read".to_owned()),
+            Err(error) => Short::Wrong(error.to_string()),
+        },
+    }
+}
+
+/// Returns a text on one line: each control character, and each end of a line, as an escape.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control()
+            || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
+/// Returns the begin of a text in quotes, on one line.
+pub(crate) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let cut: String = text.chars().take(LONGEST).collect();
+    let more = if text.chars().nth(LONGEST).is_some() { "…" } else { "" };
+    format!("'{}{more}'", one_line(&cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use helmdeck_project::readers::Disk;
+
+    use super::*;
+
+    #[test]
+    fn what_is_there_and_no_file_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("text"), "é").unwrap();
+        std::fs::write(at("lossy"), b"a\xff").unwrap();
+        std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+        let read = |name: &str, most| read(&Disk, &at(name), most);
+        assert_eq!(read("absent", 9), Short::Absent);
+        assert_eq!(read("absent/below", 9), Short::Absent);
+        assert_eq!(read("text", 9), Short::Text("é".into()));
+        assert_eq!(read("lossy", 9), Short::Lossy("a\u{fffd}".into()));
+        for (name, most) in [("text", 1), ("dangling", 9), ("", 9)] {
+            assert!(matches!(read(name, most), Short::Wrong(_)), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_text_is_shown_on_one_line() {
+        assert_eq!(one_line("a\nb\u{1b}[2J\u{2028}é"), "a\\nb\\u{1b}[2J\\u{2028}é");
+        assert_eq!(quoted(&"x".repeat(61)), format!("'{}…'", "x".repeat(60)));
+    }
+}

@@ -1,0 +1,1 @@
+//! Whole calls over real files.
