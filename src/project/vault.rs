@@ -29,6 +29,8 @@ const PROJECTS: [(Layout, &str); 3] =
 const MOST_NOTES: usize = 100_000;
 /// The longest front matter of a note, in bytes: what is longer is text.
 const MOST_FRONT: usize = 64 << 10;
+/// How long front matter usually is at most, in bytes.
+const USUAL_FRONT: usize = 4 << 10;
 
 /// Where the projects of a vault lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -201,15 +203,16 @@ impl<'a> Vault<'a> {
         Ok(notes.collect())
     }
 
-    /// Reads a note, but no more of its text than `most` bytes. `None` says that it is gone.
+    /// Reads a note: its front matter, and at least `most` bytes of its text, or all. `None` says that it is gone.
     ///
     /// # Errors
     /// What the system says.
     pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
-        // Most notes are short: the long front matter that would be allowed is read only if there is one.
-        let Some(mut contents) = self.look.read(path, most)? else { return Ok(None) };
-        if !contents.whole && note::has_front(&contents.bytes) {
-            let Some(more) = self.look.read(path, most.saturating_add(MOST_FRONT))? else { return Ok(None) };
+        // Front matter is short: as much of it as is allowed is read only if it has not ended by then.
+        let first = most.saturating_add(USUAL_FRONT);
+        let Some(mut contents) = self.look.read(path, first)? else { return Ok(None) };
+        if !contents.whole && note::is_cut(&contents.bytes) {
+            let Some(more) = self.look.read(path, first.saturating_add(MOST_FRONT))? else { return Ok(None) };
             contents = more;
         }
         Ok(Some(Note::parse(&contents.bytes, contents.whole)))
@@ -302,9 +305,9 @@ mod tests {
         std::fs::write(&path, format!("---\nstatus: active\nx: {}\n---\n\n{}", "y".repeat(5_000), "z".repeat(90_000)))
             .unwrap();
         let note = at(&folder).note(&path, 100).unwrap().unwrap();
-        assert!(!note.whole && note.text().len() < 65_536 + 100 && note.text().starts_with("zz"));
+        assert!(!note.whole && note.text().len() < 80_000 && note.text().starts_with("zz"));
         std::fs::write(&path, "z".repeat(90_000)).unwrap();
-        assert_eq!(at(&folder).note(&path, 100).unwrap().unwrap().text().len(), 100);
+        assert_eq!(at(&folder).note(&path, 100).unwrap().unwrap().text().len(), 4_196);
         assert!(at(&folder).note(&folder.path().join("absent.md"), 100).unwrap().is_none());
         assert!(at(&folder).note(folder.path(), 100).is_err());
     }

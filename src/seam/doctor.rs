@@ -60,7 +60,7 @@ impl Doctor {
             recalled: recall.entries,
             warnings: recall.warnings,
         };
-        match State::of(ground, context.plan.as_deref()) {
+        match State::of(&ground, context.plan.as_deref()) {
             Ok(state) => {
                 let new = state.warnings.iter().filter(|warning| !doctor.warnings.contains(warning)).cloned();
                 let new: Vec<Warning> = new.collect();

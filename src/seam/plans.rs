@@ -6,10 +6,10 @@ use helmdeck_project::readers::{Look, Name};
 use serde::Serialize;
 
 use crate::context::Which;
-use crate::error::Warning;
+use crate::error::{StateFault, Warning};
 use crate::ground::{Ground, HARNESS};
 use crate::plan::{Meant, Task, file, plan_in};
-use crate::state::{Store, TASKS, VAULT_STATE};
+use crate::state::{State, Store, TASKS, VAULT_STATE};
 use crate::text::one_line;
 
 /// How much of a plan is read for its status, in bytes.
@@ -53,10 +53,14 @@ impl Plans {
     pub(crate) fn of(mut ground: Ground<'_>) -> Self {
         ground.warn_of_slug();
         let mut warnings = std::mem::take(&mut ground.warnings);
-        let meant = Meant::of(&ground, None).unwrap_or_else(|error| {
+        // Who only looks the plans over need not name a task.
+        let state = State::of(&ground, None).map(drop);
+        if let Err(error) = &state
+            && error.fault != StateFault::TaskNameRequired
+        {
             warnings.push(Warning { code: error.fault.code(), message: error.to_string() });
-            Meant::Nothing
-        });
+        }
+        let meant = state.and_then(|()| Meant::of(&ground, None)).unwrap_or(Meant::Nothing);
         let bound = meant.name();
         let place = ground.place();
         let store = if place.is_some() { Store::Vault } else { Store::Project };

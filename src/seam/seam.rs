@@ -70,7 +70,7 @@ impl Seam {
     /// # Errors
     /// As [`Self::state_path`].
     pub fn state(&self, context: &Context) -> Result<State, StateError> {
-        State::of(self.ground(context), context.plan.as_deref())
+        State::of(&self.ground(context), context.plan.as_deref())
     }
 
     /// Returns the plans of the project. It never fails: what is wrong stands in it.

@@ -58,22 +58,21 @@ impl State {
         }
     }
 
-    pub(crate) fn of(ground: Ground<'_>, plan: Option<&str>) -> Result<Self, StateError> {
+    pub(crate) fn of(ground: &Ground<'_>, plan: Option<&str>) -> Result<Self, StateError> {
         if let Some(corrupt) = &ground.corrupt {
             return Err(corrupt.clone());
         }
         if let Err(error) = &ground.slug {
             return Err(error.clone());
         }
-        let meant = Meant::of(&ground, plan)?;
-        let mut warnings = Vec::new();
+        let meant = Meant::of(ground, plan)?;
+        let mut warnings = ground.warnings.clone();
         let (paths, store) = match ground.place() {
-            Some(place) => (in_vault(&ground, &place, &meant, &mut warnings)?, Store::Vault),
-            None => (in_project(&ground, &meant)?, Store::Project),
+            Some(place) => (in_vault(ground, &place, &meant, &mut warnings)?, Store::Vault),
+            None => (in_project(ground, &meant)?, Store::Project),
         };
         let [plan, progress, tracker] = paths;
         let name = meant.name().map(ToString::to_string);
-        warnings.splice(..0, ground.warnings);
         Ok(Self { plan, progress, tracker, name, store, warnings })
     }
 }

@@ -91,10 +91,10 @@ impl Note {
     }
 }
 
-/// Says whether a note begins as front matter does.
-pub(super) fn has_front(bytes: &[u8]) -> bool {
+/// Says whether a note begins with front matter whose end is not among these bytes.
+pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    bytes.starts_with(FENCE.as_bytes())
+    bytes.starts_with(FENCE.as_bytes()) && split(&String::from_utf8_lossy(bytes).replace("\r\n", "\n")).is_none()
 }
 
 /// A terminal obeys control characters; a reader of notes must not.

@@ -11,7 +11,7 @@ use crate::tokens::{bytes_of, quarters};
 /// The smallest room, in quarters of a token, for which another note is opened.
 const SMALLEST: usize = 4 * 8;
 /// After so many notes in a row that had no room, no more are opened.
-const MOST_MISSES: usize = 32;
+const MOST_MISSES: usize = 16;
 
 /// What found room.
 #[derive(Debug, Default)]
