@@ -4,6 +4,16 @@
 //! and no function of a [`Look`], nor of anything made from one, creates, changes, locks or removes anything. What can
 //! ([`Files`](crate::Files), [`Project`](crate::Project)) cannot be had from here:
 //!
+//! ```
+//! fn reads(look: &dyn helmdeck_project::readers::Look) {
+//!     let _ = look.read(std::path::Path::new("a"), 1);
+//! }
+//!
+//! fn finds(vault: &helmdeck_project::readers::Vault<'_>, memory: &helmdeck_project::readers::LongTerm<'_>) {
+//!     let _ = (vault.root(), memory.root());
+//! }
+//! ```
+//!
 //! ```compile_fail,E0599
 //! fn writes(look: &dyn helmdeck_project::readers::Look) {
 //!     let _ = look.write(std::path::Path::new("a"), b"a");

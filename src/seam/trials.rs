@@ -25,3 +25,4 @@ mod recalled;
 mod related;
 
 mod sources;
+mod speed;
