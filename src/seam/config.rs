@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::phase::Phase;
 
 /// The part of a budget that is kept for the notes that come second, in percent.
@@ -19,7 +21,8 @@ pub struct Given {
 }
 
 /// What is done with the words of a query.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum QueryUse {
     /// Nothing: the argument is reserved.
     #[default]

@@ -26,3 +26,4 @@ mod related;
 
 mod sources;
 mod speed;
+mod traced;

@@ -62,6 +62,15 @@ fn every_corrupt_marker_is_loud() {
 }
 
 #[test]
+fn a_marker_with_bytes_that_are_no_text_names_no_plan_that_looks_like_it() {
+    in_both("replaced", StateFault::CorruptState, |place| {
+        place.write("repo/.harness/PLAN-foo\u{fffd}.md", "a");
+        place.note("_harness/PLAN-foo\u{fffd}.md", "a");
+        place.write(MARKER, b"foo\xff");
+    });
+}
+
+#[test]
 fn a_marker_that_is_no_readable_file_is_loud() {
     in_both("a folder", StateFault::CorruptState, |place| std::fs::create_dir(place.path(MARKER)).unwrap());
     in_both("a link to nowhere", StateFault::CorruptState, |place| place.link("nowhere", MARKER));

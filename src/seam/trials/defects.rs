@@ -259,6 +259,16 @@ fn the_header_counts_and_so_do_scripts_without_spaces() {
         assert_eq!(recall.entries, recall.text.matches("### ").count(), "{limit}");
         assert_eq!(recall.entries + recall.omitted.len(), 100, "{limit}: all are named");
     }
+    // Notes so small that they fill a budget to its brim.
+    let place = Place::with_vault();
+    for n in 100..400 {
+        place.always(&n.to_string(), "x");
+    }
+    for limit in 30..400 {
+        let recall = place.seam().recall(&place.context(), None, Some(limit));
+        assert!(tokens(&recall.text) <= limit, "{limit}: {}", tokens(&recall.text));
+        assert_eq!(recall.entries + recall.omitted.len(), 300, "{limit}");
+    }
 }
 
 #[test]

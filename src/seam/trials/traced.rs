@@ -1,0 +1,110 @@
+//! All calls under a trace of what they ask the system for: nothing is opened for writing, created, moved or removed, and no program
+//! is run.
+
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::place::Place;
+use crate::{Context, Phase};
+
+/// Calls that change something whatever they are told.
+const CHANGES: &str = "creat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir,link,linkat,symlink,symlinkat,truncate,\
+                       ftruncate,fallocate,chmod,fchmod,fchmodat,chown,fchown,lchown,fchownat,utime,utimes,utimensat,futimesat,mknod,mknodat,\
+                       setxattr,lsetxattr,fsetxattr,flock,fork,vfork";
+/// Calls that do so if they are told to.
+const OPENS: &str = "open,openat,openat2,execve";
+
+/// Says whether a line of a trace changes something. The program itself is started once.
+fn is_change(line: &str) -> bool {
+    let call = line.split('(').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    match call {
+        "open" | "openat" | "openat2" => {
+            ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"].iter().any(|flag| line.contains(flag))
+        }
+        "execve" => false,
+        known => CHANGES.split(',').any(|change| change == known),
+    }
+}
+
+#[test]
+#[ignore = "a process of another test"]
+fn makes_every_call() {
+    let here = std::env::current_dir().unwrap();
+    let mut place = Place::with_vault();
+    place.config.cwd = here.join("repo");
+    place.config.home = Some(here.join("home"));
+    place.config.vaults[0].path = here.join("vault").into();
+    let seam = place.seam();
+    // From here on nothing may be changed.
+    let _ = std::fs::read(here.join("now"));
+    for phase in Phase::ALL {
+        let context = Context { phase: Some(phase.to_string()), ..Context::default() };
+        assert!(!seam.recall_here(&context, Some("words"), None).is_empty());
+        assert_eq!(seam.offer_save_here(&context, &json!({"kind": "fix", "body": "ALWAYS"})).len(), 1);
+    }
+    let _ = (seam.state(&Context::default()), seam.plans(&Context::default()), seam.doctor(&Context::default()));
+    for cwd in ["nowhere", "broken", "/"] {
+        let context = Context { cwd: Some(here.join(cwd)), ..Context::default() };
+        let _ = (seam.recall(&context, None, None), seam.state(&context), seam.plans(&context), seam.doctor(&context));
+    }
+    let _ = std::fs::read(here.join("end"));
+}
+
+#[test]
+fn no_call_asks_the_system_to_change_anything() {
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        println!("strace is missing: nothing was traced");
+        return;
+    }
+    let place = Place::with_vault();
+    place.always("rule", "ALWAYS");
+    place.note("decisions/one.md", b"DECIDED \xff");
+    place.note("_harness/PLAN.md", "Status: x");
+    place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    place.write("repo/.git/config", "[remote \"origin\"]\n\turl = https://host/o/other.git\n");
+    place.write("repo/.forge/memory/long-term/knowledge.json", "{ damaged");
+    place.write("home/.claude/.agentm-config.json", format!("{{\"vault_path\": {:?}}}", place.path("vault")));
+    place.write("broken/.harness/active-plan", b"\xff");
+    place.write("broken/.harness/project.json", b"\xff");
+    let before = place.snapshot();
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let output = Command::new("strace")
+        .args(["-f", "-qq", "-s", "4096", "-e", &format!("trace={CHANGES},{OPENS}"), "-o"])
+        .arg(trace.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "trials::traced::makes_every_call"])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let trace = std::fs::read_to_string(trace.path()).unwrap();
+    if trace.is_empty() {
+        println!("nothing may be traced here: {}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let marks = [place.path("now"), place.path("end")].map(|path| format!("{:?}", path));
+    let lines = trace.lines().skip_while(|line| !line.contains(&marks[0])).take_while(|line| !line.contains(&marks[1]));
+    let lines: Vec<&str> = lines.collect();
+    assert!(lines.len() > 100, "{} lines", lines.len());
+    let changes: Vec<&&str> = lines.iter().filter(|line| is_change(line) || line.contains("execve(")).collect();
+    assert!(changes.is_empty(), "{changes:#?}");
+    assert!(place.snapshot() == before, "something was changed");
+}
+
+#[test]
+fn a_change_is_seen_in_a_trace() {
+    for line in [
+        r#"17 openat(AT_FDCWD, "/a", O_WRONLY|O_CREAT|O_CLOEXEC, 0666) = 3"#,
+        r#"openat(AT_FDCWD, "/a", O_RDWR|O_CLOEXEC) = 3"#,
+        r#"17 mkdir("/a", 0777) = 0"#,
+        r#"17 flock(3, LOCK_EX) = 0"#,
+        r#"17 rename("/a", "/b") = -1 EROFS"#,
+    ] {
+        assert!(is_change(line), "{line}");
+    }
+    for line in [r#"17 openat(AT_FDCWD, "/a", O_RDONLY|O_NOCTTY|O_NONBLOCK|O_CLOEXEC) = 3"#, "17 +++ exited with 0 +++"]
+    {
+        assert!(!is_change(line), "{line}");
+    }
+}
