@@ -83,7 +83,7 @@ fn no_call_asks_the_system_to_change_anything() {
         return;
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let marks = [place.path("now"), place.path("end")].map(|path| format!("{:?}", path));
+    let marks = [place.path("now"), place.path("end")].map(|path| format!("{path:?}"));
     let lines = trace.lines().skip_while(|line| !line.contains(&marks[0])).take_while(|line| !line.contains(&marks[1]));
     let lines: Vec<&str> = lines.collect();
     assert!(lines.len() > 100, "{} lines", lines.len());
