@@ -1,6 +1,8 @@
 //! The memory of a project, from outside.
 
+mod answers;
 mod docs;
+mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod ground;
 mod mcp;

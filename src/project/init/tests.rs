@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::*;
 use crate::error::Category;
-use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, SCRATCH};
+use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, LOCAL, SCRATCH};
 
 fn git(folder: &Path, args: &[&str]) {
     let output = Command::new("git")
@@ -290,7 +290,7 @@ fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
             (".forge/linear/notes.txt", Problem::Unexpected),
             (FEATURES, Problem::Damaged),
             (KNOWLEDGE, Problem::Missing),
-            (SCRATCH, Problem::Missing),
+            (SCRATCH, Problem::NotYet),
         ]
     );
     assert_eq!(everything(folder.path()), before);
@@ -309,4 +309,21 @@ fn the_bootstrap_script_is_valid_and_starts_nothing() {
     let run = |args: &[&str]| Command::new("sh").args(args).arg(folder.path().join(INIT)).output().unwrap();
     assert!(run(&["-n"]).status.success());
     assert!(run(&[]).status.success(), "without anything to set up it does nothing");
+}
+
+#[test]
+fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
+    let folder = repository();
+    init(folder.path(), &Init::default());
+    git(folder.path(), &["add", "-A"]);
+    git(folder.path(), &["commit", "-q", "-m", "begin"]);
+    let clones = tempfile::tempdir().unwrap();
+    git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
+    let clone = clones.path().join("clone");
+    let doctor = || Project::open(&clone, World::default()).unwrap().unwrap().doctor(false).unwrap();
+    let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
+    assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
+    assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));
+    std::fs::remove_file(clone.join(FEATURES)).unwrap();
+    assert!(!doctor().healthy, "what is part of every project is missed all the same");
 }
