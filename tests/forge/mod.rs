@@ -7,6 +7,7 @@ mod doors;
 mod ground;
 mod mcp;
 mod nats_events;
+mod nats_keys;
 mod nats_link;
 mod proof;
 mod words;

@@ -93,7 +93,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
             if let Some(text) = prepared {
                 std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
             }
-            Ok(())
+            on.done()
         }
     }
 }
