@@ -18,7 +18,9 @@ const HEAD: usize = 1 << 20;
 /// The bytes kept of the end of an output: where most programs say how it went.
 const TAIL: usize = 3 << 20;
 /// How long the output is read on after the program has ended. Only a process that left the group can hold it open so long.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_millis(500);
+/// How often at most it is waited for so long.
+const MOST_LINGERS: usize = 60;
 /// What git tells the programs it starts about the repository it works on. A test of this project must not take it for its own.
 const GIT: [&str; 8] = [
     "GIT_DIR",
@@ -99,6 +101,7 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
     drop(run);
 
     let kept = Arc::new(Mutex::new(Kept::default()));
+    let rest = reader.try_clone();
     let ended = read(reader, Arc::clone(&kept));
     let waited = wait(&mut child, timeout);
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -113,7 +116,7 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
             return Err(Error::new(Category::Failed, "E_IO", format!("cannot wait for {command:?}: {error}")));
         }
     };
-    let _ = ended.recv_timeout(LINGER);
+    linger(&ended, || rest.as_ref().is_ok_and(|rest| rustix::io::ioctl_fionread(rest).is_ok_and(|bytes| bytes > 0)));
     let ms = u64::try_from(clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX);
     let exit = status
         .filter(|_| !timed_out)
@@ -136,6 +139,22 @@ fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStat
         };
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits until an output is read. What has left the group may hold it open: then it is at its end when nothing is `unread`, and nothing
+/// comes for a while. On a busy machine the thread that reads may come to it late.
+fn linger(ended: &mpsc::Receiver<()>, unread: impl Fn() -> bool) {
+    let mut quiet = 0;
+    for _ in 0..MOST_LINGERS {
+        if ended.recv_timeout(LINGER) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        // Bytes that were just taken from the pipe may still be on their way: one look is not enough.
+        quiet = if unread() { 0 } else { quiet + 1 };
+        if quiet == 2 {
+            return;
+        }
     }
 }
 
