@@ -128,7 +128,7 @@ impl Files {
         Holder {
             pid: std::process::id(),
             session: self.shared.session.read().unwrap_or_else(PoisonError::into_inner).clone(),
-            agent: self.world().agent.clone(),
+            agent: secrets::shown(self.world().agent.clone()),
             since: self.world().now().seconds().to_string(),
         }
     }
