@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
+use crate::project::Project;
 
 /// The bytes kept of the beginning of an output.
 const HEAD: usize = 1 << 20;
@@ -21,6 +22,8 @@ const TAIL: usize = 3 << 20;
 const LINGER: Duration = Duration::from_millis(500);
 /// How often at most it is waited for so long.
 const MOST_LINGERS: usize = 60;
+/// How often one is told that the program still runs, by the machine's time or the project's.
+const BEAT: Duration = Duration::from_secs(60);
 /// What git tells the programs it starts about the repository it works on. A test of this project must not take it for its own.
 const GIT: [&str; 8] = [
     "GIT_DIR",
@@ -77,6 +80,25 @@ impl Ran {
 /// # Errors
 /// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.
 pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock) -> Result<Ran> {
+    run(root, command, timeout, clock, &|| ())
+}
+
+impl Project {
+    /// Runs a program at the root, as [`run_check`] does. However long it takes, the session in which it runs goes on living.
+    ///
+    /// # Errors
+    /// As [`run_check`].
+    pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
+        let lives = || self.sessions().lives();
+        lives();
+        let ran = run(self.root(), command, timeout, &*self.world().clock, &lives);
+        lives();
+        ran
+    }
+}
+
+/// As [`run_check`]. `beat` is called every minute while the program runs.
+fn run(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock, beat: &dyn Fn()) -> Result<Ran> {
     let cannot = |error: &std::io::Error| {
         Error::new(Category::Failed, "E_CANNOT_START", format!("cannot start {command:?}: {error}"))
             .hint("is the program installed, and on the PATH?")
@@ -103,7 +125,14 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
     let kept = Arc::new(Mutex::new(Kept::default()));
     let rest = reader.try_clone();
     let ended = read(reader, Arc::clone(&kept));
-    let waited = wait(&mut child, timeout);
+    let mut last = (Instant::now(), began);
+    let waited = wait(&mut child, timeout, &mut || {
+        let now = clock.monotonic();
+        if last.0.elapsed() >= BEAT || now.saturating_sub(last.1) >= BEAT {
+            last = (Instant::now(), now);
+            beat();
+        }
+    });
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
         // An empty group is an error, and the usual case.
@@ -127,10 +156,11 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
 
 /// Waits for a program; none if it has not ended in time. The time is the machine's, even where the project's clock stands still:
 /// a program does not run by that one.
-fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, timeout: Duration, each: &mut dyn FnMut()) -> std::io::Result<Option<ExitStatus>> {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
+        each();
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
@@ -272,7 +302,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn run(command: &str, timeout: Duration) -> Result<Ran> {
-        run_check(Path::new("/"), command, timeout, &SystemClock::default())
+        super::run_check(Path::new("/"), command, timeout, &SystemClock::default())
     }
 
     #[test]
