@@ -8,7 +8,7 @@ use super::standing::{Ground, Standing};
 use crate::artifacts::Index;
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};
-use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
+use crate::layout::ARTIFACTS;
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
@@ -26,21 +26,13 @@ pub(super) struct Evidence {
 
 impl Evidence {
     pub(super) fn read(project: &Project) -> Result<Self> {
-        let index = project.files().read(ARTIFACT_INDEX)?;
-        let names: Vec<Triv> = index
-            .as_deref()
-            .map(Index::parse)
-            .unwrap_or_default()
-            .entries
-            .into_iter()
-            .map(|entry| entry.triv)
-            .collect();
-        let files = match index {
-            Some(_) => Vec::new(),
-            None => {
-                let listed = project.files().list(&format!("{ARTIFACTS}/reports"))?;
-                listed.iter().filter_map(|file| FileName::parse(&file.name).ok()).collect()
-            }
+        let (index, indexed) = Index::read(project)?;
+        let names: Vec<Triv> = index.entries.into_iter().map(|entry| entry.triv).collect();
+        let files = if indexed {
+            Vec::new()
+        } else {
+            let listed = project.files().list(&format!("{ARTIFACTS}/reports"))?;
+            listed.iter().filter_map(|file| FileName::parse(&file.name).ok()).collect()
         };
         let whole = names.iter().map(ToString::to_string).collect();
         Ok(Self { names, whole, files })

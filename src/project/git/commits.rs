@@ -231,7 +231,11 @@ impl Commits<'_> {
         let features = self.below_root(git, layout::FEATURES);
         let old = head.map(|head| git.file_at(head, &features)).transpose()?.flatten();
         let new = git.file_of_tree(&tree, &features)?;
-        Ok(Staged { code_tree: git.code_tree_of(tree.as_str())?, tree, features: changed_features(old.as_deref(), new.as_deref()) })
+        Ok(Staged {
+            code_tree: git.code_tree_of(tree.as_str())?,
+            tree,
+            features: changed_features(old.as_deref(), new.as_deref()),
+        })
     }
 
     /// Stages what is named, in the index of the repository or in another one.

@@ -169,7 +169,8 @@ fn no_damaged_document_of_any_kind_is_written_over() {
 }
 
 /// What stands in a list of lines that is damaged in the middle.
-const BROKEN: &[&[u8]] = &[b"{\"a\":1}\n{\"a\":\xff}\n{\"b\":2}\n", b"\0\0\0\0\n", b"{}\n<<<<<<< ours\n", b"[[[[\n", b"{\"a\":"];
+const BROKEN: &[&[u8]] =
+    &[b"{\"a\":1}\n{\"a\":\xff}\n{\"b\":2}\n", b"\0\0\0\0\n", b"{}\n<<<<<<< ours\n", b"[[[[\n", b"{\"a\":"];
 
 #[test]
 fn of_a_damaged_list_of_lines_every_byte_stays() {

@@ -220,9 +220,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
     ("feature name", Secret, |scene, text| adds(scene, Add { name: text.into(), ..Add::default() })),
     ("feature test", Secret, |scene, text| adds(scene, Add { tests: vec![text.into()], ..Add::default() })),
     ("feature step", Secret, |scene, text| adds(scene, Add { steps: vec![text.into()], ..Add::default() })),
-    ("feature category", Secret, |scene, text| {
-        adds(scene, Add { category: Some(text.into()), ..Add::default() })
-    }),
+    ("feature category", Secret, |scene, text| adds(scene, Add { category: Some(text.into()), ..Add::default() })),
     ("feature blocker", Secret, |scene, text| {
         adds(scene, Add { blocked_by: Some(BlockedBy::One(format!("waits for {text}"))), ..Add::default() })
     }),
@@ -264,9 +262,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
     ("artifact issue", Secret, |scene, text| {
         puts(scene, b"c\n", &Put { linear: Some(text.into()), ..report("c.txt") })
     }),
-    ("artifact skill", Secret, |scene, text| {
-        puts(scene, b"d\n", &Put { skill: Some(text.into()), ..report("d.txt") })
-    }),
+    ("artifact skill", Secret, |scene, text| puts(scene, b"d\n", &Put { skill: Some(text.into()), ..report("d.txt") })),
     ("artifact file", Secret, |scene, text| {
         let path = scene.repository.path().join("up.txt");
         scene.with_file("up.txt", text, || scene.project.artifacts().put_file(&path, &report("up.txt")).map(drop))
@@ -290,9 +286,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         ends(scene, &End { learned: vec![learned("c", text)], ..End::default() })
     }),
     ("session end next", Secret, |scene, text| ends(scene, &End { next: Some(text.into()), ..End::default() })),
-    ("session end dirty", Secret, |scene, text| {
-        ends(scene, &End { leave_dirty: Some(text.into()), ..End::default() })
-    }),
+    ("session end dirty", Secret, |scene, text| ends(scene, &End { leave_dirty: Some(text.into()), ..End::default() })),
     ("session end key", Form, |scene, text| ends(scene, &End { key: Some(text.into()), ..End::default() })),
     ("checkpoint message", Secret, |scene, text| {
         makes(scene, &Create { message: Some(text.into()), ..Create::default() })
@@ -304,8 +298,12 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
     ("checkpoint closes", Secret, |scene, text| {
         makes(scene, &Create { closes: vec![text.into()], ..Create::default() })
     }),
-    ("commit subject", Secret, |scene, text| commits(scene, NewCommit { subject: text.into(), ..NewCommit::default() })),
-    ("commit what", Secret, |scene, text| commits(scene, NewCommit { what: vec![text.into()], ..NewCommit::default() })),
+    ("commit subject", Secret, |scene, text| {
+        commits(scene, NewCommit { subject: text.into(), ..NewCommit::default() })
+    }),
+    ("commit what", Secret, |scene, text| {
+        commits(scene, NewCommit { what: vec![text.into()], ..NewCommit::default() })
+    }),
     ("commit why", Secret, |scene, text| commits(scene, NewCommit { why: text.into(), ..NewCommit::default() })),
     ("commit learned", Secret, |scene, text| {
         commits(scene, NewCommit { learned: vec![text.into()], ..NewCommit::default() })
