@@ -389,27 +389,6 @@ fn a_worker_stores() {
 }
 
 #[test]
-fn eight_processes_lose_no_line_of_the_index() {
-    let by_hand = ByHand::new();
-    by_hand.project.artifacts().put(MAIN, &code("a.rs")).unwrap();
-    by_hand.eight("artifacts::tests::a_worker_adds_lines");
-    let listed = by_hand.project.artifacts().list(&Filter::default()).unwrap();
-    assert_eq!((listed.total, listed.bad_lines.len()), (1601, 0));
-}
-
-#[test]
-#[ignore = "a worker of another test"]
-fn a_worker_adds_lines() {
-    let Some((project, _)) = given() else { return };
-    let entry = project.artifacts().get("2d74j8").unwrap().entry;
-    let context = Context { kind: "code", session: "-", agent: "-", key: None, head: None, name: "a.rs" };
-    for _ in 0..200 {
-        let triv = Triv::new(MAIN, &context, project.world().uuid()).unwrap();
-        in_turn(|| append(&project, &Entry { triv: triv.clone(), ..entry.clone() }));
-    }
-}
-
-#[test]
 fn a_pipe_that_nobody_writes_into_is_no_artifact() {
     let by_hand = ByHand::new();
     let pipe = by_hand.project.root().join("pipe");

@@ -218,8 +218,9 @@ fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
             if name.is_empty() || features.features.iter().any(here) {
                 continue;
             }
-            let texts = [&new.name, &new.description].into_iter().chain(&new.steps).chain(&new.category);
-            if texts.cloned().any(|text| is_secret(project, &new.from, &text)) {
+            let mut texts = vec![&new.name, &new.description];
+            texts.extend(new.steps.iter().chain(&new.category));
+            if texts.into_iter().any(|text| is_secret(project, &new.from, text)) {
                 skipped.push(format!("{}: a feature holds what looks like a secret", new.from));
                 continue;
             }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::by_hand::{ByHand, given, in_turn};
+use crate::by_hand::ByHand;
 use crate::layout::QUARANTINE;
 
 const SAMPLE: &str = include_str!("../fixtures/progress.txt");
@@ -189,26 +189,6 @@ fn nothing_is_logged_while_work_is_paused() {
     assert_eq!(progress.next("a").unwrap_err().category.exit_code(), 4);
     assert_eq!(progress.begin("s").unwrap_err().category.exit_code(), 4);
     assert!(!by_hand.has(PROGRESS));
-}
-
-#[test]
-fn eight_processes_lose_no_line() {
-    let by_hand = ByHand::new();
-    by_hand.project.progress().begin("s-1").unwrap();
-    by_hand.eight("progress::tests::a_worker_logs");
-    let log = by_hand.project.progress().read().unwrap().unwrap();
-    assert_eq!((log.entries.len(), log.malformed_lines), (1600, 0));
-    let texts: std::collections::BTreeSet<_> = log.entries.iter().map(|entry| &entry.text).collect();
-    assert_eq!(texts.len(), 1600);
-}
-
-#[test]
-#[ignore = "a worker of another test"]
-fn a_worker_logs() {
-    let Some((project, number)) = given() else { return };
-    for n in 0..200 {
-        in_turn(|| project.progress().log(&format!("{number} did {n}")));
-    }
 }
 
 #[test]
