@@ -109,6 +109,7 @@ impl Commits<'_> {
 /// What is about to be committed, in an index that is not the repository's own.
 struct Staged {
     tree: Oid,
+    code_tree: String,
     features: Vec<Feature>,
 }
 
@@ -127,7 +128,7 @@ impl Commits<'_> {
         let head = git.head()?;
         let parent = parent(git, head.as_ref(), new, origin)?;
         let staged = self.stage_aside(git, head.as_ref(), new)?;
-        let code_tree = git.code_tree_of(staged.tree.as_str())?;
+        let code_tree = staged.code_tree;
         let style = self.project.config().git.style;
         let message = message(new, origin, &parent, &code_tree, &staged.features, style);
         let text = message.to_string();
@@ -179,6 +180,8 @@ impl Commits<'_> {
     /// Stages in a copy of the index, and checks what would be committed.
     fn stage_aside(&self, git: &Git, head: Option<&Oid>, new: &NewCommit) -> Result<Staged> {
         let folder = private(git)?;
+        // What turns out to be a secret is in no object of the repository then.
+        let git = &git.aside(folder.path())?;
         let index = git.copy_index(folder.path(), "index")?;
         self.stage(git, new, Some(&index))?;
         let against = match head {
@@ -228,7 +231,11 @@ impl Commits<'_> {
         let features = self.below_root(git, layout::FEATURES);
         let old = head.map(|head| git.file_at(head, &features)).transpose()?.flatten();
         let new = git.file_of_tree(&tree, &features)?;
-        Ok(Staged { tree, features: changed_features(old.as_deref(), new.as_deref()) })
+        Ok(Staged {
+            code_tree: git.code_tree_of(tree.as_str())?,
+            tree,
+            features: changed_features(old.as_deref(), new.as_deref()),
+        })
     }
 
     /// Stages what is named, in the index of the repository or in another one.

@@ -327,3 +327,23 @@ fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
     std::fs::remove_file(clone.join(FEATURES)).unwrap();
     assert!(!doctor().healthy, "what is part of every project is missed all the same");
 }
+
+#[test]
+fn what_looks_like_a_secret_is_taken_over_only_if_its_rule_is_put_aside() {
+    let folder = repository();
+    let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
+    let list = format!("[{{\"description\":\"uses {token}\",\"passes\":false}}]");
+    std::fs::write(folder.path().join("feature_list.json"), list).unwrap();
+    std::fs::write(folder.path().join("MEMORY.md"), format!("- the token of tests is {token}\n")).unwrap();
+    let adopts = |rules: &[&str]| {
+        let allow_secrets = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let (_, done) = init(folder.path(), &Init { adopt: true, allow_secrets, ..Init::default() });
+        done.adopted.unwrap()
+    };
+    let adopted = adopts(&["jwt"]);
+    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (0, 0, 2), "{adopted:?}");
+    let adopted = adopts(&["github-token"]);
+    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (1, 1, 0), "{adopted:?}");
+    let log = std::fs::read_to_string(folder.path().join(crate::layout::EXCEPTIONS)).unwrap();
+    assert!(log.contains("github-token") && !log.contains("a1B2"), "{log}");
+}
