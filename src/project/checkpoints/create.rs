@@ -291,7 +291,8 @@ fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> 
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = ran.tail(600).trim();
+    let end = ran.end(600);
+    let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
     match report {
         Some(report) => error.hint(format!("its output is in {report}; it ends: {end}")),

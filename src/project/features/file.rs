@@ -9,6 +9,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::json::Members;
 use crate::time::Time;
 
+/// The member of a feature that says from which other tool it was taken over.
+pub(crate) const ADOPTED_FROM: &str = "adopted_from";
+
+/// Returns how a feature of another tool is named among those that are not wanted.
+pub(crate) fn adopted_name(from: &str, name: &str) -> String {
+    format!("{from}: {name}")
+}
+
 /// The features, and which of them work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FeaturesFile {
@@ -20,6 +28,9 @@ pub struct FeaturesFile {
     /// The ids of features that were removed. None is given again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
+    /// What was removed after it was taken over from another tool, as that names it. It is not taken over again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_adopted: Vec<String>,
     /// When the contract was changed, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amendments: Vec<Amendment>,

@@ -234,6 +234,12 @@ impl KnowledgeFile {
                 what.id()
             )));
         }
+        let taken = self.entries().nth(at).and_then(|entry| entry.trace.superseded_by.clone());
+        if let Some(other) = taken.filter(|other| *other != what.id()) {
+            // Two in its place would be a link lost: who looks for what holds now goes from entry to entry.
+            return Err(Error::usage(format!("the entry {id} was superseded by {other} already"))
+                .hint(format!("supersede {other}, which holds in its place")));
+        }
         let by = self.add(learning, now)?;
         // Entries only ever grow at the end of their kind: the place must be looked up again.
         let at = self.entries().position(|entry| entry.kind == kind && entry.id() == id).unwrap_or(at);
@@ -453,7 +459,13 @@ mod tests {
         assert!(file.supersede(&old, &works("c", " old "), now(3)).is_err(), "itself");
         assert!(file.supersede(&by.by.id, &works("c", "old"), now(3)).is_err(), "in a ring");
         let again = file.add(&works("c", "old"), now(4)).unwrap();
-        assert_eq!(again.superseded_by, Some(by.by.id));
+        assert_eq!(again.superseded_by.as_ref(), Some(&by.by.id));
+        let error = file.supersede(&old, &works("c", "newer"), now(5)).unwrap_err();
+        assert!(error.category == crate::Category::Usage && error.hint.unwrap().contains(&by.by.id));
+        assert_eq!(file.patterns.successful[1].trace.superseded_by.as_ref(), Some(&by.by.id), "the first link stays");
+        assert!(!file.supersede(&old, &works("c", "new"), now(6)).unwrap().by.new, "the same once more");
+        let last = file.supersede(&by.by.id, &works("c", "newer"), now(7)).unwrap();
+        assert!(last.by.new);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What becomes of two versions of a file, and the one they come from.
 
+use std::collections::BTreeSet;
+
 use crate::features::FeaturesFile;
 use crate::files::{Document, Unreadable, decode};
 use crate::json::{self, Json, Members};
@@ -225,23 +227,33 @@ fn object(
             merged.0.insert("seen".to_owned(), Json::Number(sum.into()));
         }
     }
-    if feature && SEEN.iter().any(|name| ours.0.get(*name) != theirs.0.get(*name)) {
+    if feature {
         whole(base, ours, theirs, &mut merged, newer);
     }
     merged
 }
 
 /// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A feature that does not pass has no
-/// evidence.
+/// evidence, and one that is now shown by other tests than those that were run does not pass.
 fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
     let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
+    let both = same(ours, theirs);
     let from = match base {
+        _ if both => ours,
         Some(base) if same(base, ours) => theirs,
         Some(base) if same(base, theirs) => ours,
         _ if newer == Some(Newer::Theirs) => theirs,
         _ => ours,
     };
-    let passing = merged.0.get("status") == Some(&Json::String("passing".to_owned()));
+    let passing = |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
+    // What either side alone says of one and the same pass, it says by itself.
+    let ran = shown_by(merged) == shown_by(from) || both && shown_by(merged) == shown_by(theirs);
+    if passing(merged) && !ran {
+        merged.0.insert("status".to_owned(), Json::String("failing".to_owned()));
+    } else if both {
+        return;
+    }
+    let passing = passing(merged);
     for name in SEEN {
         match from.0.get(name) {
             Some(value) if passing || name != "evidence" => {
@@ -252,6 +264,21 @@ fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut 
             }
         }
     }
+}
+
+/// Returns what shows that a feature works: its tests in whatever order, or a person.
+fn shown_by(feature: &Members) -> (BTreeSet<&str>, bool) {
+    fn text(item: &Json) -> Option<&str> {
+        match item {
+            Json::String(text) => Some(text),
+            _ => None,
+        }
+    }
+    let tests = match feature.0.get("tests") {
+        Some(Json::Array(tests)) => tests.iter().filter_map(text).collect(),
+        _ => BTreeSet::new(),
+    };
+    (tests, feature.0.get("manual") == Some(&Json::Bool(true)))
 }
 
 fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: Place<'_>, conflicts: &mut Vec<String>) -> Vec<Json> {

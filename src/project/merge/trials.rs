@@ -133,6 +133,44 @@ fn what_shows_a_pass_comes_from_one_side() {
 }
 
 #[test]
+fn a_pass_does_not_outlive_other_tests_than_those_that_ran() {
+    use crate::features::Status;
+    let base = first(|feature| {
+        feature.status = Status::InProgress;
+        (feature.tests, feature.verified_at) = (Some(vec!["a".into()]), None);
+    });
+    let of_base = |change: &dyn Fn(&mut crate::features::Feature)| {
+        let mut file = features(&base);
+        change(&mut file.features[0]);
+        String::from_utf8(json::print(&file).unwrap()).unwrap()
+    };
+    let verified = |feature: &mut crate::features::Feature| {
+        feature.status = Status::Passing;
+        feature.evidence = Some("triv:abc_def_ghi".into());
+        feature.verified_at = Some(crate::Time::parse("2025-12-25T10:00:00Z").unwrap());
+    };
+    let passes = of_base(&verified);
+    let more_tests = of_base(&|feature| feature.tests = Some(vec!["a".into(), "b".into()]));
+    let by_hand = of_base(&|feature| feature.manual = Some(true));
+    let same_tests = of_base(&|feature| feature.category = Some("c".into()));
+    for (other, kept) in [(&more_tests, false), (&by_hand, false), (&same_tests, true)] {
+        for (ours, theirs) in [(&passes, other), (other, &passes)] {
+            let feature = features(&merged(FEATURES, &base, ours, theirs)).features.remove(0);
+            assert_eq!((feature.status == Status::Passing, feature.evidence.is_some()), (kept, kept), "{feature:?}");
+        }
+    }
+    // Both hold one pass, and each has another test added by hand: nobody ran them all.
+    let with = |tests: [&str; 2]| {
+        of_base(&|feature| {
+            verified(feature);
+            feature.tests = Some(tests.map(str::to_owned).to_vec());
+        })
+    };
+    let feature = features(&merged(FEATURES, &passes, &with(["a", "b"]), &with(["a", "c"]))).features.remove(0);
+    assert_eq!((feature.status, feature.evidence), (Status::Failing, None));
+}
+
+#[test]
 fn what_cannot_be_settled_keeps_ours_and_says_so() {
     let (ours, theirs) =
         (first(|feature| feature.name = "Ours".into()), first(|feature| feature.name = "Theirs".into()));
