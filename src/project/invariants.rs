@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::knowledge::Invariant;
 use crate::project::Project;
-use crate::runner::run_check;
 
 /// How much of a check's output is kept, in bytes: its end.
 const OUTPUT: usize = 4 << 10;
@@ -89,7 +88,7 @@ impl Project {
                 ms: 0,
                 output: String::new(),
             };
-            match run_check(self.root(), check, timeout, &*self.world().clock) {
+            match self.run_check(check, timeout) {
                 Ok(ran) => {
                     outcome.state = match (ran.timed_out, ran.passed()) {
                         (true, _) => State::TimedOut,

@@ -375,7 +375,7 @@ impl Artifacts<'_> {
 }
 
 /// Adds a line to the index.
-fn append(project: &Project, entry: &Entry) -> Result<()> {
+pub(crate) fn append(project: &Project, entry: &Entry) -> Result<()> {
     project.files().append(ARTIFACT_INDEX, &line(entry)?)
 }
 

@@ -15,7 +15,7 @@ use crate::git::{Created, Git, Oid};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::memory;
-use crate::runner::{Ran, run_check};
+use crate::runner::Ran;
 
 /// How long a remote may take to answer.
 const REMOTE: Duration = Duration::from_secs(10);
@@ -174,7 +174,7 @@ impl Checkpoints<'_> {
             .chain(commands.iter().map(|command| (command, verify.timeout())));
         let mut checks = Vec::new();
         for (command, timeout) in all {
-            let ran = run_check(self.project.root(), command, timeout, &*self.project.world().clock)?;
+            let ran = self.project.run_check(command, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
                 return Err(failed(command, timeout, &ran, report.as_deref()));

@@ -7,7 +7,6 @@ use super::file::{Feature, FeaturesFile, Status, unknown};
 use super::{Features, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
-use crate::runner::run_check;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -239,7 +238,25 @@ impl Features<'_> {
         let file = self.read()?;
         let standings = ground::judge(self.project, &file.features, false)?;
         let count = count.unwrap_or(self.project.config().session.probes);
-        file.least_recent(&standings, count).into_iter().map(|feature| self.test(&feature.id)).collect()
+        let unknown = |feature: &Feature| Verified {
+            id: feature.id.clone(),
+            passed: false,
+            status: feature.status,
+            problem: Some(Problem::CannotStart),
+            regressed: false,
+            executed: 0,
+            runs: Vec::new(),
+            evidence: None,
+            commit: None,
+            code_tree: None,
+            dirty: false,
+        };
+        let probed = file.least_recent(&standings, count).into_iter().map(|feature| match self.test(&feature.id) {
+            // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
+            Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
+            tested => tested,
+        });
+        probed.collect()
     }
 
     /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
@@ -253,7 +270,6 @@ impl Features<'_> {
 
     fn run(&self, feature: &Feature) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let verify = &self.project.config().verify;
-        let clock = &*self.project.world().clock;
         let mut runs = Vec::new();
         let mut problem = feature.tests().is_empty().then_some(Problem::NoTests);
         for test in feature.tests() {
@@ -267,7 +283,7 @@ impl Features<'_> {
                 executed: 0,
                 output: String::new(),
             };
-            let found = match run_check(self.project.root(), &call.command, verify.timeout(), clock) {
+            let found = match self.project.run_check(&call.command, verify.timeout()) {
                 Err(error) if error.code == "E_CANNOT_START" => {
                     run.output = error.to_string();
                     Some(Problem::CannotStart)
