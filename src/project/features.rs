@@ -15,7 +15,7 @@ mod trials;
 mod verify;
 
 pub use contract::{Change, Difference, Weakened};
-pub(crate) use file::{ADOPTED_FROM, adopted_name};
+pub(crate) use file::{ADOPTED_FROM, adopted_name, split_id};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
 pub(crate) use ground::judge_by_evidence;
 pub use manage::{Add, Audit, Changed, Edit, Manual};

@@ -413,18 +413,14 @@ fn a_worker_adds_lines() {
 fn a_name_that_looks_like_a_credential_leaves_no_file_behind() {
     let by_hand = ByHand::new();
     let artifacts = by_hand.project.artifacts();
-    // As it is, and as a file would be called.
-    for prefix in [concat!("gh", "p_"), concat!("GH", "P_")] {
-        let name = format!("{prefix}{}.txt", "aB3x".repeat(9));
-        let error = artifacts.put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap_err();
-        assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
-        assert!(!error.message.contains("aB3x") && !error.message.contains("ab3x"), "{error}");
-    }
+    let name = format!("{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
+    let error = artifacts.put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap_err();
+    assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
+    assert!(!error.message.contains("aB3x") && !error.message.contains("ab3x"), "{error}");
     let left = by_hand.project.files().list(&Kind::Docs.folder()).unwrap();
     assert!(left.is_empty() && !by_hand.has(ARTIFACT_INDEX), "{left:?}");
     let world = by_hand.project.world().clone();
     let allowing = Project::open(by_hand.project.root(), world).unwrap().unwrap().allowing("github-token");
-    let name = format!("{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
     assert!(!allowing.artifacts().put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap().same);
     let logged = by_hand.text(crate::layout::EXCEPTIONS);
     assert!(logged.lines().all(|line| line.contains("github-token")) && logged.lines().count() <= 2, "{logged}");

@@ -322,7 +322,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Splits an id into its prefix and its number.
-pub(super) fn split_id(text: &str) -> Option<(&str, u64)> {
+pub(crate) fn split_id(text: &str) -> Option<(&str, u64)> {
     let (prefix, number) = text.split_once('-')?;
     let prefix_fits = prefix.starts_with(|c: char| c.is_ascii_uppercase())
         && prefix.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());

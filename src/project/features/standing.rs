@@ -81,7 +81,7 @@ impl Feature {
             Status::Blocked => Standing::Blocked,
             Status::Deferred => Standing::Deferred,
             Status::Passing => {
-                let shown = (ground.shows)(self);
+                let shown = self.evidence.is_some() && (ground.shows)(self);
                 let seen = self.manual != Some(true) || self.verified_by.is_some();
                 let same = match (ground.code_tree, &self.verified_code_tree) {
                     (None, _) => true,

@@ -177,7 +177,17 @@ fn of_bead(bead: Bead) -> Option<New> {
     })
 }
 
-fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
+/// Says whether a feature is there, or was and is not wanted.
+fn is_known(file: &FeaturesFile, from: &str, name: &str) -> bool {
+    let here = |feature: &Feature| {
+        feature.name == name && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(other)) if other == from)
+    };
+    file.features.iter().any(here) || file.not_adopted.contains(&adopted_name(from, name))
+}
+
+fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
+    let file = project.features().read()?;
+    new.retain(|new| !is_known(&file, &new.from, &one_line(&new.name)));
     if new.is_empty() {
         return Ok(());
     }
@@ -188,12 +198,7 @@ fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
     project.files().edit(None, |file: &mut FeaturesFile| {
         for new in new {
             let name = one_line(&new.name);
-            let known = adopted_name(&new.from, &name);
-            let here = |feature: &Feature| {
-                feature.name == name
-                    && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(from)) if *from == new.from)
-            };
-            if name.is_empty() || file.features.iter().any(here) || file.not_adopted.contains(&known) {
+            if name.is_empty() || is_known(file, &new.from, &name) {
                 continue;
             }
             if [&new.name, &new.description].into_iter().chain(&new.steps).any(|text| !secrets::scan(text).is_empty()) {

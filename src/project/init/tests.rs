@@ -203,6 +203,7 @@ fn what_belongs_to_one_clone_is_ignored_by_git() {
     assert!(attributes(".forge/linear/active.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/index.jsonl").contains("merge: union"));
     assert!(attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union"));
+    assert!(attributes(".forge/memory/short-term/sessions/a/session.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/code/a.rs").contains("text: unset"));
 }
 

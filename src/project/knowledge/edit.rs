@@ -25,7 +25,7 @@ pub struct Learning {
     /// The commit at which it was learned. With `paths` and without this: the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The files and folders it is about, from the root of the repository.
+    /// The files and folders it is about, from the root of the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
@@ -222,7 +222,7 @@ impl KnowledgeFile {
     }
 
     /// Puts something in the place of an entry, which stays and says so.
-    pub(super) fn supersede(&mut self, id: &str, learning: &Learning, now: Time) -> Result<Superseded> {
+    pub(crate) fn supersede(&mut self, id: &str, learning: &Learning, now: Time) -> Result<Superseded> {
         let (at, id, kind) = self.find(id)?;
         let what = stored(&learning.what)?;
         if what.id() == id && what.kind() == kind {
