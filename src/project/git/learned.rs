@@ -44,9 +44,8 @@ mod tests {
     use super::*;
 
     fn file(contexts: &[&str], invariants: &[&str]) -> Vec<u8> {
-        let entry = |context: &&str| {
-            format!(r#"{{"context":"{context}","approach":"a","learned_at":"2025-12-24T10:00:00Z"}}"#)
-        };
+        let entry =
+            |context: &&str| format!(r#"{{"context":"{context}","approach":"a","learned_at":"2025-12-24T10:00:00Z"}}"#);
         let quoted = |text: &&str| format!("{text:?}");
         format!(
             r#"{{"schema_version":"1.0","patterns":{{"successful":[{}],"failed":[]}},"invariants":[{}]}}"#,

@@ -224,8 +224,7 @@ fn no_entry_is_lost_between_two_that_took_its_place() {
     fn at(minute: u8) -> crate::Time {
         crate::Time::parse(&format!("2025-12-26T10:{minute:02}:00Z")).unwrap()
     }
-    let works =
-        |approach: &str| Learning::new(What::Successful { context: "c".into(), approach: approach.to_owned() });
+    let works = |approach: &str| Learning::new(What::Successful { context: "c".into(), approach: approach.to_owned() });
     let mut base: KnowledgeFile = serde_json::from_str(KNOWN).unwrap();
     let first = base.add(&works("first"), at(1)).unwrap().id;
     let second = base.add(&works("second"), at(2)).unwrap().id;

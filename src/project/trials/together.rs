@@ -13,8 +13,8 @@ use crate::artifacts::Filter;
 use crate::by_hand::{in_turn, start, told};
 use crate::checkpoints::Manifest;
 use crate::config::Config;
-use crate::features::FeaturesFile;
 use crate::events::Replay;
+use crate::features::FeaturesFile;
 use crate::files::{Document, Files, KINDS};
 use crate::focus::Focus;
 use crate::git::Branches;
@@ -207,8 +207,7 @@ const ALL: &[Kind] = &[
         name: "skill.toml",
         // A skill has at most 256 keywords.
         change: |project, process, n| {
-            let text =
-                format!("---\nname: one\ndescription: One.\ntriggers: [\"word {process} {n}\"]\n---\nDo it.\n");
+            let text = format!("---\nname: one\ndescription: One.\ntriggers: [\"word {process} {n}\"]\n---\nDo it.\n");
             in_turn(|| project.skills().sync_triggers(SKILLS[n % SKILLS.len()], &text).map(drop));
         },
         count: |project| {

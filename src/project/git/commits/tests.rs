@@ -300,7 +300,7 @@ fn what_is_new_in_the_knowledge_stands_in_the_message() {
     let made = project.commits().create(&asked, &origin()).unwrap();
     let message = parse(&made.message).messages.remove(0);
     let learned = |text: &str| Note::Learned(text.to_owned());
-    assert_eq!(message.memory, [learned("said  already"), learned("connect once")]);
+    assert_eq!(message.memory, [learned("said already"), learned("connect once")]);
     assert_eq!(lint(&made.message), []);
     repository.write("a", "3\n");
     let made = project.commits().create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
