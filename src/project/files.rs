@@ -402,14 +402,7 @@ impl Files {
     /// # Errors
     /// `Secret` with the place and the rule, never with the value.
     pub fn check_secrets(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        let findings = secrets::scan(&text);
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            findings.iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
-        if let Some(first) = refused.first() {
-            return Err(secrets::refuse(path, first, refused.len()));
-        }
-        for finding in allowed {
+        for finding in self.refuse_secrets(path, bytes)? {
             let line = serde_json::json!({
                 "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
@@ -417,6 +410,21 @@ impl Files {
             tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
         }
         Ok(())
+    }
+
+    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged then. Returns what passes for a
+    /// rule that was put aside.
+    ///
+    /// # Errors
+    /// As [`Self::check_secrets`].
+    pub(crate) fn refuse_secrets(&self, path: &str, bytes: &[u8]) -> Result<Vec<secrets::Finding>> {
+        let findings = secrets::scan(&String::from_utf8_lossy(bytes));
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
+        match refused.first() {
+            Some(first) => Err(secrets::refuse(path, first, refused.len())),
+            None => Ok(allowed),
+        }
     }
 }
 

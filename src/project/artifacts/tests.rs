@@ -439,3 +439,31 @@ fn line_of(text: &str) -> String {
     let entry: Entry = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     entry.triv.to_string()
 }
+
+#[test]
+fn a_name_that_looks_like_a_credential_leaves_no_file_behind() {
+    let by_hand = ByHand::new();
+    let artifacts = by_hand.project.artifacts();
+    let name = format!("{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
+    let error = artifacts.put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap_err();
+    assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
+    assert!(!error.message.contains("aB3x") && !error.message.contains("ab3x"), "{error}");
+    let left = by_hand.project.files().list(&Kind::Docs.folder()).unwrap();
+    assert!(left.is_empty() && !by_hand.has(ARTIFACT_INDEX), "{left:?}");
+    let world = by_hand.project.world().clone();
+    let allowing = Project::open(by_hand.project.root(), world).unwrap().unwrap().allowing("github-token");
+    assert!(!allowing.artifacts().put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap().same);
+    let logged = by_hand.text(crate::layout::EXCEPTIONS);
+    assert!(logged.lines().all(|line| line.contains("github-token")) && logged.lines().count() <= 2, "{logged}");
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_stored() {
+    let config = "[files]\nmax_bytes = 2048\n[artifacts]\nmax_bytes = 1000000\n";
+    let by_hand = ByHand::with_config(config);
+    let error = by_hand.project.artifacts().put(&[b'x'; 2049], &code("a.rs")).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_TOO_LARGE", Category::Refused));
+    assert!(error.hint.unwrap().contains("[files]"));
+    let stored = by_hand.project.artifacts().put(&[b'x'; 2048], &code("a.rs")).unwrap();
+    assert_eq!(by_hand.project.artifacts().bytes(&stored.entry).unwrap().len(), 2048);
+}

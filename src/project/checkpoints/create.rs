@@ -10,7 +10,6 @@ use super::list::{Checkpoints, print};
 use super::manifest::{Check, Manifest};
 use super::name::{NO_KEY, Name, PREFIX};
 use crate::error::{Category, Error, Result};
-use crate::features::without_secrets;
 use crate::files::etag;
 use crate::git::{Created, Git, Oid};
 use crate::json::Members;
@@ -292,7 +291,7 @@ fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> 
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = without_secrets(ran.tail(600));
+    let end = ran.end(600);
     let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
     match report {

@@ -153,6 +153,12 @@ impl Git {
         path.strip_prefix(folder)
     }
 
+    /// Returns where a path of the project lies below the root of the work tree: `a` is `sub/a` in a project below `sub`.
+    #[must_use]
+    pub fn of_project(&self, path: &str) -> String {
+        format!("{}{path}", self.memory.strip_suffix(layout::FORGE).unwrap_or_default())
+    }
+
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
         self.environment.clone_from(&other.environment);
         self.timeout = other.timeout;

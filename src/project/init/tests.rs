@@ -203,6 +203,7 @@ fn what_belongs_to_one_clone_is_ignored_by_git() {
     assert!(attributes(".forge/linear/active.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/index.jsonl").contains("merge: union"));
     assert!(attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union"));
+    assert!(attributes(".forge/memory/short-term/sessions/a/session.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/code/a.rs").contains("text: unset"));
 }
 
@@ -267,6 +268,50 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
     let (_, again) = init(folder.path(), &Init { adopt: true, ..Init::default() });
     assert!(again.adopted.unwrap().features.is_empty());
     assert_eq!(everything(folder.path()), before);
+}
+
+#[test]
+fn what_was_taken_over_and_removed_is_not_taken_over_again() {
+    let folder = repository();
+    let list = |names: &[&str]| {
+        let items: Vec<String> = names.iter().map(|name| format!(r#"{{"description":"{name}"}}"#)).collect();
+        std::fs::write(folder.path().join("feature_list.json"), format!("[{}]", items.join(","))).unwrap();
+    };
+    let adopt = || init(folder.path(), &Init { adopt: true, ..Init::default() });
+    let ids = |done: Initialised| done.adopted.unwrap().features;
+    list(&["One", "Two", "Three"]);
+    let (project, done) = adopt();
+    assert_eq!(ids(done), ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003"]);
+    project.features().remove("ADOPTED-003", None, None).unwrap();
+    assert!(ids(adopt().1).is_empty());
+    list(&["One", "Two", "Three", "Four"]);
+    assert_eq!(ids(adopt().1), ["ADOPTED-004"], "no number is given again");
+    project.features().list(false).unwrap();
+
+    // Another work tree of the repository does not give a number that was given here.
+    git(folder.path(), &["add", "-A"]);
+    git(folder.path(), &["commit", "-qm", "memory"]);
+    list(&["One", "Two", "Three", "Four", "Five"]);
+    assert_eq!(ids(adopt().1), ["ADOPTED-005"]);
+    let other = tempfile::tempdir().unwrap();
+    let tree = other.path().join("tree");
+    git(folder.path(), &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    std::fs::write(tree.join("feature_list.json"), r#"[{"description":"Six"}]"#).unwrap();
+    assert_eq!(ids(init(&tree, &Init { adopt: true, ..Init::default() }).1), ["ADOPTED-006"]);
+}
+
+#[test]
+fn nothing_is_taken_over_into_a_damaged_file() {
+    let folder = repository();
+    init(folder.path(), &Init::default());
+    std::fs::write(folder.path().join("feature_list.json"), r#"[{"description":"One"}]"#).unwrap();
+    let damaged =
+        r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","blocked_by":"A-002"}]}"#;
+    std::fs::write(folder.path().join(FEATURES), damaged).unwrap();
+    let options = Init { adopt: true, ..Init::default() };
+    let error = Project::init(folder.path(), World::default(), &options).unwrap_err();
+    assert_eq!(error.category, Category::Corrupt);
+    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), damaged);
 }
 
 #[test]

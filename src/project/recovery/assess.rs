@@ -15,7 +15,6 @@ use super::unknown::Unknown;
 use super::{FILE, Recovery};
 use crate::checkpoints::{Checkpoint, State};
 use crate::error::{Category, Error, Result};
-use crate::features::without_secrets;
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
@@ -210,11 +209,10 @@ impl Recovery<'_> {
         }
         let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
         let features = memory::features(self.project)?;
-        let regressions: Vec<String> = listed
-            .iter()
-            .filter(|id| !features.passing.contains(id) && !features.deferred.contains(id))
-            .cloned()
-            .collect();
+        // One that was taken away with a reason does not fail; one that is said to be blocked does.
+        let stands =
+            |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
+        let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
         let verify = if asked.verify && unknown.is_empty() {
@@ -250,7 +248,7 @@ impl Recovery<'_> {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });
                 }
-                let output = without_secrets(ran.tail(OUTPUT));
+                let output = ran.end(OUTPUT);
                 Verify { ran: true, passed: ran.passed(), exit: ran.exit, ms: ran.ms, output, ..verify }
             }
             Err(error) => {

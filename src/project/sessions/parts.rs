@@ -215,12 +215,20 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
     let told = data::Ended {
         reason: "done".to_owned(),
         commits: count(finished.commits),
-        learned: count(finished.learned.len()),
+        learned: count(learned(project, finished)),
         duration_s: finished.duration_s,
         dirty,
     };
     project.emit(Subject::SessionEnd, told);
     health(project);
+}
+
+/// Counts what was learned in a session, while it went on and at its end.
+fn learned(project: &Project, finished: &Finished) -> usize {
+    let Ok(file) = project.knowledge().read() else { return finished.learned.len() };
+    let here = file.entries().filter(|entry| entry.trace.session.as_ref() == Some(&finished.session));
+    let here: std::collections::BTreeSet<String> = here.map(|entry| entry.id()).collect();
+    here.len() + finished.learned.iter().filter(|id| !here.contains(*id)).count()
 }
 
 /// Tells others that a session was given up.

@@ -53,6 +53,23 @@ fn each_row_of_the_table_is_reached_in_a_repository() {
 }
 
 #[test]
+fn what_was_taken_away_with_a_reason_is_no_regression() {
+    let ground = Ground::new();
+    ground.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "passing")]);
+    ground.commit("three");
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    ground.project().checkpoints().create(&asked).unwrap();
+    let project = ground.project();
+    for id in ["A-001", "A-002", "A-003"] {
+        project.features().remove(id, Some("nobody wants it"), None).unwrap();
+    }
+    let report = assess(&ground);
+    assert_eq!((short(&report), report.measures.unwrap().regressions), ((Class::InSync, 3, vec![]), vec![]));
+    ground.features(&[("A-001", "blocked"), ("A-002", "passing"), ("A-003", "deferred")]);
+    assert_eq!(assess(&ground).measures.unwrap().regressions, ["A-001"], "blocked is not given up");
+}
+
+#[test]
 fn three_failed_tries_on_different_code_turn_minor_into_major() {
     let ground = with_checkpoint();
     ground.features(&[("A-001", "failing"), ("A-002", "passing")]);
