@@ -196,6 +196,9 @@ pub struct Rollback {
     /// The ref that holds what was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
+    /// Further references with what was saved while it was under way, before it was written over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_rescues: Vec<String>,
     /// The branch on which to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
@@ -244,6 +247,7 @@ mod tests {
                 regressions: Vec::new(),
                 step: Step::Planned,
                 rescue: None,
+                later_rescues: Vec::new(),
                 target: None,
                 made: None,
                 worktree: None,
