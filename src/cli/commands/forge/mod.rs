@@ -226,12 +226,13 @@ impl On {
         let Some(path) = path else { return self.show(&project.damaged()?) };
         let from = match from {
             None => None,
+            Some("tag") => Some(Source::Tag),
             Some("last_good") => Some(Source::LastGood),
             Some("git") => Some(Source::Git),
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+                return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
             }
         };
         self.show(&project.repair(path, Mend { yes, from })?)
