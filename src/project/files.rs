@@ -30,7 +30,7 @@ pub use path::check_path;
 pub(crate) use quarantine::last_good;
 
 use crate::error::{Category, Current, Error, Result};
-use crate::layout::{EXCEPTIONS, LOCK};
+use crate::layout::{EXCEPTIONS, LOCK, ROLLBACK_LOCK};
 use crate::world::World;
 use crate::{json, secrets, triv};
 
@@ -64,6 +64,7 @@ struct Shared {
     max: u64,
     local: Lock,
     common: Lock,
+    rollback: Lock,
     session: RwLock<Option<String>>,
 }
 
@@ -73,7 +74,8 @@ impl Files {
     pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
-        let shared = Shared { root: root.to_owned(), world, max, local, common, session: RwLock::default() };
+        let rollback = Lock::new(root, ROLLBACK_LOCK);
+        let shared = Shared { root: root.to_owned(), world, max, local, common, rollback, session: RwLock::default() };
         Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
     }
 
@@ -125,6 +127,15 @@ impl Files {
             return Err(Error::new(Category::Failed, "E_LOCK_ORDER", what));
         }
         self.shared.common.take(|| self.holder())
+    }
+
+    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be held while git checks out,
+    /// which may take long.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub(crate) fn rollback_lock(&self) -> Result<Guard> {
+        self.shared.rollback.take(|| self.holder())
     }
 
     fn holder(&self) -> Holder {

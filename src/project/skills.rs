@@ -223,7 +223,10 @@ impl Skills<'_> {
         let path = |file: &str| format!("{}/{name}/{file}", layout::SKILLS);
         // The lock keeps two imports from sharing a folder.
         let _guard = files.lock()?;
-        if files.entry(&format!("{}/{name}", layout::SKILLS))?.is_some() {
+        // An import that was killed has left these very instructions, and no more.
+        let half = files.entry(&path("skill.toml"))?.is_none()
+            && files.read(&path(agent::INSTRUCTIONS))?.as_deref() == Some(skill.instructions.as_bytes());
+        if !half && files.entry(&format!("{}/{name}", layout::SKILLS))?.is_some() {
             let message = format!("there is a skill {name:?} already, which is left as it is");
             return Err(Error::new(Category::Refused, "E_EXISTS", message));
         }

@@ -149,7 +149,8 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
             on.print(&report, || report.to_string())?;
             On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
-        RecoverCommand::Apply { mode, checkpoint, why, worktree } => {
+        RecoverCommand::Apply { give_up: true, .. } => on.show(&on.open()?.recovery().give_up_rollback()?),
+        RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {
             let mode = mode.map(|mode| match mode {
                 RollbackMode::Branch => Mode::Branch,
                 RollbackMode::Restore => Mode::Restore,

@@ -286,12 +286,13 @@ impl On {
         let project = self.allowed.iter().fold(project, |project, rule| project.allowing(rule));
         let from = match from {
             None => None,
+            Some("tag") => Some(Source::Tag),
             Some("last_good") => Some(Source::LastGood),
             Some("git") => Some(Source::Git),
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+                return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
             }
         };
         self.show(&project.repair(path, Mend { yes, from })?)
