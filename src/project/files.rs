@@ -439,7 +439,8 @@ impl Files {
     }
 }
 
-fn newer(path: &str, version: &str) -> Error {
+/// Says that a file was written by a newer program.
+pub(crate) fn newer(path: &str, version: &str) -> Error {
     let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
 }

@@ -117,6 +117,13 @@ impl Project {
         self
     }
 
+    /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
+    pub(crate) fn within(&self, session: &str) -> Self {
+        let world = World { session: Some(session.to_owned()), ..self.world.clone() };
+        let git = self.git.clone();
+        Self { found: self.found.clone(), world, config: self.config.clone(), files: self.files.clone(), git }
+    }
+
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {

@@ -177,7 +177,7 @@ impl Skills<'_> {
         self.project.check_not_paused()?;
         let skill = usable(self.named(name)?)?;
         let plan = self.plan(&[name])?;
-        let focus = self.project.sessions().focus_now()?;
+        let (focus, _) = self.project.sessions().focus_to_change()?;
         if focus.show()?.is_some() {
             let change = crate::focus::SetFocus { active_skill: Some(skill.name.clone()), ..Default::default() };
             focus.set(&change)?;

@@ -371,7 +371,8 @@ impl Artifacts<'_> {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(self.project.focus()));
         let focus = match &self.project.world().session {
-            None => primary(),
+            // Another agent's focus says nothing about what this one stores.
+            None => load(self.project.sessions().focus_to_change().map(|(focus, _)| focus)),
             Some(session) => load(self.project.focus().of(session))
                 .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),
         };

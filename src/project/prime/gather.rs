@@ -32,7 +32,7 @@ impl Project {
     /// # Errors
     /// `Corrupt` if the record of the sessions is damaged. What else cannot be read is a warning of the brief.
     pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
-        let session = self.sessions().current()?;
+        let session = self.sessions().shown()?;
         let budget =
             budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
         Ok(self.prime_of(session.as_ref(), &[])?.render(budget))

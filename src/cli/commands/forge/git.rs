@@ -17,10 +17,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Returns who commits, and from where.
 fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
-    let session = project.sessions().current()?.ok_or_else(|| {
-        Error::not_found("no session lives in this work tree, and a commit names one")
-            .next("helmdeck forge session start")
-    })?;
+    let session = project.sessions().required()?;
     let newest = project.checkpoints().newest_valid()?;
     let checkpoint = newest.and_then(|checkpoint| Some((checkpoint.tag.clone(), checkpoint.oid()?)));
     Ok(Origin { session: session.id, session_id: session.uuid, checkpoint })

@@ -168,6 +168,13 @@ impl On {
     /// Opens the project to change it, and tells that its session lives before and after that is done.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_project::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
+        // What is done would belong to a session that takes nothing any more. A pause is said first.
+        if let Err(error) = project.sessions().mine()
+            && error.category == helmdeck_project::error::Category::NotFound
+            && project.check_not_paused().is_ok()
+        {
+            return Err(error.into());
+        }
         let done = change(&project)?;
         // What was asked for is done. A lease that is not renewed only ends sooner.
         if let Err(error) = project.sessions().touch() {
