@@ -9,7 +9,7 @@ use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
 use crate::project::Project;
-use crate::recovery::{Action, Applied, Apply, Assess};
+use crate::recovery::{Action, Applied, Apply, Assess, Unknown};
 use crate::time::Time;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
@@ -61,9 +61,12 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
         return go_back(project, class).map(Some);
     }
     if !report.must_pause() {
-        let plain = matches!(report.action, Action::Continue | Action::Pause);
-        let warning =
-            (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
+        let aside = report.unknown.iter().find(|reason| matches!(reason.reason, Unknown::NotDescendant { .. }));
+        let warning = match report.action {
+            Action::Pause => aside.map(|reason| format!("{}; `{}` makes one", reason.text, reason.reason.next())),
+            Action::Continue => None,
+            action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
+        };
         return Ok(Some(Assessed { class, warning, paused: None }));
     }
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();

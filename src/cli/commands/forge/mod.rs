@@ -332,9 +332,14 @@ impl On {
             EventsCommand::Status => return self.show(&project.events().status()?),
             EventsCommand::Send => return self.show(&project.events().drain(SEND)?),
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
-            EventsCommand::Replay { after, since, of } => {
+            EventsCommand::Replay { after, since, of, server } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
-                project.events().replay(&Replay { after: *after, since, session: of.clone(), ..Replay::default() })?
+                let replay = Replay { after: *after, since, session: of.clone(), ..Replay::default() };
+                if *server {
+                    project.events().replay_stored(&replay, SEND)?
+                } else {
+                    project.events().replay(&replay)?
+                }
             }
         };
         self.print(&replayed, || {
