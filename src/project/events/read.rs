@@ -89,6 +89,10 @@ impl Events<'_> {
     /// # Errors
     /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_SERVER`) if it is away, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
+        self.replay_pages(replay, within, PAGE)
+    }
+
+    pub(super) fn replay_pages(&self, replay: &Replay, within: Duration, page: usize) -> Result<Replayed> {
         let Some(sink) = &self.project.world().sink else {
             let error = Error::new(Category::NotFound, "E_NO_SERVER", "no event server is configured");
             return Err(error.hint(format!("name it in {CONFIG}: [events] url = \"nats://127.0.0.1:4222\"")));
@@ -97,13 +101,13 @@ impl Events<'_> {
         let mut all = Vec::new();
         let mut from = 1;
         loop {
-            let page = sink
-                .stored(from, PAGE, within)
+            let stored = sink
+                .stored(from, page, within)
                 .map_err(|error| Error::new(Category::Failed, "E_SERVER", error.to_string()))?;
-            let (count, last) = (page.len(), page.last().map(|stored| stored.sequence));
-            all.extend(page);
+            let (count, last) = (stored.len(), stored.last().map(|stored| stored.sequence));
+            all.extend(stored);
             match last {
-                Some(last) if count == PAGE => from = last + 1,
+                Some(last) if count == page => from = last + 1,
                 _ => break,
             }
         }
