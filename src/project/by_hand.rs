@@ -94,7 +94,10 @@ impl ByHand {
 /// Starts an ignored test in a process of its own, and tells it a folder and a number.
 pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", test]).env("BY_HAND", root).env("BY_HAND_NUMBER", number.to_string());
+    command
+        .args(["--ignored", "--exact", "--nocapture", test])
+        .env("BY_HAND", root)
+        .env("BY_HAND_NUMBER", number.to_string());
     command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 

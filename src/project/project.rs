@@ -5,6 +5,7 @@ mod find;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_events::Sink;
@@ -27,6 +28,8 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
+    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which said nothing when it was last asked.
+    pub(crate) server_rests: AtomicU64,
 }
 
 impl Project {
@@ -56,7 +59,7 @@ impl Project {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
-        let mut project = Self { found, world, config, files, git: OnceLock::new() };
+        let mut project = Self { found, world, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
         if project.world.sink.is_none() {
             project.world.sink = project.world.links.clone().and_then(|links| links.link(&project));
         }
@@ -117,6 +120,21 @@ impl Project {
         self
     }
 
+    /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
+    pub(crate) fn within(&self, session: &str) -> Self {
+        let world = World { session: Some(session.to_owned()), ..self.world.clone() };
+        let git = self.git.clone();
+        let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
+        Self {
+            found: self.found.clone(),
+            world,
+            config: self.config.clone(),
+            files: self.files.clone(),
+            git,
+            server_rests,
+        }
+    }
+
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
@@ -153,7 +171,7 @@ impl Project {
             |pause| format!("{}, since {}", pause.reason, pause.since),
         );
         Err(Error::new(Category::Paused, "E_PAUSED", format!("work is paused: {why}"))
-            .hint("a person looks at it, and says why it may go on")
+            .hint("a person looks at it, and says why it may go on; what is damaged can be repaired then")
             .next("helmdeck forge recover ack --reason <why>"))
     }
 }

@@ -73,13 +73,7 @@ const DEEDS: &[Deed] = &[
         about: &[Notes::PATH],
         steps: WRITES,
     },
-    Deed {
-        name: "edit anew",
-        before: |_| (),
-        does: |files| add(files, "one"),
-        about: &[Notes::PATH],
-        steps: WRITES,
-    },
+    Deed { name: "edit anew", before: |_| (), does: |files| add(files, "one"), about: &[Notes::PATH], steps: WRITES },
     Deed {
         name: "append",
         before: |files| files.append("a", "one").unwrap(),

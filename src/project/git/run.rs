@@ -261,7 +261,8 @@ fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result
 
     // On a busy machine the threads that read may come to it late.
     let unread = || ends.iter().any(|end| rustix::io::ioctl_fionread(end).is_ok_and(|bytes| bytes > 0));
-    let status = listen(&told, pipes, &mut group, timeout, &unread).map_err(|end| end.error(args, run.max_output, timeout))?;
+    let status =
+        listen(&told, pipes, &mut group, timeout, &unread).map_err(|end| end.error(args, run.max_output, timeout))?;
     let take = |shared: &Shared| std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Output {
         status: status.code(),

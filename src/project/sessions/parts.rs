@@ -9,7 +9,7 @@ use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
 use crate::project::Project;
-use crate::recovery::{Action, Assess};
+use crate::recovery::{Action, Applied, Apply, Assess, Unknown};
 use crate::time::Time;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
@@ -57,15 +57,36 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     }
     let report = project.recovery().assess(Assess { verify: false })?;
     let class = report.class.to_string();
+    if report.action == Action::RollBack && project.config().recovery.auto {
+        return go_back(project, class).map(Some);
+    }
     if !report.must_pause() {
-        let plain = matches!(report.action, Action::Continue | Action::Pause);
-        let warning =
-            (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
+        let aside = report.unknown.iter().find(|reason| matches!(reason.reason, Unknown::NotDescendant { .. }));
+        let warning = match report.action {
+            Action::Pause => aside.map(|reason| format!("{}; `{}` makes one", reason.text, reason.reason.next())),
+            Action::Continue => None,
+            action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
+        };
         return Ok(Some(Assessed { class, warning, paused: None }));
     }
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
     let paused = project.recovery().pause(&reasons.join("; "), Some(&report))?;
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
+}
+
+/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says otherwise. That it fails stops no start.
+fn go_back(project: &Project, class: String) -> Result<Assessed> {
+    let (warning, paused) = match project.recovery().apply(&Apply::default()) {
+        Ok(Applied { rollback: Some(done), next, .. }) => {
+            (format!("rolled back to {}, as [recovery] auto asks for: {next}", done.checkpoint), None)
+        }
+        Ok(Applied { next, .. }) => (format!("{class}, but {next}"), None),
+        Err(error) => {
+            let paused = project.recovery().paused()?.map(|paused| paused.reason);
+            (format!("{class}, and it could not be rolled back: {error}"), paused)
+        }
+    };
+    Ok(Assessed { class, warning: Some(warning), paused })
 }
 
 /// Returns the first feature that worked once and does not, and the one that comes next.
@@ -215,12 +236,20 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
     let told = data::Ended {
         reason: "done".to_owned(),
         commits: count(finished.commits),
-        learned: count(finished.learned.len()),
+        learned: count(learned(project, finished)),
         duration_s: finished.duration_s,
         dirty,
     };
     project.emit(Subject::SessionEnd, told);
     health(project);
+}
+
+/// Counts what was learned in a session, while it went on and at its end.
+fn learned(project: &Project, finished: &Finished) -> usize {
+    let Ok(file) = project.knowledge().read() else { return finished.learned.len() };
+    let here = file.entries().filter(|entry| entry.trace.session.as_ref() == Some(&finished.session));
+    let here: std::collections::BTreeSet<String> = here.map(|entry| entry.id()).collect();
+    here.len() + finished.learned.iter().filter(|id| !here.contains(*id)).count()
 }
 
 /// Tells others that a session was given up.
