@@ -1,6 +1,6 @@
 //! What was produced: code, documents and reports, each under a name that says what it is and where it was made.
 //!
-//! A file is written once and never changed. The index is only added to. Nothing here runs an artifact.
+//! A file is written once and never changed. The index is only added to; grown long, it goes on in another file. Nothing here runs an artifact.
 
 mod entry;
 mod gc;
@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -25,6 +26,7 @@ pub use verify::{Checked, Rebuilt, State, Verified};
 use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::Subject;
+use crate::files::LONG_LIST;
 use crate::focus::{Focus, Focused};
 use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
 use crate::project::Project;
@@ -143,7 +145,10 @@ impl Artifacts<'_> {
     /// As [`Self::put`]; `Failed` if the file cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
         let io = |error: std::io::Error| Error::io("cannot read", file, &error);
-        let source = File::open(file).map_err(io)?;
+        // A pipe that nobody writes into would be waited for for ever.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let source = rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+        let source = File::from(source);
         let about = source.metadata().map_err(io)?;
         if !about.is_file() {
             return Err(io(std::io::Error::other("it is no file")));
@@ -366,7 +371,8 @@ impl Artifacts<'_> {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(self.project.focus()));
         let focus = match &self.project.world().session {
-            None => primary(),
+            // Another agent's focus says nothing about what this one stores.
+            None => load(self.project.sessions().focus_to_change().map(|(focus, _)| focus)),
             Some(session) => load(self.project.focus().of(session))
                 .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),
         };
@@ -376,7 +382,7 @@ impl Artifacts<'_> {
 
 /// Adds a line to the index.
 pub(crate) fn append(project: &Project, entry: &Entry) -> Result<()> {
-    project.files().append(ARTIFACT_INDEX, &line(entry)?)
+    project.files().append_to_parts(ARTIFACT_INDEX, &line(entry)?, LONG_LIST)
 }
 
 fn line(entry: &Entry) -> Result<String> {

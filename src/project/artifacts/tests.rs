@@ -389,24 +389,55 @@ fn a_worker_stores() {
 }
 
 #[test]
-fn eight_processes_lose_no_line_of_the_index() {
+fn a_pipe_that_nobody_writes_into_is_no_artifact() {
     let by_hand = ByHand::new();
-    by_hand.project.artifacts().put(MAIN, &code("a.rs")).unwrap();
-    by_hand.eight("artifacts::tests::a_worker_adds_lines");
-    let listed = by_hand.project.artifacts().list(&Filter::default()).unwrap();
-    assert_eq!((listed.total, listed.bad_lines.len()), (1601, 0));
+    let pipe = by_hand.project.root().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = by_hand.project.artifacts().put_file(&pipe, &code("a.rs")).unwrap_err();
+    assert!(error.message.contains("it is no file"), "{error}");
 }
 
 #[test]
-#[ignore = "a worker of another test"]
-fn a_worker_adds_lines() {
-    let Some((project, _)) = given() else { return };
-    let entry = project.artifacts().get("2d74j8").unwrap().entry;
-    let context = Context { kind: "code", session: "-", agent: "-", key: None, head: None, name: "a.rs" };
-    for _ in 0..200 {
-        let triv = Triv::new(MAIN, &context, project.world().uuid()).unwrap();
-        in_turn(|| append(&project, &Entry { triv: triv.clone(), ..entry.clone() }));
+fn an_index_that_grows_for_ever_is_read_for_ever() {
+    let by_hand = ByHand::new();
+    let artifacts = by_hand.project.artifacts();
+    let first = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
+    let part = |n: usize| format!(".forge/memory/artifacts/index.{n}.jsonl");
+    // As if two parts had been filled; in the second one, something was removed.
+    let padding = format!("\"pad\":\"{}\"", "x".repeat(4 << 10));
+    let line = |triv: &Triv| {
+        let entry = Entry { triv: triv.clone(), name: "old.rs".into(), ..first.clone() };
+        serde_json::to_string(&entry).unwrap().replacen('{', &format!("{{{padding},"), 1)
+    };
+    let context = Context { kind: "code", session: "-", agent: "-", key: None, head: None, name: "old.rs" };
+    let fill = || {
+        let trivs = (0..1_100).map(|_| Triv::new(MAIN, &context, by_hand.project.world().uuid()).unwrap());
+        trivs.map(|triv| line(&triv) + "\n").collect::<String>()
+    };
+    for n in 1..=2 {
+        by_hand.repository.write(ARTIFACT_INDEX, fill());
+        artifacts.put(format!("{n}").as_bytes(), &code("b.rs")).unwrap();
+        assert!(by_hand.has(&part(n)) && !by_hand.has(&part(n + 1)));
+        assert_eq!(by_hand.text(ARTIFACT_INDEX).lines().count(), 1, "a new part");
     }
+    assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 2 * 1_100 + 1);
+    assert_eq!(artifacts.get(&line_of(&by_hand.text(&part(1)))).unwrap().entry.name, "old.rs");
+    let doctor = by_hand.project.doctor(false).unwrap();
+    assert!(!doctor.found.iter().any(|found| found.path.contains("index.")), "{doctor:?}");
+
+    // Damage in an older part is damage.
+    let damaged = by_hand.text(&part(1)).replacen("{\"pad\"", "{pad", 1);
+    by_hand.repository.write(&part(1), &damaged);
+    let error = artifacts.put(b"c", &code("c.rs")).unwrap_err();
+    assert!(error.category.exit_code() == 8 && error.message.starts_with(&part(1)), "{error}");
+    assert_eq!(by_hand.project.damaged().unwrap(), [part(1)]);
+    by_hand.project.repair(&part(1), crate::repair::Mend { yes: true, from: None }).unwrap();
+    artifacts.put(b"c", &code("c.rs")).unwrap();
+}
+
+fn line_of(text: &str) -> String {
+    let entry: Entry = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    entry.triv.to_string()
 }
 
 #[test]

@@ -8,7 +8,6 @@ use super::standing::{Ground, Standing};
 use crate::artifacts::{Entry, Index, Kind};
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};
-use crate::layout::ARTIFACT_INDEX;
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
@@ -29,9 +28,8 @@ pub(super) struct Evidence {
 
 impl Evidence {
     pub(super) fn read(project: &Project) -> Result<Self> {
-        let index = project.files().read(ARTIFACT_INDEX)?;
-        let indexed = index.is_some();
-        let entries = index.as_deref().map(Index::parse).unwrap_or_default().entries;
+        let (index, indexed) = Index::read(project)?;
+        let entries = index.entries;
         let whole = entries.iter().enumerate().map(|(at, entry)| (entry.triv.to_string(), at)).collect();
         let mut files = HashSet::new();
         for kind in Kind::ALL {
@@ -234,5 +232,23 @@ mod tests {
         ] {
             assert_eq!(files_of(test, &tracked), files, "{test}");
         }
+    }
+
+    #[test]
+    fn an_edit_in_the_tick_of_the_index_is_seen() {
+        let repository = crate::git::fixture::Repository::new();
+        // Only what is as new as the index tells of the edit: it has the same length, time and place.
+        repository.run(&["config", "core.trustctime", "false"]);
+        repository.write("a.txt", "one\n");
+        repository.commit("first");
+        let git = repository.git();
+        let (file, index) = (repository.path().join("a.txt"), git.git_dir().join("index"));
+        let at = std::fs::metadata(&file).unwrap().modified().unwrap();
+        let before = work_tree(&git).unwrap();
+        std::fs::write(&file, "two\n").unwrap();
+        for path in [&file, &index] {
+            std::fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+        }
+        assert_ne!(work_tree(&git).unwrap(), before);
     }
 }

@@ -110,6 +110,7 @@ impl Commits<'_> {
 /// What is about to be committed, in an index that is not the repository's own.
 struct Staged {
     tree: Oid,
+    code_tree: String,
     features: Vec<Feature>,
     learned: Vec<String>,
 }
@@ -129,7 +130,7 @@ impl Commits<'_> {
         let head = git.head()?;
         let parent = parent(git, head.as_ref(), new, origin)?;
         let staged = self.stage_aside(git, head.as_ref(), new)?;
-        let code_tree = git.code_tree_of(staged.tree.as_str())?;
+        let code_tree = staged.code_tree;
         let style = self.project.config().git.style;
         let mut message = message(new, origin, &parent, &code_tree, &staged.features, style);
         note_learned(&mut message.memory, staged.learned);
@@ -182,6 +183,8 @@ impl Commits<'_> {
     /// Stages in a copy of the index, and checks what would be committed.
     fn stage_aside(&self, git: &Git, head: Option<&Oid>, new: &NewCommit) -> Result<Staged> {
         let folder = private(git)?;
+        // What turns out to be a secret is in no object of the repository then.
+        let git = &git.aside(folder.path())?;
         let index = git.copy_index(folder.path(), "index")?;
         self.stage(git, new, Some(&index))?;
         let against = match head {
@@ -242,7 +245,7 @@ impl Commits<'_> {
         let features = changed_features(old.as_deref(), new.as_deref());
         let (old, new) = both(layout::KNOWLEDGE)?;
         let learned = new_entries(old.as_deref(), new.as_deref());
-        Ok(Staged { tree, features, learned })
+        Ok(Staged { code_tree: git.code_tree_of(tree.as_str())?, tree, features, learned })
     }
 
     /// Stages what is named, in the index of the repository or in another one.

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::features::{ADOPTED_FROM, BlockedBy, Feature, FeaturesFile, Numbers, Status, adopted_name};
 use crate::json::Json;
 use crate::layout::{SCRATCH, SESSIONS};
+use crate::progress;
 use crate::project::Project;
-use crate::{progress, secrets};
 
 /// The longest name of a feature, in characters; what is longer stands in full in its description.
 const MAX_NAME: usize = 200;
@@ -110,7 +110,7 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
     for from in ["MEMORY.md", "CLAUDE.md"] {
         let mut proposals = Vec::new();
         take(project, from, &mut adopted, |text, skipped| {
-            proposals = notes(from, text, skipped);
+            proposals = notes(project, from, text, skipped);
             Ok(())
         })?;
         adopted.proposals.append(&mut proposals);
@@ -201,7 +201,9 @@ fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()
             if name.is_empty() || is_known(file, &new.from, &name) {
                 continue;
             }
-            if [&new.name, &new.description].into_iter().chain(&new.steps).any(|text| !secrets::scan(text).is_empty()) {
+            let mut texts = vec![&new.name, &new.description];
+            texts.extend(new.steps.iter().chain(&new.category));
+            if texts.into_iter().any(|text| is_secret(project, &new.from, text)) {
                 skipped.push(format!("{}: a feature holds what looks like a secret", new.from));
                 continue;
             }
@@ -265,7 +267,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
 }
 
 /// Finds the list items of a Markdown text that stand in no block of code.
-fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
+fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
     let mut found = Vec::new();
     let mut code = false;
     let mut secret = 0;
@@ -281,7 +283,7 @@ fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
         if !NOTE.contains(&note.chars().count()) || note.chars().any(char::is_control) {
             continue;
         }
-        if !secrets::scan(note).is_empty() {
+        if is_secret(project, from, note) {
             secret += 1;
         } else if found.len() < MAX_NOTES {
             found.push(Proposal { from: from.to_owned(), line: at + 1, text: note.to_owned() });
@@ -291,6 +293,11 @@ fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
         skipped.push(format!("{from}: {secret} notes look like a secret"));
     }
     found
+}
+
+/// Says whether a text looks as if a credential stood in it, and nobody has said that it is none.
+fn is_secret(project: &Project, from: &str, text: &str) -> bool {
+    project.files().check_secrets(from, text.as_bytes()).is_err()
 }
 
 fn one_line(text: &str) -> String {

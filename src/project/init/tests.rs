@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::*;
 use crate::error::Category;
-use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, SCRATCH};
+use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, LOCAL, SCRATCH};
 
 fn git(folder: &Path, args: &[&str]) {
     let output = Command::new("git")
@@ -335,7 +335,7 @@ fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
             (".forge/linear/notes.txt", Problem::Unexpected),
             (FEATURES, Problem::Damaged),
             (KNOWLEDGE, Problem::Missing),
-            (SCRATCH, Problem::Missing),
+            (SCRATCH, Problem::NotYet),
         ]
     );
     assert_eq!(everything(folder.path()), before);
@@ -354,4 +354,41 @@ fn the_bootstrap_script_is_valid_and_starts_nothing() {
     let run = |args: &[&str]| Command::new("sh").args(args).arg(folder.path().join(INIT)).output().unwrap();
     assert!(run(&["-n"]).status.success());
     assert!(run(&[]).status.success(), "without anything to set up it does nothing");
+}
+
+#[test]
+fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
+    let folder = repository();
+    init(folder.path(), &Init::default());
+    git(folder.path(), &["add", "-A"]);
+    git(folder.path(), &["commit", "-q", "-m", "begin"]);
+    let clones = tempfile::tempdir().unwrap();
+    git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
+    let clone = clones.path().join("clone");
+    let doctor = || Project::open(&clone, World::default()).unwrap().unwrap().doctor(false).unwrap();
+    let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
+    assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
+    assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));
+    std::fs::remove_file(clone.join(FEATURES)).unwrap();
+    assert!(!doctor().healthy, "what is part of every project is missed all the same");
+}
+
+#[test]
+fn what_looks_like_a_secret_is_taken_over_only_if_its_rule_is_put_aside() {
+    let folder = repository();
+    let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
+    let list = format!("[{{\"description\":\"uses {token}\",\"passes\":false}}]");
+    std::fs::write(folder.path().join("feature_list.json"), list).unwrap();
+    std::fs::write(folder.path().join("MEMORY.md"), format!("- the token of tests is {token}\n")).unwrap();
+    let adopts = |rules: &[&str]| {
+        let allow_secrets = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let (_, done) = init(folder.path(), &Init { adopt: true, allow_secrets, ..Init::default() });
+        done.adopted.unwrap()
+    };
+    let adopted = adopts(&["jwt"]);
+    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (0, 0, 2), "{adopted:?}");
+    let adopted = adopts(&["github-token"]);
+    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (1, 1, 0), "{adopted:?}");
+    let log = std::fs::read_to_string(folder.path().join(crate::layout::EXCEPTIONS)).unwrap();
+    assert!(log.contains("github-token") && !log.contains("a1B2"), "{log}");
 }

@@ -46,8 +46,8 @@ impl Default for Assess {
 }
 
 impl Recovery<'_> {
-    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It writes
-    /// nothing; the verify command may.
+    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It changes
+    /// nothing; the verify command may. Only how that went is noted in this clone, for the count of tries, unless work is paused.
     ///
     /// # Errors
     /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error: the report says so.
@@ -215,11 +215,20 @@ impl Recovery<'_> {
         let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
+        let mut attempts = journal.attempts.failed;
         let verify = if asked.verify && unknown.is_empty() {
-            self.verify(unknown)
+            let verify = self.verify(unknown);
+            // What could not be run, or failed on verified code, says nothing of a try.
+            if let Some(command) = verify.command.as_deref().filter(|_| verify.ran && unknown.is_empty())
+                && (verify.passed || !changes.is_empty())
+            {
+                attempts = self.assessed(verify.passed, command, &state, journal).failed;
+            }
+            verify
         } else {
-            let failed = journal.attempts.state.as_deref() == Some(&state) && !changes.is_empty();
-            Verify { passed: !failed, ..self.not_run() }
+            let verify = self.not_run();
+            let failed = verify.command.as_deref().is_some_and(|command| journal.attempts.knows(&state, command));
+            Verify { passed: !failed || changes.is_empty(), ..verify }
         };
         Ok(Some(Measures {
             files,
@@ -230,7 +239,7 @@ impl Recovery<'_> {
             features_listed: u32::try_from(listed.len()).unwrap_or(u32::MAX),
             regressions,
             verify,
-            attempts: journal.attempts.failed,
+            attempts,
         }))
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn invariant_checks(project: &Project) -> Result<Vec<String>> {
 
 /// Returns the issue of the focus.
 pub(crate) fn focused_issue(project: &Project) -> Option<String> {
-    project.focus().show().ok().flatten()?.focus.linear_issue
+    project.sessions().focus_now().ok()?.show().ok().flatten()?.focus.linear_issue
 }
 
 /// Returns the session that runs here.

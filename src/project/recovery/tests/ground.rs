@@ -32,7 +32,12 @@ const CONFIG: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        let mut ground = Self { repository: Repository::new(), evidence: BTreeMap::new() };
+        Self::of(Repository::new())
+    }
+
+    /// Makes one of a repository without a commit.
+    pub(crate) fn of(repository: Repository) -> Self {
+        let mut ground = Self { repository, evidence: BTreeMap::new() };
         ground.run(&["config", "user.name", "Ann"]);
         ground.run(&["config", "user.email", "ann@example.com"]);
         ground.write(
@@ -61,7 +66,7 @@ impl Ground {
 
     /// Copies it to another place.
     pub(crate) fn copy(&self) -> Self {
-        let copy = Self { repository: Repository::new(), evidence: self.evidence.clone() };
+        let copy = Self { repository: Repository::absent(), evidence: self.evidence.clone() };
         let from = format!("{}/.", self.path().display());
         let status = Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap();
         assert!(status.success());
