@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::features::changed_features;
+use super::features::{added_learnings, changed_features, in_a_line};
 use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, Trailers, is_key, lint};
 use super::message::{NONE, placeholder};
 use super::repository::complaint;
@@ -110,6 +110,7 @@ impl Commits<'_> {
 struct Staged {
     tree: Oid,
     features: Vec<Feature>,
+    learned: Vec<String>,
 }
 
 impl Commits<'_> {
@@ -129,10 +130,16 @@ impl Commits<'_> {
         let staged = self.stage_aside(git, head.as_ref(), new)?;
         let code_tree = git.code_tree_of(staged.tree.as_str())?;
         let style = self.project.config().git.style;
-        let message = message(new, origin, &parent, &code_tree, &staged.features, style);
-        let text = message.to_string();
-        check_rules(&text)?;
-        self.project.files().check_secrets("the message of the commit", text.as_bytes())?;
+        // What is committed names itself, unless the rules of a message have something against its words.
+        let with = with_learned(new, &staged.learned);
+        let written = |new: &NewCommit| -> Result<(Message, String)> {
+            let message = message(new, origin, &parent, &code_tree, &staged.features, style);
+            let text = message.to_string();
+            check_rules(&text)?;
+            self.project.files().check_secrets("the message of the commit", text.as_bytes())?;
+            Ok((message, text))
+        };
+        let (message, text) = written(&with).or_else(|_| written(new))?;
 
         let folder = private(git)?;
         self.stage(git, new, None)?;
@@ -228,7 +235,11 @@ impl Commits<'_> {
         let features = self.below_root(git, layout::FEATURES);
         let old = head.map(|head| git.file_at(head, &features)).transpose()?.flatten();
         let new = git.file_of_tree(&tree, &features)?;
-        Ok(Staged { tree, features: changed_features(old.as_deref(), new.as_deref()) })
+        let features = changed_features(old.as_deref(), new.as_deref());
+        let knowledge = self.below_root(git, layout::KNOWLEDGE);
+        let old = head.map(|head| git.file_at(head, &knowledge)).transpose()?.flatten();
+        let new = git.file_of_tree(&tree, &knowledge)?;
+        Ok(Staged { tree, features, learned: added_learnings(old.as_deref(), new.as_deref()) })
     }
 
     /// Stages what is named, in the index of the repository or in another one.
@@ -370,6 +381,13 @@ fn parent(git: &Git, head: Option<&Oid>, new: &NewCommit, origin: &Origin) -> Re
     let tag = checkpoint(&oid);
     let remark = tag.clone().unwrap_or_else(|| otherwise.to_owned());
     Ok((oid.to_string(), remark, tag))
+}
+
+/// Returns a commit that also names what was learned in what it commits, each once.
+fn with_learned(new: &NewCommit, learned: &[String]) -> NewCommit {
+    let said: Vec<String> = new.learned.iter().map(|text| in_a_line(text)).collect();
+    let more = learned.iter().filter(|text| !said.contains(text)).cloned();
+    NewCommit { learned: new.learned.iter().cloned().chain(more).collect(), ..new.clone() }
 }
 
 fn message(

@@ -140,7 +140,7 @@ impl On<'_> {
         let git = self.project.git().ok()?;
         let usable = self.project.checkpoints().newest_usable();
         let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
-        let since = git.count(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
+        let since = git.count_work(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
         Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
     }
 
