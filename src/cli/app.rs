@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser};
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Cli;
@@ -91,7 +91,8 @@ fn usage(error: &clap::Error) -> ExitCode {
         let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
         let output = Output::of_process(&Environment::of_process(), true, 0);
         if is_forge() {
-            let failure = failure.with_hint("`helmdeck forge --help`, and --help after each command, say how it is called");
+            let failure =
+                failure.with_hint("`helmdeck forge --help`, and --help after each command, say how it is called");
             // Fails only if nobody reads.
             let _ = output.value(&commands::forge::refusal(&failure));
         } else {

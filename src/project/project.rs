@@ -169,7 +169,7 @@ impl Project {
             |pause| format!("{}, since {}", pause.reason, pause.since),
         );
         Err(Error::new(Category::Paused, "E_PAUSED", format!("work is paused: {why}"))
-            .hint("a person looks at it, and says why it may go on")
+            .hint("a person looks at it, and says why it may go on; what is damaged can be repaired then")
             .next("helmdeck forge recover ack --reason <why>"))
     }
 }

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::{Category, Error, Result};
 use crate::files::{Unreadable, check_path, kind_of, last_good, text};
 use crate::json::Json;
-use crate::layout::{CONFIG, FORGE};
+use crate::layout::{CHECKPOINTS, CONFIG, FORGE};
 use crate::project::Project;
 
 /// How many versions git has of a file are looked at.
@@ -19,6 +19,8 @@ const MAX_VERSIONS: &str = "50";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
+    /// What the tag of a checkpoint holds: its file is but a mirror of it.
+    Tag,
     /// What was written last.
     LastGood,
     /// The newest version in git that is good.
@@ -84,8 +86,9 @@ impl Project {
     pub fn damaged(&self) -> Result<Vec<String>> {
         let files = self.files().reading();
         let mut damaged = Vec::new();
-        let logs = [crate::layout::ARTIFACT_INDEX, crate::layout::JOURNAL, crate::layout::EVENTS_OUTBOX, CONFIG];
-        for path in self.documents()?.into_iter().chain(logs.map(str::to_owned)) {
+        let logs = [crate::layout::JOURNAL, crate::layout::EVENTS_OUTBOX, CONFIG].map(str::to_owned);
+        let index = files.parts(crate::layout::ARTIFACT_INDEX)?;
+        for path in self.documents()?.into_iter().chain(index).chain(logs) {
             let Some(form) = form(&path) else { continue };
             let bad = match files.read(&path) {
                 Ok(bytes) => bytes.is_some_and(|bytes| check(&form, &bytes).is_err()),
@@ -112,7 +115,6 @@ impl Project {
         if mend.yes {
             self.check_not_paused()?;
         }
-        let guard = if mend.yes { Some(self.files().lock()?) } else { None };
         let (bytes, huge) = match self.files().read(path) {
             Ok(Some(bytes)) => (bytes, None),
             Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
@@ -142,11 +144,21 @@ impl Project {
             let chosen = chosen.ok_or_else(|| Error::refused(format!("no good version of {path} was found there")))?;
             let source = chosen.source;
             self.files().check_secrets(path, &chosen.bytes)?;
+            // To look for versions may take long, so it was done before the lock.
+            let _guard = self.files().lock()?;
+            let same = match self.files().read(path) {
+                Ok(now) => huge.is_none() && now.as_ref() == Some(&bytes),
+                Err(error) => huge.is_some() && error.category == Category::Corrupt,
+            };
+            if !same {
+                return Err(Error::new(Category::Stale, "E_STALE", format!("{path} was changed meanwhile"))
+                    .hint("look at it again")
+                    .next(format!("helmdeck forge repair {path}")));
+            }
             repair.copy = self.keep(path, &bytes, huge.is_some())?;
             self.files().put(path, &chosen.bytes, None)?;
             repair.applied = Some(source);
         }
-        drop(guard);
         Ok(repair)
     }
 
@@ -171,6 +183,9 @@ impl Project {
                 all.push(Candidate { source, detail, diff: diff::lines(bytes, &new), bytes: new });
             }
         };
+        if let Some((tag, new)) = self.of_tag(path) {
+            offer(Source::Tag, format!("as the tag {tag} has it"), new);
+        }
         let good = last_good(path);
         if let Ok(Some(new)) = self.files().read(&good) {
             offer(Source::LastGood, format!("as it was written last: {good}"), new);
@@ -195,6 +210,12 @@ impl Project {
             }
         }
         Ok(all)
+    }
+
+    /// Returns what the tag of a checkpoint holds, for the file that mirrors it.
+    fn of_tag(&self, path: &str) -> Option<(String, Vec<u8>)> {
+        let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
+        self.checkpoints().mirror(name).ok().flatten()
     }
 
     /// Looks for the newest version in git that is good. Without git there is none.

@@ -13,13 +13,16 @@ use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
 use crate::project::Project;
+use crate::withheld::end_of;
 
 /// The bytes kept of the beginning of an output.
 const HEAD: usize = 1 << 20;
 /// The bytes kept of the end of an output: where most programs say how it went.
 const TAIL: usize = 3 << 20;
 /// How long the output is read on after the program has ended. Only a process that left the group can hold it open so long.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_millis(500);
+/// How often at most it is waited for so long.
+const MOST_LINGERS: usize = 60;
 /// How often one is told that the program still runs, by the machine's time or the project's.
 const BEAT: Duration = Duration::from_secs(60);
 /// What git tells the programs it starts about the repository it works on. A test of this project must not take it for its own.
@@ -54,18 +57,10 @@ impl Ran {
         self.exit == Some(0) && !self.timed_out
     }
 
-    /// Returns the last lines of the output, of at most so many bytes.
+    /// Returns the last lines of the output, of at most so many bytes, without what looks like a credential.
     #[must_use]
-    pub fn tail(&self, bytes: usize) -> &str {
-        let mut from = self.output.len().saturating_sub(bytes);
-        while !self.output.is_char_boundary(from) {
-            from += 1;
-        }
-        let tail = &self.output[from..];
-        match tail.find('\n') {
-            Some(line) if from > 0 && line + 1 < tail.len() => &tail[line + 1..],
-            _ => tail,
-        }
+    pub fn end(&self, bytes: usize) -> String {
+        end_of(&self.output, bytes)
     }
 }
 
@@ -183,6 +178,7 @@ fn run(
     drop(run);
 
     let kept = Arc::new(Mutex::new(Kept::default()));
+    let rest = reader.try_clone();
     let ended = read(reader, Arc::clone(&kept));
     let mut last = (Instant::now(), began);
     let waited = wait(&mut child, timeout, &mut || {
@@ -204,7 +200,7 @@ fn run(
             return Err(Error::new(Category::Failed, "E_IO", format!("cannot wait for {command:?}: {error}")));
         }
     };
-    let _ = ended.recv_timeout(LINGER);
+    linger(&ended, || rest.as_ref().is_ok_and(|rest| rustix::io::ioctl_fionread(rest).is_ok_and(|bytes| bytes > 0)));
     let ms = u64::try_from(clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX);
     let exit = status
         .filter(|_| !timed_out)
@@ -228,6 +224,22 @@ fn wait(child: &mut Child, timeout: Duration, each: &mut dyn FnMut()) -> std::io
         };
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits until an output is read. What has left the group may hold it open: then it is at its end when nothing is `unread`, and nothing
+/// comes for a while. On a busy machine the thread that reads may come to it late.
+fn linger(ended: &mpsc::Receiver<()>, unread: impl Fn() -> bool) {
+    let mut quiet = 0;
+    for _ in 0..MOST_LINGERS {
+        if ended.recv_timeout(LINGER) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        // Bytes that were just taken from the pipe may still be on their way: one look is not enough.
+        quiet = if unread() { 0 } else { quiet + 1 };
+        if quiet == 2 {
+            return;
+        }
     }
 }
 
@@ -430,7 +442,7 @@ mod tests {
         assert!(ran.output.ends_with("xxx\nlast\n"));
         assert!(ran.output.contains("bytes left out"));
         assert!(ran.output.len() < HEAD + TAIL + 100, "{}", ran.output.len());
-        assert_eq!(ran.tail(5), "last\n");
+        assert_eq!(ran.end(5), "last\n");
     }
 
     #[test]

@@ -1,12 +1,8 @@
 //! What a commit does to the features, read from both sides of `features.json` and never from what somebody says.
 
-use std::collections::BTreeSet;
-
 use serde::Deserialize;
 
 use super::message::Feature;
-use crate::files::Document as _;
-use crate::knowledge::{Kind, KnowledgeFile};
 
 /// As much of `features.json` as is compared.
 #[derive(Deserialize, Default)]
@@ -39,38 +35,6 @@ pub(super) fn changed_features(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<Fe
         .map(|entry| Feature { id: entry.id.clone(), status: entry.status.clone() })
         .chain(gone.map(|entry| Feature { id: entry.id.clone(), status: "removed".to_owned() }))
         .collect()
-}
-
-/// The most learnings that a message names.
-const NAMED: usize = 20;
-/// The longest learning in a message, in characters.
-const LONGEST: usize = 200;
-
-/// Returns what the new side of `knowledge.json` has learned that the old one has not, each in one line. As above, a side that cannot
-/// be read has nothing.
-pub(super) fn added_learnings(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String> {
-    let read = |bytes: Option<&[u8]>| {
-        bytes
-            .and_then(|bytes| serde_json::from_slice::<KnowledgeFile>(bytes).ok())
-            .unwrap_or_else(KnowledgeFile::skeleton)
-    };
-    if old == new {
-        return Vec::new();
-    }
-    let (old, new) = (read(old), read(new));
-    let known: BTreeSet<String> = old.entries().map(|entry| entry.id()).collect();
-    let fresh = new.entries().filter(|entry| entry.kind != Kind::Invariant && !known.contains(&entry.id()));
-    let lines = fresh.filter_map(|entry| entry.texts().first().map(|(_, context)| in_a_line(context)));
-    lines.take(NAMED).collect()
-}
-
-/// Returns a text in one line that is not too long.
-pub(super) fn in_a_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
 }
 
 #[cfg(test)]

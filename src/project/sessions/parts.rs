@@ -9,7 +9,7 @@ use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
 use crate::project::Project;
-use crate::recovery::{Action, Assess};
+use crate::recovery::{Action, Applied, Apply, Assess};
 use crate::time::Time;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
@@ -57,6 +57,9 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     }
     let report = project.recovery().assess(Assess { verify: false })?;
     let class = report.class.to_string();
+    if report.action == Action::RollBack && project.config().recovery.auto {
+        return go_back(project, class).map(Some);
+    }
     if !report.must_pause() {
         let plain = matches!(report.action, Action::Continue | Action::Pause);
         let warning =
@@ -66,6 +69,21 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
     let paused = project.recovery().pause(&reasons.join("; "), Some(&report))?;
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
+}
+
+/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says otherwise. That it fails stops no start.
+fn go_back(project: &Project, class: String) -> Result<Assessed> {
+    let (warning, paused) = match project.recovery().apply(&Apply::default()) {
+        Ok(Applied { rollback: Some(done), next, .. }) => {
+            (format!("rolled back to {}, as [recovery] auto asks for: {next}", done.checkpoint), None)
+        }
+        Ok(Applied { next, .. }) => (format!("{class}, but {next}"), None),
+        Err(error) => {
+            let paused = project.recovery().paused()?.map(|paused| paused.reason);
+            (format!("{class}, and it could not be rolled back: {error}"), paused)
+        }
+    };
+    Ok(Assessed { class, warning: Some(warning), paused })
 }
 
 /// Returns the first feature that worked once and does not, and the one that comes next.

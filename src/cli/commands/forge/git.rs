@@ -90,7 +90,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
             if let Some(text) = prepared {
                 std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
             }
-            Ok(())
+            on.done()
         }
     }
 }
@@ -146,7 +146,8 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
             on.print(&report, || report.to_string())?;
             On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
-        RecoverCommand::Apply { mode, checkpoint, why, worktree } => {
+        RecoverCommand::Apply { give_up: true, .. } => on.show(&on.open()?.recovery().give_up_rollback()?),
+        RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {
             let mode = mode.map(|mode| match mode {
                 RollbackMode::Branch => Mode::Branch,
                 RollbackMode::Restore => Mode::Restore,

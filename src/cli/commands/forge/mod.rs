@@ -257,6 +257,7 @@ impl On {
                     here: *here,
                     scissors: *scissors,
                     merge_driver: *merge_driver,
+                    allow_secrets: self.allowed.clone(),
                 };
                 let (_, done) = Project::init(&self.folder, self.world.clone(), &init)?;
                 self.show(&done)
@@ -310,14 +311,16 @@ impl On {
         let project = Project::open_anyway(&self.folder, self.world.clone())?;
         let Some(path) = path else { return self.show(&project.ok_or(Stop::NoMemory)?.damaged()?) };
         let project = project.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
+        let project = self.allowed.iter().fold(project, |project, rule| project.allowing(rule));
         let from = match from {
             None => None,
+            Some("tag") => Some(Source::Tag),
             Some("last_good") => Some(Source::LastGood),
             Some("git") => Some(Source::Git),
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+                return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
             }
         };
         self.show(&project.repair(path, Mend { yes, from })?)
