@@ -248,7 +248,9 @@ impl Recovery<'_> {
         }
         match memory::learn(self.project, &lesson(rollback), rollback.started_at) {
             // It would be refused each time, and one has gone back all the same.
-            Err(error) if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" => {
+            Err(error)
+                if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" =>
+            {
                 tracing::warn!(%error, "why one went back was not learned here");
                 rollback.other.0.insert("not_learned".to_owned(), Json::String(error.code.to_owned()));
                 Ok(())

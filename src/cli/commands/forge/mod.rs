@@ -73,11 +73,7 @@ const fn runs_checks(command: &ForgeCommand) -> bool {
     use ForgeCommand as C;
     matches!(
         command,
-        C::Features(_)
-            | C::Invariants
-            | C::Checkpoint(_)
-            | C::Recover(_)
-            | C::Session(ForgeSessionCommand::Start(_))
+        C::Features(_) | C::Invariants | C::Checkpoint(_) | C::Recover(_) | C::Session(ForgeSessionCommand::Start(_))
     )
 }
 

@@ -78,6 +78,7 @@ fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
     bench.repository.commit("Features");
     let project = bench.open();
     start(&project);
+    bench.minutes(1);
     assert!(project.features().verify("A-001").unwrap().passed);
     assert_eq!(project.sessions().advice().unwrap(), Some(Advice::FeaturePassing));
     project.sessions().end(&End::default()).unwrap();
@@ -88,6 +89,22 @@ fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
     assert_eq!(project.sessions().advice().unwrap(), None, "it worked before");
     assert!(project.features().verify("A-002").unwrap().passed);
     assert_eq!(project.sessions().advice().unwrap(), Some(Advice::FeaturePassing));
+}
+
+#[test]
+fn what_comes_next_is_what_the_last_session_said() {
+    let bench = Bench::new();
+    for (folder, next) in [
+        ("2025-12-24-session-999", "Old"),
+        ("2025-12-24-session-1000", "New"),
+        ("2025-12-24-unnamed-0a1b2c3d", "Nobody's"),
+        ("2025-12-23-session-1001", "Of the day before"),
+    ] {
+        let path = format!(".forge/memory/short-term/sessions/{folder}/progress.txt");
+        bench.repository.write(path, format!("=== FORGE Session 2025-12-24 ===\n\n[10:00] Done\n\nNEXT: {next}\n"));
+    }
+    let text = bench.open().prime(None).unwrap().text;
+    assert!(text.contains("New") && !text.contains("Old") && !text.contains("body's"), "{text}");
 }
 
 #[test]
