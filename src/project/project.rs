@@ -135,6 +135,15 @@ impl Project {
         }
     }
 
+    /// Returns this project with a git of which nothing takes longer than this.
+    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
+        // Looked for now, so that there is something to hurry.
+        let _ = self.git();
+        let git = self.git.take().flatten().map(|git| git.hurried(longest));
+        self.git = OnceLock::from(git);
+        self
+    }
+
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {

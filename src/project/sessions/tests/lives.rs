@@ -74,7 +74,7 @@ fn a_record_whose_id_is_a_path_is_damaged() {
     let path = ".forge/.local/sessions.json";
     bench.repository.write(path, bench.read(path).replace(&id, "../../../outside"));
     let command = ["true".to_owned()];
-    let error = bench.open().sessions().run(&command, &AtomicBool::new(false), false).unwrap_err();
+    let error = bench.open().sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"), "{error}");
     assert!(!bench.path().join("outside.lock").exists() && !bench.path().join("../outside.lock").exists());
 }
