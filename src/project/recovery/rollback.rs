@@ -185,7 +185,7 @@ impl Recovery<'_> {
     fn check_out(&self, git: &Git, rollback: &mut Rollback, asked: &Apply) -> Result<()> {
         let made = made(rollback)?;
         if rollback.mode == Mode::Restore {
-            let paths = self.to_restore(git, rollback, &made)?;
+            let paths = self.paths_of(git, rollback, &made)?;
             self.rescue_again(git, rollback)?;
             return self.restore(git, &made, paths);
         }
@@ -248,7 +248,9 @@ impl Recovery<'_> {
         }
         match memory::learn(self.project, &lesson(rollback), rollback.started_at) {
             // It would be refused each time, and one has gone back all the same.
-            Err(error) if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" => {
+            Err(error)
+                if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" =>
+            {
                 tracing::warn!(%error, "why one went back was not learned here");
                 rollback.other.0.insert("not_learned".to_owned(), Json::String(error.code.to_owned()));
                 Ok(())

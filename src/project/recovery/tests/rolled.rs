@@ -145,7 +145,9 @@ fn what_is_saved_while_one_goes_back_is_rescued_before_it_is_written_over() {
 
 #[test]
 fn others_need_not_wait_while_git_checks_out() {
-    for (mode, step) in [(Mode::Branch, Step::CheckedOut), (Mode::Restore, Step::CheckedOut), (Mode::Branch, Step::Recorded)] {
+    for (mode, step) in
+        [(Mode::Branch, Step::CheckedOut), (Mode::Restore, Step::CheckedOut), (Mode::Branch, Step::Recorded)]
+    {
         let ground = with_checkpoint();
         ground.write("a.txt", "wrong\n");
         let folder = ground.path().to_owned();

@@ -217,7 +217,8 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
             let code = run_at(root, &["diff", "--name-only", &made, "checkpoint/A-1-v1", "--", ":/", &not_forge]);
             assert_eq!(code, "", "{what}: the code is not that of the checkpoint");
             if what.starts_with("names that are no text") {
-                let carried = run_at(root, &["-c", "core.quotePath=true", "ls-tree", "-r", "--name-only", &made, ARTIFACTS]);
+                let carried =
+                    run_at(root, &["-c", "core.quotePath=true", "ls-tree", "-r", "--name-only", &made, ARTIFACTS]);
                 assert!(carried.contains("odd\\377\\376.md"), "{what}: {carried}");
             }
         }
