@@ -134,7 +134,7 @@ fn every_manifest_is_understood_and_no_input_is_a_command() {
         let inputs = manifest.input.source()["properties"].as_object().cloned().unwrap_or_default();
         for (name, schema) in &inputs {
             for command in
-                ["check", "verify", "command", "runner", "worktree", "root", "remote", "push", "allow_secret"]
+                ["check", "checkpoint", "verify", "command", "runner", "worktree", "root", "remote", "push", "allow_secret"]
             {
                 assert!(name != command, "{verb} takes {name}");
             }
@@ -296,10 +296,20 @@ async fn a_session_is_begun_worked_in_and_ended() {
 #[tokio::test]
 async fn going_back_is_to_a_branch_and_keeps_every_byte() {
     let desk = Desk::new(true);
+    let config = desk.root().join(".forge/config.toml");
+    let settings = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(config, settings.replace("['true']", "['sh: grep -q yes tested']")).unwrap();
     desk.call("session_start", json!({})).await;
     let checkpoint = desk.call("checkpoint_create", json!({"key": "SX9-1"})).await;
     std::fs::write(desk.root().join("tested"), "broken\n").unwrap();
-    let applied = desk.call("recover_apply", json!({"checkpoint": checkpoint["tag"], "why": "it was broken"})).await;
+    // A little that is broken is mended; so much is gone back from.
+    let minor = desk.call("recover_apply", json!({"why": "it was broken"})).await;
+    assert_eq!((&minor["rollback"], &minor["report"]["row"]), (&Value::Null, &json!(8)), "{minor}");
+    for number in 0..11 {
+        std::fs::write(desk.root().join(format!("more-{number}")), "more\n").unwrap();
+    }
+    let applied = desk.call("recover_apply", json!({"why": "it was broken"})).await;
+    assert_eq!(applied["rollback"]["checkpoint"], checkpoint["tag"]);
     let rescue = applied["rollback"]["rescue"].as_str().unwrap();
     assert_eq!(git(desk.root(), &["show", &format!("{rescue}:tested")]), "broken");
     assert!(applied["rollback"]["target"].is_string(), "{applied}");
