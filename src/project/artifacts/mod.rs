@@ -226,7 +226,7 @@ impl Artifacts<'_> {
         if !same {
             self.create(&entry.path, bytes)?;
         }
-        files.append(ARTIFACT_INDEX, &line)?;
+        files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
         drop(guard);
         let told = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
         self.project.emit(Subject::Artifact, told);
