@@ -61,16 +61,23 @@ pub(super) struct Verb<I, O> {
     work: fn(&Project, I) -> Done<O>,
     /// Whether the input may name the session in which the work is done.
     in_session: bool,
+    /// Whether a call shows that the session lives.
+    lives: bool,
 }
 
 impl<I, O> Verb<I, O> {
     pub(super) fn new(place: &Place, work: fn(&Project, I) -> Done<O>) -> Self {
-        Self { place: place.clone(), work, in_session: false }
+        Self { place: place.clone(), work, in_session: false, lives: true }
     }
 
     /// Takes `session` of the input for the session in which the work is done.
     pub(super) fn in_session(self) -> Self {
         Self { in_session: true, ..self }
+    }
+
+    /// Changes nothing at all, not even when the session was last seen.
+    pub(super) fn quiet(self) -> Self {
+        Self { lives: false, ..self }
     }
 }
 
@@ -86,14 +93,21 @@ where
         }
         let (session, input) = if self.in_session { without_session(input)? } else { (None, input) };
         let input: I = input.read()?;
-        let (place, work) = (self.place.clone(), self.work);
+        let (place, work, lives) = (self.place.clone(), self.work, self.lives);
         let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
         // Whoever goes away meanwhile does not cut it short: what was begun is done to its end, as it would be at a shell.
         let done = tokio::task::spawn_blocking(move || {
             wait.check()?;
             let project = place.open(&caller, session)?;
             wait.check()?;
-            work(&project, input).map_err(|error| said(&error))
+            if lives {
+                project.sessions().lives();
+            }
+            let done = work(&project, input).map_err(|error| said(&error));
+            if lives {
+                project.sessions().lives();
+            }
+            done
         });
         let done = done
             .await

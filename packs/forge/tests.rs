@@ -436,6 +436,17 @@ async fn who_works_is_the_caller_and_a_second_one_joins_with_a_session_of_its_ow
     let bob = Identity::new("acme", "bob").unwrap();
     let taken = desk.call_as(&bob, "session_start", json!({})).await.unwrap_err();
     assert_eq!(taken.code(), Code::Conflict, "{taken}");
+    let commit =
+        json!({"session_commit": true, "subject": "Do it", "what": ["Do it"], "why": "It is needed.", "forge": true});
+    for (verb, input) in [
+        ("session_log", json!({"text": "t"})),
+        ("focus_set", json!({"task": "t"})),
+        ("session_end", json!({})),
+        ("commit", commit),
+    ] {
+        let error = desk.call_as(&bob, verb, input).await.unwrap_err();
+        assert_eq!(error.code(), Code::Conflict, "{verb}: {error}");
+    }
     let joined = desk.call_as(&bob, "session_start", json!({"join": true})).await.unwrap();
     assert_eq!((&joined["session"]["agent"], &joined["session"]["primary"]), (&json!("bob"), &json!(false)));
     let session = &joined["session"]["id"];
@@ -447,6 +458,11 @@ async fn who_works_is_the_caller_and_a_second_one_joins_with_a_session_of_its_ow
     assert_eq!(desk.call("focus_show", json!({})).await["focus"]["task"], "Lead");
     let logged = desk.call_as(&bob, "session_log", json!({"session": session, "text": "helped"})).await.unwrap();
     assert_eq!(&logged["session"], session);
+    let logged = desk.call_as(&bob, "session_log", json!({"text": "helped again"})).await.unwrap();
+    assert_eq!(&logged["session"], session, "it is the only one of his");
+    let ended = desk.call_as(&bob, "session_end", json!({})).await.unwrap();
+    assert_eq!(&ended["session"], session);
+    assert_eq!(desk.call("session_log", json!({"text": "t"})).await["session"], first["session"]["id"]);
     for verb in ["focus_show", "session_log"] {
         let input =
             if verb == "session_log" { json!({"session": "none", "text": "t"}) } else { json!({"session": "none"}) };

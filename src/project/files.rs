@@ -13,7 +13,7 @@ mod path;
 mod quarantine;
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
 pub use folders::Entry;
+pub(crate) use folders::part_of;
 pub use kinds::{KINDS, kind_of, schemas};
 pub(crate) use lock::Lock;
 pub use lock::{Guard, Holder, LOCK_WAIT};
@@ -37,6 +38,8 @@ use crate::{json, secrets, triv};
 pub const MAX_FILE: u64 = 16 << 20;
 /// The lock all work trees share, below their common folder.
 const COMMON_LOCK: &str = "forge/lock";
+/// How long a list of lines gets, in bytes, before its next part begins.
+pub(crate) const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
@@ -139,7 +142,7 @@ impl Files {
         Holder {
             pid: std::process::id(),
             session: self.shared.session.read().unwrap_or_else(PoisonError::into_inner).clone(),
-            agent: self.world().agent.clone(),
+            agent: secrets::shown(self.world().agent.clone()),
             since: self.world().now().seconds().to_string(),
         }
     }
@@ -220,6 +223,11 @@ impl Files {
         if before.as_ref() == Some(&after) {
             return Ok(answer);
         }
+        // Numbers with more digits than the machine counts with stand in members that we do not know.
+        let after = match bytes.as_deref().map(std::str::from_utf8) {
+            Some(Ok(text)) => json::Numbers::of(text).put_back(after),
+            _ => after,
+        };
         match decode::<D>(&after) {
             Ok((_, false)) => {}
             Ok((_, true)) | Err(Unreadable::Newer(_)) => {
@@ -319,7 +327,8 @@ impl Files {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
-    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own.
+    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own. If
+    /// the disk takes only a part of the line, none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
@@ -330,24 +339,8 @@ impl Files {
         }
         self.check_secrets(path, line.as_bytes())?;
         let _guard = self.lock()?;
-        let io = |error: std::io::Error| Error::io("cannot write", &self.root().join(path), &error);
         let place = self.place(path)?;
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, mode);
-        let mut file: File = file.map_err(|error| io(error.into()))?.into();
-        let length = file.metadata().map_err(io)?.len();
-        let mut last = [b'\n'];
-        if length > 0 {
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut last, length - 1).map_err(io)?;
-        }
-        let torn = if last == *b"\n" { "" } else { "\n" };
-        file.write_all(format!("{torn}{line}\n").as_bytes()).map_err(io)?;
-        file.sync_data().map_err(io)?;
-        if length == 0 {
-            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
-        }
-        Ok(())
+        atomic::append(&place, line).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
     /// Removes a file. Says whether there was one.
@@ -359,11 +352,7 @@ impl Files {
         let _guard = self.lock()?;
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(false) };
         let io = |error: std::io::Error| Error::io("cannot remove", &self.root().join(path), &error);
-        let removed = atomic::remove_if_there(&place.folder, &place.name).map_err(io)?;
-        if removed {
-            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
-        }
-        Ok(removed)
+        atomic::remove(&place).map_err(io)
     }
 
     /// Gives a file a second name, which must be free. It is there under both until one is written anew or removed.
@@ -376,13 +365,10 @@ impl Files {
         let absent = || Error::not_found(format!("there is no {from}"));
         let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
         let new = self.place(to)?;
-        let io = |error: Errno| match error {
-            Errno::NOENT => absent(),
-            error => Error::io("cannot link", &self.root().join(from), &error.into()),
-        };
-        let flags = rustix::fs::AtFlags::empty();
-        rustix::fs::linkat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str(), flags).map_err(io)?;
-        rustix::fs::fsync(&new.folder).map_err(io)
+        atomic::link(&old, &new).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(),
+            _ => Error::io("cannot link", &self.root().join(from), &error),
+        })
     }
 
     /// Gives a file another name, in place of what has that name.
@@ -395,13 +381,13 @@ impl Files {
         let absent = || Error::not_found(format!("there is no {from}"));
         let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
         let new = self.place(to)?;
-        let io = |error: Errno| match error {
-            Errno::NOENT => absent(),
-            error => Error::io("cannot rename", &self.root().join(from), &error.into()),
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(),
+            _ => Error::io("cannot rename", &self.root().join(from), &error),
         };
-        rustix::fs::renameat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str()).map_err(io)?;
-        rustix::fs::fsync(&new.folder).map_err(io)?;
-        rustix::fs::fsync(&old.folder).map_err(io)
+        atomic::rename(&old.folder, &old.name, &new).map_err(io)?;
+        atomic::sync(&new.folder).map_err(io)?;
+        atomic::sync(&old.folder).map_err(io)
     }
 
     fn check_writing(&self, path: &str) -> Result<()> {
@@ -427,29 +413,40 @@ impl Files {
     /// # Errors
     /// `Secret` with the place and the rule, never with the value.
     pub fn check_secrets(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        let findings = secrets::scan(&text);
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            findings.iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
-        if let Some(first) = refused.first() {
-            return Err(secrets::refuse(path, first, refused.len()));
-        }
-        for finding in allowed {
+        for finding in self.refuse_secrets(path, bytes)? {
             let line = serde_json::json!({
                 "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
-            self.append(EXCEPTIONS, &line.to_string())?;
+            self.append_to_parts(EXCEPTIONS, &line.to_string(), LONG_LIST)?;
             tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
         }
         Ok(())
     }
+
+    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged then. Returns what passes for a
+    /// rule that was put aside.
+    ///
+    /// # Errors
+    /// As [`Self::check_secrets`].
+    pub(crate) fn refuse_secrets(&self, path: &str, bytes: &[u8]) -> Result<Vec<secrets::Finding>> {
+        let findings = secrets::scan(&String::from_utf8_lossy(bytes));
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
+        match refused.first() {
+            Some(first) => Err(secrets::refuse(path, first, refused.len())),
+            None => Ok(allowed),
+        }
+    }
 }
 
-fn newer(path: &str, version: &str) -> Error {
+/// Says that a file was written by a newer program.
+pub(crate) fn newer(path: &str, version: &str) -> Error {
     let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod many;
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct Init {
     pub scissors: bool,
     /// Register the merge driver of the JSON files in this repository.
     pub merge_driver: bool,
+    /// The rules for secrets that are put aside for what is taken over: see [`Project::allowing`].
+    pub allow_secrets: Vec<String>,
 }
 
 /// What was done.
@@ -88,6 +90,7 @@ impl Project {
                 Self::with(found, world, config)
             }
         };
+        let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
         project.check_not_paused()?;
         let created = project.create_missing()?;
         let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };

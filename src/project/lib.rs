@@ -35,6 +35,7 @@ pub mod time;
 #[cfg(test)]
 mod trials;
 pub mod triv;
+mod withheld;
 pub mod world;
 
 pub use config::Config;
@@ -44,7 +45,7 @@ pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
-pub use runner::{Ran, run_check};
+pub use runner::{Ran, Running, run_check};
 pub use time::Time;
 pub use triv::Triv;
-pub use world::{Ids, World};
+pub use world::{Ids, Links, World};

@@ -86,8 +86,9 @@ impl Project {
     pub fn damaged(&self) -> Result<Vec<String>> {
         let files = self.files().reading();
         let mut damaged = Vec::new();
-        let logs = [crate::layout::ARTIFACT_INDEX, crate::layout::JOURNAL, crate::layout::EVENTS_OUTBOX, CONFIG];
-        for path in self.documents()?.into_iter().chain(logs.map(str::to_owned)) {
+        let logs = [crate::layout::JOURNAL, crate::layout::EVENTS_OUTBOX, CONFIG].map(str::to_owned);
+        let index = files.parts(crate::layout::ARTIFACT_INDEX)?;
+        for path in self.documents()?.into_iter().chain(index).chain(logs) {
             let Some(form) = form(&path) else { continue };
             let bad = match files.read(&path) {
                 Ok(bytes) => bytes.is_some_and(|bytes| check(&form, &bytes).is_err()),

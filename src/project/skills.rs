@@ -136,7 +136,7 @@ impl Skills<'_> {
         self.file(name, path)
     }
 
-    /// Returns the skills that have points for what is at hand; see [`matches`]. Invalid skills have none. Nothing is noted.
+    /// Returns the skills that have points for what is at hand; see [`matches()`]. Invalid skills have none. Nothing is noted.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -177,7 +177,7 @@ impl Skills<'_> {
         self.project.check_not_paused()?;
         let skill = usable(self.named(name)?)?;
         let plan = self.plan(&[name])?;
-        let focus = self.project.sessions().focus_now()?;
+        let (focus, _) = self.project.sessions().focus_to_change()?;
         if focus.show()?.is_some() {
             let change = crate::focus::SetFocus { active_skill: Some(skill.name.clone()), ..Default::default() };
             focus.set(&change)?;
@@ -251,7 +251,8 @@ impl Skills<'_> {
     /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All else in its manifest stays.
     ///
     /// # Errors
-    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest; `Secret`, `Paused`.
+    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest; `Corrupt` if the manifest is no TOML;
+    /// `Secret`, `Paused`.
     pub fn sync_triggers(&self, name: &str, text: &str) -> Result<Synced> {
         self.project.check_not_paused()?;
         self.named(name)?;
@@ -259,6 +260,13 @@ impl Skills<'_> {
         let files = self.project.files();
         let _guard = files.lock()?;
         let old = self.manifest(name)?;
+        if let Err(error) = old.parse::<toml_edit::DocumentMut>() {
+            let before = error.span().map_or(0, |span| span.start);
+            let line = 1 + old.get(..before).unwrap_or_default().matches('\n').count();
+            let damage = crate::files::Damage { line, column: 1, what: error.message().to_owned() };
+            let path = format!("{}/{name}/skill.toml", layout::SKILLS);
+            return Err(files.unreadable(&path, old.as_bytes(), crate::files::Unreadable::Damaged(damage)));
+        }
         let new = manifest::add_triggers(&old, &keywords, &patterns).map_err(Error::usage)?;
         let read = manifest::read(new.as_deref().unwrap_or(&old));
         if let Some(new) = &new {

@@ -15,7 +15,7 @@ use crate::git::{Created, Git, Oid};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::memory;
-use crate::runner::{Ran, run_check};
+use crate::runner::Ran;
 
 /// How long a remote may take to answer.
 const REMOTE: Duration = Duration::from_secs(10);
@@ -176,7 +176,7 @@ impl Checkpoints<'_> {
             .chain(commands.iter().map(|command| (command, verify.timeout())));
         let mut checks = Vec::new();
         for (command, timeout) in all {
-            let ran = run_check(self.project.root(), command, timeout, &*self.project.world().clock)?;
+            let ran = self.project.run_check(command, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
                 if !ran.timed_out {
@@ -296,7 +296,8 @@ fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> 
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = ran.tail(600).trim();
+    let end = ran.end(600);
+    let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
     match report {
         Some(report) => error.hint(format!("its output is in {report}; it ends: {end}")),

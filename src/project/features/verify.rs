@@ -7,8 +7,6 @@ use super::file::{Feature, FeaturesFile, Status, unknown};
 use super::{Features, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
-use crate::runner::run_check;
-use crate::secrets;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -184,7 +182,7 @@ impl Features<'_> {
             };
             let bytes = crate::json::print(&report)
                 .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
-            let put = Put::new(artifacts::Kind::Reports, format!("verify_{}.json", id.to_ascii_lowercase()));
+            let put = Put::new(artifacts::Kind::Reports, ground::report_name(id));
             evidence = Some(project.artifacts().put(&bytes, &put)?.entry.triv.to_string());
         }
         let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
@@ -240,7 +238,25 @@ impl Features<'_> {
         let file = self.read()?;
         let standings = ground::judge(self.project, &file.features, false)?;
         let count = count.unwrap_or(self.project.config().session.probes);
-        file.least_recent(&standings, count).into_iter().map(|feature| self.test(&feature.id)).collect()
+        let unknown = |feature: &Feature| Verified {
+            id: feature.id.clone(),
+            passed: false,
+            status: feature.status,
+            problem: Some(Problem::CannotStart),
+            regressed: false,
+            executed: 0,
+            runs: Vec::new(),
+            evidence: None,
+            commit: None,
+            code_tree: None,
+            dirty: false,
+        };
+        let probed = file.least_recent(&standings, count).into_iter().map(|feature| match self.test(&feature.id) {
+            // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
+            Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
+            tested => tested,
+        });
+        probed.collect()
     }
 
     /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
@@ -254,7 +270,6 @@ impl Features<'_> {
 
     fn run(&self, feature: &Feature) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let verify = &self.project.config().verify;
-        let clock = &*self.project.world().clock;
         let mut runs = Vec::new();
         let mut problem = feature.tests().is_empty().then_some(Problem::NoTests);
         for test in feature.tests() {
@@ -268,7 +283,7 @@ impl Features<'_> {
                 executed: 0,
                 output: String::new(),
             };
-            let found = match run_check(self.project.root(), &call.command, verify.timeout(), clock) {
+            let found = match self.project.run_check(&call.command, verify.timeout()) {
                 Err(error) if error.code == "E_CANNOT_START" => {
                     run.output = error.to_string();
                     Some(Problem::CannotStart)
@@ -277,7 +292,7 @@ impl Features<'_> {
                 Ok(ran) => {
                     run.executed = execute::count(&call, &ran.output)?;
                     (run.exit, run.timed_out, run.ms) = (ran.exit, ran.timed_out, ran.ms);
-                    run.output = without_secrets(ran.tail(OUTPUT));
+                    run.output = ran.end(OUTPUT);
                     if ran.timed_out {
                         Some(Problem::TimedOut)
                     } else if !ran.passed() {
@@ -290,8 +305,12 @@ impl Features<'_> {
                 }
             };
             runs.push(run);
-            // The first says why; the others still run, since whoever mends it wants to know all.
-            problem = problem.or(found);
+            // The first says why, unless it says nothing of the feature and another does. The others still run, since whoever mends it
+            // wants to know all.
+            problem = match (problem, found) {
+                (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
+                (first, other) => first.or(other),
+            };
             if found == Some(Problem::TimedOut) {
                 break;
             }
@@ -309,19 +328,4 @@ impl Features<'_> {
         };
         Ok(Code { commit: head.map(|oid| oid.as_str().to_owned()), tree, dirty })
     }
-}
-
-/// Returns a text without the lines in which something looks like a credential.
-pub(crate) fn without_secrets(text: &str) -> String {
-    let findings = secrets::scan(text);
-    if findings.is_empty() {
-        return text.to_owned();
-    }
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for finding in findings {
-        if let Some(line) = lines.get_mut((finding.line as usize).saturating_sub(1)) {
-            *line = format!("[a line is left out: it looks like it holds a credential ({})]", finding.rule);
-        }
-    }
-    lines.join("\n") + "\n"
 }

@@ -9,7 +9,7 @@ use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
 use crate::project::Project;
-use crate::sessions::Session;
+use crate::sessions::{Session, SessionId};
 use crate::skills::Query;
 
 /// So many failing features are named.
@@ -32,7 +32,7 @@ impl Project {
     /// # Errors
     /// `Corrupt` if the record of the sessions is damaged. What else cannot be read is a warning of the brief.
     pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
-        let session = self.sessions().current()?;
+        let session = self.sessions().shown()?;
         let budget =
             budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
         Ok(self.prime_of(session.as_ref(), &[])?.render(budget))
@@ -117,10 +117,8 @@ impl On<'_> {
             return Ok(Some(next));
         }
         let archives = self.project.progress().archives()?;
-        let Some(last) = archives.iter().rev().find(|id| Some(id.as_str()) != mine && session_folder(id).is_ok())
-        else {
-            return Ok(None);
-        };
+        let others = archives.iter().filter(|id| Some(id.as_str()) != mine && session_folder(id).is_ok());
+        let Some(last) = others.max_by_key(|id| order(id)) else { return Ok(None) };
         Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
     }
 
@@ -140,7 +138,7 @@ impl On<'_> {
         let git = self.project.git().ok()?;
         let usable = self.project.checkpoints().newest_usable();
         let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
-        let since = git.count(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
+        let since = git.count_work(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
         Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
     }
 
@@ -230,6 +228,13 @@ impl On<'_> {
     }
 }
 
+/// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of a day that belong to no session
+/// come before its sessions, which say what comes next.
+fn order(id: &str) -> (&str, u32) {
+    let number = id.parse::<SessionId>().map_or(0, |id| id.number);
+    (id.get(..10).unwrap_or_default(), number)
+}
+
 /// Returns the words by which a focus finds what bears on it.
 fn words(focus: &Focus) -> String {
     let mut words: Vec<&str> =
@@ -247,4 +252,49 @@ fn line(focus: &Focus) -> Option<FocusLine> {
         files: focus.files.clone(),
         blockers: focus.blockers.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::brief::LEAST;
+    use crate::focus::SetFocus;
+    use crate::git::fixture::Repository;
+    use crate::init::Init;
+    use crate::project::Project;
+    use crate::world::World;
+
+    #[test]
+    fn a_brief_names_the_skills_that_fire_for_the_focus_within_its_budget() {
+        let repository = Repository::new();
+        let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        let named = |primed: &super::Primed| {
+            primed.brief.skills.items.iter().map(|skill| skill.name.clone()).collect::<Vec<_>>()
+        };
+        assert!(named(&project.prime(None).unwrap()).is_empty(), "nothing is done");
+        let set = |task: &str, files: &[&str], issue: Option<&str>| {
+            let files = Some(files.iter().map(|file| (*file).to_owned()).collect());
+            let linear_issue = Some(issue.unwrap_or_default().to_owned());
+            project
+                .focus()
+                .set(&SetFocus { task: Some(task.into()), files, linear_issue, ..SetFocus::default() })
+                .unwrap();
+            project.prime(None).unwrap()
+        };
+        let primed = set("Implement the daemon", &["src/main.rs"], None);
+        assert_eq!(named(&primed)[0], "code-generation");
+        let skill = &primed.brief.skills.items[0];
+        assert!(
+            primed.text.contains("matching skills (") && primed.text.contains(&skill.description),
+            "{}",
+            primed.text
+        );
+        assert!(named(&set("Rest", &[], None)).is_empty(), "nothing fires");
+        repository.write(crate::layout::ACTIVE, r#"[{"linear_id":"SX9-7","title":"t","labels":["enhancement"]}]"#);
+        assert_eq!(named(&set("Rest", &[], Some("SX9-7"))), ["code-generation"], "the label of its issue");
+        for budget in [LEAST, 700, 1_000, 2_000] {
+            let primed = project.prime(Some(budget)).unwrap();
+            assert!(primed.tokens <= budget && primed.text.len() <= 4 * budget, "{budget}: {}", primed.tokens);
+        }
+        assert!(project.prime(None).unwrap().tokens <= 2_000);
+    }
 }

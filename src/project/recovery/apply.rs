@@ -13,8 +13,8 @@ use super::{FILE, Recovery, memory};
 use crate::checkpoints::{Checkpoint, State};
 use crate::config::RollbackMode;
 use crate::error::{Category, Error, Result};
-use crate::features::without_secrets;
 use crate::json::Members;
+use crate::withheld::without_secrets;
 
 /// The longest reason, in characters.
 const WHY: usize = 4_000;

@@ -18,7 +18,6 @@ use crate::error::{Category, Error, Result};
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
-use crate::runner::run_check;
 use crate::time::Time;
 
 /// How old the lock of the index must be to count as left behind, in seconds.
@@ -200,7 +199,7 @@ impl Recovery<'_> {
         let touched_protected = self.protected(git, &commit, &changes)?;
         let files = u32::try_from(changes.len()).unwrap_or(u32::MAX);
         let lines = changes.iter().fold(0_u64, |sum, change| sum.saturating_add(change.lines()));
-        let commits = u32::try_from(git.count(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
+        let commits = u32::try_from(git.count_work(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
         for (session, theirs) in memory::others(self.project) {
             let both: Vec<String> =
                 changes.iter().map(|change| &change.path).filter(|path| theirs.contains(path)).cloned().collect();
@@ -210,11 +209,10 @@ impl Recovery<'_> {
         }
         let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
         let features = memory::features(self.project)?;
-        let regressions: Vec<String> = listed
-            .iter()
-            .filter(|id| !features.passing.contains(id) && !features.deferred.contains(id))
-            .cloned()
-            .collect();
+        // One that was taken away with a reason does not fail; one that is said to be blocked does.
+        let stands =
+            |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
+        let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
         let mut attempts = journal.attempts.failed;
@@ -254,12 +252,12 @@ impl Recovery<'_> {
         let verify = self.not_run();
         let Some(command) = verify.command.clone() else { return verify };
         let timeout: Duration = self.project.config().verify.timeout();
-        match run_check(self.project.root(), &command, timeout, &*self.project.world().clock) {
+        match self.project.run_check(&command, timeout) {
             Ok(ran) => {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });
                 }
-                let output = ran.tail(OUTPUT).to_owned();
+                let output = ran.end(OUTPUT);
                 Verify { ran: true, passed: ran.passed(), exit: ran.exit, ms: ran.ms, output, ..verify }
             }
             Err(error) => {
