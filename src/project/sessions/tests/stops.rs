@@ -101,7 +101,7 @@ fn what_comes_next_is_what_the_last_session_said() {
         ("2025-12-23-session-1001", "Of the day before"),
     ] {
         let path = format!(".forge/memory/short-term/sessions/{folder}/progress.txt");
-        bench.repository.write(path, format!("=== FORGE Session 2025-12-24 ===\n\n[10:00] Done\n\nNEXT: {next}\n"));
+        bench.repository.write(&path, format!("=== FORGE Session 2025-12-24 ===\n\n[10:00] Done\n\nNEXT: {next}\n"));
     }
     let text = bench.open().prime(None).unwrap().text;
     assert!(text.contains("New") && !text.contains("Old") && !text.contains("body's"), "{text}");
