@@ -20,6 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+pub(crate) use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
 pub use folders::Entry;
 pub use kinds::{KINDS, kind_of, schemas};

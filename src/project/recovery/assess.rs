@@ -18,6 +18,7 @@ use crate::error::{Category, Error, Result};
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
+use crate::repair::Extent;
 use crate::runner::run_check;
 use crate::time::Time;
 
@@ -176,7 +177,19 @@ impl Recovery<'_> {
             };
             unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
         }
+        // Without the index of the artifacts, nothing shows that any feature works.
+        let index = self.project.damage_of(layout::ARTIFACT_INDEX).filter(|index| index.extent == Extent::Whole);
+        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
         Ok(())
+    }
+
+    /// Finds out whether features count as broken only because lines of the index of the artifacts are damaged.
+    fn of_evidence(&self, unverified: &[String], regressions: &[String], unknown: &mut Vec<Unknown>) {
+        if !regressions.iter().any(|id| unverified.contains(id)) {
+            return;
+        }
+        let index = self.project.damage_of(layout::ARTIFACT_INDEX).filter(|index| index.extent == Extent::Lines);
+        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
     }
 
     fn measure(
@@ -215,6 +228,7 @@ impl Recovery<'_> {
             .filter(|id| !features.passing.contains(id) && !features.deferred.contains(id))
             .cloned()
             .collect();
+        self.of_evidence(&features.unverified, &regressions, unknown);
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
         let verify = if asked.verify && unknown.is_empty() {
