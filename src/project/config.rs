@@ -176,6 +176,8 @@ pub struct EventsConfig {
     pub remote: bool,
     /// The file with the credentials of the server. Default: none.
     pub credentials: Option<String>,
+    /// A file with certificates (PEM) to trust, for a server at `tls://`. Default: those of the system.
+    pub certificates: Option<String>,
 }
 
 /// Issues: `[linear]`.
@@ -261,7 +263,7 @@ impl Default for GitConfig {
 
 impl Default for EventsConfig {
     fn default() -> Self {
-        Self { prefix: "sx9".into(), url: None, remote: false, credentials: None }
+        Self { prefix: "sx9".into(), url: None, remote: false, credentials: None, certificates: None }
     }
 }
 
@@ -303,7 +305,8 @@ impl Config {
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
         // Absent options do not appear among the defaults.
-        const OPTIONAL: [&str; 5] = ["verify.count_regex", "git.base", "events.url", "events.credentials", "linear.me"];
+        const OPTIONAL: [&str; 6] =
+            ["verify.count_regex", "git.base", "events.url", "events.credentials", "events.certificates", "linear.me"];
         let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
         let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
         let mut unknown = Vec::new();

@@ -13,7 +13,7 @@ mod path;
 mod quarantine;
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -309,7 +309,8 @@ impl Files {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
-    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own.
+    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own. If
+    /// the disk takes only a part of the line, none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
@@ -320,24 +321,8 @@ impl Files {
         }
         self.check_secrets(path, line.as_bytes())?;
         let _guard = self.lock()?;
-        let io = |error: std::io::Error| Error::io("cannot write", &self.root().join(path), &error);
         let place = self.place(path)?;
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, mode);
-        let mut file: File = file.map_err(|error| io(error.into()))?.into();
-        let length = file.metadata().map_err(io)?.len();
-        let mut last = [b'\n'];
-        if length > 0 {
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut last, length - 1).map_err(io)?;
-        }
-        let torn = if last == *b"\n" { "" } else { "\n" };
-        file.write_all(format!("{torn}{line}\n").as_bytes()).map_err(io)?;
-        file.sync_data().map_err(io)?;
-        if length == 0 {
-            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
-        }
-        Ok(())
+        atomic::append(&place, line).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
     /// Removes a file. Says whether there was one.
@@ -349,11 +334,7 @@ impl Files {
         let _guard = self.lock()?;
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(false) };
         let io = |error: std::io::Error| Error::io("cannot remove", &self.root().join(path), &error);
-        let removed = atomic::remove_if_there(&place.folder, &place.name).map_err(io)?;
-        if removed {
-            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
-        }
-        Ok(removed)
+        atomic::remove(&place).map_err(io)
     }
 
     /// Gives a file a second name, which must be free. It is there under both until one is written anew or removed.
@@ -366,13 +347,10 @@ impl Files {
         let absent = || Error::not_found(format!("there is no {from}"));
         let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
         let new = self.place(to)?;
-        let io = |error: Errno| match error {
-            Errno::NOENT => absent(),
-            error => Error::io("cannot link", &self.root().join(from), &error.into()),
-        };
-        let flags = rustix::fs::AtFlags::empty();
-        rustix::fs::linkat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str(), flags).map_err(io)?;
-        rustix::fs::fsync(&new.folder).map_err(io)
+        atomic::link(&old, &new).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(),
+            _ => Error::io("cannot link", &self.root().join(from), &error),
+        })
     }
 
     /// Gives a file another name, in place of what has that name.
@@ -385,13 +363,13 @@ impl Files {
         let absent = || Error::not_found(format!("there is no {from}"));
         let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
         let new = self.place(to)?;
-        let io = |error: Errno| match error {
-            Errno::NOENT => absent(),
-            error => Error::io("cannot rename", &self.root().join(from), &error.into()),
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(),
+            _ => Error::io("cannot rename", &self.root().join(from), &error),
         };
-        rustix::fs::renameat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str()).map_err(io)?;
-        rustix::fs::fsync(&new.folder).map_err(io)?;
-        rustix::fs::fsync(&old.folder).map_err(io)
+        atomic::rename(&old.folder, &old.name, &new).map_err(io)?;
+        atomic::sync(&new.folder).map_err(io)?;
+        atomic::sync(&old.folder).map_err(io)
     }
 
     fn check_writing(&self, path: &str) -> Result<()> {
@@ -440,6 +418,8 @@ fn newer(path: &str, version: &str) -> Error {
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod many;
 #[cfg(test)]

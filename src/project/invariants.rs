@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::features::without_secrets;
 use crate::knowledge::Invariant;
 use crate::project::Project;
-use crate::runner::run_check;
 
 /// How much of a check's output is kept, in bytes: its end.
 const OUTPUT: usize = 4 << 10;
@@ -90,7 +89,7 @@ impl Project {
                 ms: 0,
                 output: String::new(),
             };
-            match run_check(self.root(), check, timeout, &*self.world().clock) {
+            match self.run_check(check, timeout) {
                 Ok(ran) => {
                     outcome.state = match (ran.timed_out, ran.passed()) {
                         (true, _) => State::TimedOut,

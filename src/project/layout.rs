@@ -60,5 +60,7 @@ pub const PAUSED: &str = ".forge/.local/paused.json";
 pub const HEALTH: &str = ".forge/.local/health.jsonl";
 /// The sessions that live in this work tree.
 pub const LIVING: &str = ".forge/.local/sessions.json";
+/// Sessions that ended in this work tree, with the steps of their end.
+pub const ENDED: &str = ".forge/.local/ended.json";
 /// The locks of sessions for which a process works.
 pub const SESSION_LOCKS: &str = ".forge/.local/sessions";

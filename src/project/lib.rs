@@ -47,4 +47,4 @@ pub use project::Project;
 pub use runner::{Ran, run_check};
 pub use time::Time;
 pub use triv::Triv;
-pub use world::{Ids, World};
+pub use world::{Ids, Links, World};

@@ -69,7 +69,11 @@ impl Project {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
-        Self { found, world, config, files, git: OnceLock::new() }
+        let mut project = Self { found, world, config, files, git: OnceLock::new() };
+        if project.world.sink.is_none() {
+            project.world.sink = project.world.links.clone().and_then(|links| links.link(&project));
+        }
+        project
     }
 
     /// Returns the root of the work tree, or the folder that holds `.forge/` if that lies deeper.

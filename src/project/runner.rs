@@ -12,13 +12,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
+use crate::project::Project;
 
 /// The bytes kept of the beginning of an output.
 const HEAD: usize = 1 << 20;
 /// The bytes kept of the end of an output: where most programs say how it went.
 const TAIL: usize = 3 << 20;
 /// How long the output is read on after the program has ended. Only a process that left the group can hold it open so long.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_millis(500);
+/// How often at most it is waited for so long.
+const MOST_LINGERS: usize = 60;
+/// How often one is told that the program still runs, by the machine's time or the project's.
+const BEAT: Duration = Duration::from_secs(60);
 /// What git tells the programs it starts about the repository it works on. A test of this project must not take it for its own.
 const GIT: [&str; 8] = [
     "GIT_DIR",
@@ -75,6 +80,25 @@ impl Ran {
 /// # Errors
 /// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.
 pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock) -> Result<Ran> {
+    run(root, command, timeout, clock, &|| ())
+}
+
+impl Project {
+    /// Runs a program at the root, as [`run_check`] does. However long it takes, the session in which it runs goes on living.
+    ///
+    /// # Errors
+    /// As [`run_check`].
+    pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
+        let lives = || self.sessions().lives();
+        lives();
+        let ran = run(self.root(), command, timeout, &*self.world().clock, &lives);
+        lives();
+        ran
+    }
+}
+
+/// As [`run_check`]. `beat` is called every minute while the program runs.
+fn run(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock, beat: &dyn Fn()) -> Result<Ran> {
     let cannot = |error: &std::io::Error| {
         Error::new(Category::Failed, "E_CANNOT_START", format!("cannot start {command:?}: {error}"))
             .hint("is the program installed, and on the PATH?")
@@ -99,8 +123,16 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
     drop(run);
 
     let kept = Arc::new(Mutex::new(Kept::default()));
+    let rest = reader.try_clone();
     let ended = read(reader, Arc::clone(&kept));
-    let waited = wait(&mut child, timeout);
+    let mut last = (Instant::now(), began);
+    let waited = wait(&mut child, timeout, &mut || {
+        let now = clock.monotonic();
+        if last.0.elapsed() >= BEAT || now.saturating_sub(last.1) >= BEAT {
+            last = (Instant::now(), now);
+            beat();
+        }
+    });
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
         // An empty group is an error, and the usual case.
@@ -113,7 +145,7 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
             return Err(Error::new(Category::Failed, "E_IO", format!("cannot wait for {command:?}: {error}")));
         }
     };
-    let _ = ended.recv_timeout(LINGER);
+    linger(&ended, || rest.as_ref().is_ok_and(|rest| rustix::io::ioctl_fionread(rest).is_ok_and(|bytes| bytes > 0)));
     let ms = u64::try_from(clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX);
     let exit = status
         .filter(|_| !timed_out)
@@ -124,10 +156,11 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
 
 /// Waits for a program; none if it has not ended in time. The time is the machine's, even where the project's clock stands still:
 /// a program does not run by that one.
-fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, timeout: Duration, each: &mut dyn FnMut()) -> std::io::Result<Option<ExitStatus>> {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
+        each();
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
@@ -136,6 +169,22 @@ fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStat
         };
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits until an output is read. What has left the group may hold it open: then it is at its end when nothing is `unread`, and nothing
+/// comes for a while. On a busy machine the thread that reads may come to it late.
+fn linger(ended: &mpsc::Receiver<()>, unread: impl Fn() -> bool) {
+    let mut quiet = 0;
+    for _ in 0..MOST_LINGERS {
+        if ended.recv_timeout(LINGER) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        // Bytes that were just taken from the pipe may still be on their way: one look is not enough.
+        quiet = if unread() { 0 } else { quiet + 1 };
+        if quiet == 2 {
+            return;
+        }
     }
 }
 
@@ -253,7 +302,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn run(command: &str, timeout: Duration) -> Result<Ran> {
-        run_check(Path::new("/"), command, timeout, &SystemClock::default())
+        super::run_check(Path::new("/"), command, timeout, &SystemClock::default())
     }
 
     #[test]

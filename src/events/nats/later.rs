@@ -1,6 +1,6 @@
 //! A connection that is made when the first message goes out.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Nats, NatsOptions};
@@ -10,11 +10,12 @@ use crate::sink::{Message, Receipt, Sink, SinkError};
 #[derive(Debug)]
 pub struct Later {
     options: NatsOptions,
-    link: OnceLock<Result<Nats, SinkError>>,
+    link: OnceLock<Nats>,
 }
 
 impl Later {
-    /// Makes it. Nothing is done yet, so wrong options are an error of the first message.
+    /// Makes it. Nothing is done yet, so wrong options are an error of each message. What a file of
+    /// credentials lacks may be there for the next one.
     #[must_use]
     pub const fn new(options: NatsOptions) -> Self {
         Self { options, link: OnceLock::new() }
@@ -24,10 +25,33 @@ impl Later {
 impl Sink for Later {
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError> {
         let began = Instant::now();
-        match self.link.get_or_init(|| Nats::open(self.options.clone())) {
-            Ok(link) => link.publish(message, within.saturating_sub(began.elapsed())),
-            Err(error) => Err(error.clone()),
+        let link = match self.link.get() {
+            Some(link) => link,
+            None => {
+                let opened = Nats::open(self.options.clone())?;
+                // Another thread may have been faster: one connection is enough.
+                self.link.get_or_init(|| opened)
+            }
+        };
+        link.publish(message, within.saturating_sub(began.elapsed()))
+    }
+}
+
+/// The connection of a process that is asked for it again and again: one, as long as the options stay the same.
+#[derive(Debug, Default)]
+pub struct Shared(Mutex<Option<Arc<Later>>>);
+
+impl Shared {
+    /// Returns the connection with these options. Nothing is connected yet, if it is another than the last one.
+    #[must_use]
+    pub fn link(&self, options: NatsOptions) -> Arc<Later> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = kept.as_ref().filter(|link| link.options == options) {
+            return Arc::clone(link);
         }
+        let link = Arc::new(Later::new(options));
+        *kept = Some(Arc::clone(&link));
+        link
     }
 }
 
@@ -44,5 +68,14 @@ mod tests {
             let refused = later.publish(&message, Duration::from_millis(250));
             assert!(matches!(refused, Err(SinkError::Settings(_))), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn who_asks_again_gets_the_same_connection_until_the_options_change() {
+        let (shared, options) = (Shared::default(), NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>"));
+        let first = shared.link(options.clone());
+        assert!(Arc::ptr_eq(&first, &shared.link(options.clone())));
+        let other = shared.link(NatsOptions { remote: true, ..options });
+        assert!(!Arc::ptr_eq(&first, &other));
     }
 }

@@ -363,7 +363,7 @@ impl Artifacts<'_> {
 }
 
 /// Adds a line to the index.
-fn append(project: &Project, entry: &Entry) -> Result<()> {
+pub(crate) fn append(project: &Project, entry: &Entry) -> Result<()> {
     let line = serde_json::to_string(entry).map_err(|error| Error::usage(format!("{ARTIFACTS}: {error}")))?;
     project.files().append(ARTIFACT_INDEX, &line)
 }

@@ -10,12 +10,13 @@ use super::list::{Checkpoints, print};
 use super::manifest::{Check, Manifest};
 use super::name::{NO_KEY, Name, PREFIX};
 use crate::error::{Category, Error, Result};
+use crate::features::without_secrets;
 use crate::files::etag;
 use crate::git::{Created, Git, Oid};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::memory;
-use crate::runner::{Ran, run_check};
+use crate::runner::Ran;
 
 /// How long a remote may take to answer.
 const REMOTE: Duration = Duration::from_secs(10);
@@ -174,7 +175,7 @@ impl Checkpoints<'_> {
             .chain(commands.iter().map(|command| (command, verify.timeout())));
         let mut checks = Vec::new();
         for (command, timeout) in all {
-            let ran = run_check(self.project.root(), command, timeout, &*self.project.world().clock)?;
+            let ran = self.project.run_check(command, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
                 return Err(failed(command, timeout, &ran, report.as_deref()));
@@ -291,7 +292,8 @@ fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> 
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = ran.tail(600).trim();
+    let end = without_secrets(ran.tail(600));
+    let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
     match report {
         Some(report) => error.hint(format!("its output is in {report}; it ends: {end}")),

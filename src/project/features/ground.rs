@@ -72,13 +72,7 @@ pub(super) fn code_tree(git: Option<&Git>) -> Result<Option<String>> {
 pub(super) fn work_tree(git: &Git) -> Result<String> {
     let folder = tempfile::tempdir_in(git.git_dir())
         .map_err(|error| crate::Error::io("cannot write in", git.git_dir(), &error))?;
-    let index = folder.path().join("index");
-    let own = git.git_dir().join("index");
-    match std::fs::copy(&own, &index) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(crate::Error::io("cannot copy", &own, &error)),
-    }
+    let index = git.copy_index(folder.path(), "index")?;
     git.succeed(&["add", "--all", "--", ":/"], &Run::writing().variable("GIT_INDEX_FILE", &index))?;
     git.code_tree(&git.write_tree(&index)?)
 }

@@ -7,7 +7,7 @@ use super::file::{Feature, FeaturesFile, Status, unknown};
 use super::{Features, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
-use crate::runner::run_check;
+use crate::layout::CONFIG;
 use crate::secrets;
 use crate::time::Time;
 
@@ -43,6 +43,9 @@ pub struct Verified {
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
     pub dirty: bool,
+    /// What may be wrong with how it is tested, if no test was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// Why a feature did not pass.
@@ -216,6 +219,7 @@ impl Features<'_> {
             Ok((from, current.status, regressed))
         })?;
         self.tell(id, from, status, evidence.as_deref());
+        let hint = problem.filter(|_| executed == 0).map(|problem| hint(id, problem, &runs));
         Ok(Verified {
             id: id.to_owned(),
             passed: problem.is_none(),
@@ -228,6 +232,7 @@ impl Features<'_> {
             commit: after.commit,
             code_tree: tree,
             dirty: after.dirty,
+            hint,
         })
     }
 
@@ -240,7 +245,26 @@ impl Features<'_> {
         let file = self.read()?;
         let standings = ground::judge(self.project, &file.features, false)?;
         let count = count.unwrap_or(self.project.config().session.probes);
-        file.least_recent(&standings, count).into_iter().map(|feature| self.test(&feature.id)).collect()
+        let unknown = |feature: &Feature| Verified {
+            id: feature.id.clone(),
+            passed: false,
+            status: feature.status,
+            problem: Some(Problem::CannotStart),
+            regressed: false,
+            executed: 0,
+            runs: Vec::new(),
+            evidence: None,
+            commit: None,
+            code_tree: None,
+            dirty: false,
+            hint: None,
+        };
+        let probed = file.least_recent(&standings, count).into_iter().map(|feature| match self.test(&feature.id) {
+            // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
+            Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
+            tested => tested,
+        });
+        probed.collect()
     }
 
     /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
@@ -254,7 +278,6 @@ impl Features<'_> {
 
     fn run(&self, feature: &Feature) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let verify = &self.project.config().verify;
-        let clock = &*self.project.world().clock;
         let mut runs = Vec::new();
         let mut problem = feature.tests().is_empty().then_some(Problem::NoTests);
         for test in feature.tests() {
@@ -268,7 +291,7 @@ impl Features<'_> {
                 executed: 0,
                 output: String::new(),
             };
-            let found = match run_check(self.project.root(), &call.command, verify.timeout(), clock) {
+            let found = match self.project.run_check(&call.command, verify.timeout()) {
                 Err(error) if error.code == "E_CANNOT_START" => {
                     run.output = error.to_string();
                     Some(Problem::CannotStart)
@@ -308,6 +331,18 @@ impl Features<'_> {
             _ => Some(ground::work_tree(&git)?),
         };
         Ok(Code { commit: head.map(|oid| oid.as_str().to_owned()), tree, dirty })
+    }
+}
+
+/// Says what may be wrong with how a feature is tested.
+fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
+    match (problem, runs.last()) {
+        (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
+        (_, Some(run)) => format!(
+            "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
+            run.command
+        ),
+        (_, None) => format!("no test is named: helmdeck forge features set {id} --test <test>"),
     }
 }
 

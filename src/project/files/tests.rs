@@ -255,32 +255,6 @@ fn who_only_reads_writes_nothing() {
 }
 
 #[test]
-fn a_write_that_ends_at_any_step_leaves_the_old_or_the_new_file() {
-    use atomic::{Step, fault};
-
-    for step in [Step::Create, Step::Half, Step::Whole, Step::Flushed, Step::Renamed] {
-        let Place { files, .. } = &place();
-        files.write("a.txt", b"old").unwrap();
-        fault::set(Some(step));
-        assert_eq!(files.write("a.txt", b"new and longer").unwrap_err().code, "E_IO", "{step:?}");
-        assert_eq!(files.create("b.txt", b"made").unwrap_err().code, "E_IO");
-        fault::set(None);
-        let renamed = step == Step::Renamed;
-        assert_eq!(raw(files, "a.txt"), if renamed { b"new and longer".as_slice() } else { b"old" }, "{step:?}");
-        assert_eq!(files.read("b.txt").unwrap(), renamed.then(|| b"made".to_vec()), "{step:?}");
-        let seen: Vec<_> = files.list(".forge").unwrap().into_iter().map(|entry| entry.name).collect();
-        assert_eq!(seen, [".local"], "what is not whole is not listed");
-        files.write("a.txt", b"next").unwrap();
-        files.create("b.txt", b"next").unwrap();
-        assert_eq!(raw(files, "a.txt"), b"next");
-        let left = std::fs::read_dir(files.root())
-            .unwrap()
-            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(atomic::UNFINISHED));
-        assert_eq!(left.count(), usize::from(renamed), "the next write tidies up: {step:?}");
-    }
-}
-
-#[test]
 fn create_never_overwrites_and_write_keeps_permissions() {
     use std::os::unix::fs::PermissionsExt;
 

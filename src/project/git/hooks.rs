@@ -65,6 +65,13 @@ impl Hook {
     }
 }
 
+/// Says whether git made a message up: it takes back a commit, or is to be melted into one by `rebase --autosquash`.
+fn is_of_git(text: &str) -> bool {
+    let taken_back = |start: &str| text.starts_with(start) && text.contains("\nThis reverts commit ");
+    ["fixup! ", "squash! ", "amend! "].iter().any(|start| text.starts_with(start))
+        || ["Revert \"", "Reapply \""].into_iter().any(taken_back)
+}
+
 /// Returns a word of a shell that stands for a text.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
@@ -116,10 +123,13 @@ impl Commits<'_> {
         Ok(Installed { hook, path, before: None, changed: ours })
     }
 
-    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count.
+    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count. Messages that git itself makes are
+    /// not ours to judge: of merges, of commits that take back others, and of those that are to be melted into others.
     #[must_use]
     pub fn check_message(&self, text: &str) -> Vec<Finding> {
-        lint(&strip_comments(text))
+        let text = strip_comments(text);
+        let merges = || self.project.git().is_ok_and(|git| git.git_dir().join("MERGE_HEAD").exists());
+        if is_of_git(&text) || merges() { Vec::new() } else { lint(&text) }
     }
 
     /// Returns what the hook `prepare-commit-msg` makes of a message that is about to be edited: where it comes from is written into it;
@@ -141,7 +151,7 @@ impl Commits<'_> {
         let shown: usize = text.split_inclusive('\n').take_while(|line| !is_comment(line)).map(str::len).sum();
         let (said, comments) = text.split_at(shown);
         let parsed = parse(said);
-        if parsed.messages.iter().any(Message::is_ours) {
+        if is_of_git(said) || parsed.messages.iter().any(Message::is_ours) {
             return Ok(None);
         }
         let git = self.project.git()?;

@@ -15,6 +15,8 @@ use crate::time::Time;
 
 /// How long a run may take unless something else is said.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest anybody may ask for.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A repository with a work tree.
 #[derive(Debug, Clone)]
@@ -110,7 +112,7 @@ impl Git {
     /// Sets how long a run may take for which nothing else is said; 60 seconds by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
         self
     }
 

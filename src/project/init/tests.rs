@@ -137,6 +137,14 @@ fn where_the_memory_lies_depends_on_the_repository() {
         assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
     }
 
+    // A work tree may lie inside of a bare repository.
+    let holder = repository();
+    git(holder.path(), &["commit", "-q", "--allow-empty", "-m", "begin"]);
+    git(bare.path(), &["fetch", "-q", holder.path().to_str().unwrap(), "HEAD:refs/heads/main"]);
+    git(bare.path(), &["worktree", "add", "-q", "main", "main"]);
+    let (inside, _) = init(&bare.path().join("main"), &Init::default());
+    assert_eq!(inside.root(), bare.path().join("main").canonicalize().unwrap());
+
     let folder = repository();
     let root = folder.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("a/b")).unwrap();

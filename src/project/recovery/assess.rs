@@ -15,11 +15,11 @@ use super::unknown::Unknown;
 use super::{FILE, Recovery};
 use crate::checkpoints::{Checkpoint, State};
 use crate::error::{Category, Error, Result};
+use crate::features::without_secrets;
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
 use crate::repair::Extent;
-use crate::runner::run_check;
 use crate::time::Time;
 
 /// How old the lock of the index must be to count as left behind, in seconds.
@@ -259,12 +259,12 @@ impl Recovery<'_> {
         let verify = self.not_run();
         let Some(command) = verify.command.clone() else { return verify };
         let timeout: Duration = self.project.config().verify.timeout();
-        match run_check(self.project.root(), &command, timeout, &*self.project.world().clock) {
+        match self.project.run_check(&command, timeout) {
             Ok(ran) => {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });
                 }
-                let output = ran.tail(OUTPUT).to_owned();
+                let output = without_secrets(ran.tail(OUTPUT));
                 Verify { ran: true, passed: ran.passed(), exit: ran.exit, ms: ran.ms, output, ..verify }
             }
             Err(error) => {

@@ -82,6 +82,18 @@ impl Sessions<'_> {
         })
     }
 
+    /// Says that the session lives, if who works is in it: who names it, or has its agent's name. That others look on does not keep it
+    /// alive. That it could not be said matters to nobody: the lease only ends sooner.
+    pub fn lives(&self) {
+        let world = self.project.world();
+        let mine = |session: &Session| world.session.is_some() || session.agent == world.agent;
+        let said =
+            self.current().and_then(|session| if session.as_ref().is_some_and(mine) { self.touch() } else { Ok(()) });
+        if let Err(error) = said {
+            tracing::debug!(%error, "the lease of the session is not renewed");
+        }
+    }
+
     /// Returns the current session; who names one that does not live is refused, since what it does belongs nowhere.
     pub(super) fn current_or_refuse(&self) -> Result<Option<Session>> {
         match &self.project.world().session {

@@ -58,14 +58,13 @@ pub(super) mod step {
     pub(in super::super) const LEARNED: &str = "end_learned";
     pub(in super::super) const CACHES: &str = "end_caches";
     pub(in super::super) const COMMIT: &str = "end_commit";
-    pub(in super::super) const ARCHIVE: &str = "end_archive";
     pub(in super::super) const EVENT: &str = "end_event";
 }
 
 impl Sessions<'_> {
     /// Ends the current session. Cut short at any point, the same command does the rest; ended already, it changes nothing.
     ///
-    /// In this order: the last entry; what was learned; the caches; the commit of the memory; the archive; tell others; release.
+    /// In this order: the last entry; what was learned; the caches; the archive; the commit of the memory, with it; tell others; release.
     ///
     /// # Errors
     /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a session; `Paused`, `Secret`.
@@ -117,13 +116,13 @@ impl Sessions<'_> {
         let learned = on.learned();
         on.or_go_on(step::LEARNED, then, learned)?;
         on.caches()?;
+        on.archive()?;
         let commit = on.commit();
         on.or_go_on(step::COMMIT, then, commit)?;
-        on.archive()?;
         on.event()?;
         let finished = on.finished(false);
-        // Its record says all that was done. From here on whoever looks for a session that lives does not find it.
-        self.archive(&on.over())?;
+        // What the commit could not hold of it. From here on whoever looks for a session that lives does not find it.
+        self.keep_ended(&on.over())?;
         self.forget(id)?;
         Ok(finished)
     }
@@ -162,6 +161,7 @@ impl Sessions<'_> {
                 if session.state != State::Ended {
                     break;
                 }
+                let session = self.ended_here(&session)?.unwrap_or(session);
                 let ending = session.ending.clone().unwrap_or_default();
                 return Ok(On { sessions: *self, session, ending, warnings: Vec::new() }.finished(true));
             }
@@ -275,17 +275,16 @@ impl On<'_> {
         }
     }
 
-    /// The session as its record keeps it.
+    /// The session as its record keeps it: the same whenever an end that was cut short goes on.
     fn over(&self) -> Session {
-        Session { state: State::Ended, ended_at: self.ending.since, ..self.session.clone() }
+        let session = self.session.clone();
+        let until = self.ending.since.unwrap_or(session.seen_at);
+        Session { state: State::Ended, ended_at: self.ending.since, seen_at: until, lease_until: until, ..session }
     }
 
-    fn archive(&mut self) -> Result<()> {
-        if self.is_done(step::ARCHIVE) {
-            return Ok(());
-        }
-        self.sessions.archive(&self.over())?;
-        self.done(step::ARCHIVE, None)
+    /// Puts the session away before the commit, which takes it along: afterwards nothing is left uncommitted.
+    fn archive(&self) -> Result<()> {
+        if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
     fn event(&mut self) -> Result<()> {

@@ -17,6 +17,9 @@ use crate::time::Time;
 /// What the commit of a session's memory is called, as the RFC calls it.
 const SUBJECT: &str = "Session checkpoint";
 
+/// So much of what was learned stands in the message of a commit, in characters; `knowledge.json` has all of it.
+const SHORT: usize = 200;
+
 /// What an assessment of the state of the code means for a start.
 pub(super) struct Assessed {
     /// How bad it is, in a word.
@@ -159,7 +162,7 @@ fn new_commit(session: &Session, ending: &Ending) -> NewCommit {
         subject: SUBJECT.to_owned(),
         what: vec![format!("End session {}", session.id)],
         why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
-        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
+        learned: ending.learned.iter().map(|learning| in_short(&learning.what)).collect(),
         forge: true,
         ..NewCommit::default()
     }
@@ -179,13 +182,21 @@ fn below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns when a learning applies, in one line.
-fn context(what: &What) -> String {
-    let text = match what {
-        What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,
-        What::Invariant { text, .. } => text,
+/// Returns a learning in one line of a commit's message: when it applies, and what to do.
+fn in_short(what: &What) -> String {
+    let (context, said) = match what {
+        What::Successful { context, approach } => (context.as_str(), approach.as_str()),
+        What::Failed { context, issue, .. } => (context.as_str(), issue.as_str()),
+        What::Decision { context, decision, .. } => (context.as_str(), decision.as_str()),
+        What::Invariant { text, .. } => ("", text.as_str()),
     };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = line(said);
+    let said = match said.char_indices().nth(SHORT) {
+        Some((at, _)) => format!("{} ...", said[..at].trim_end()),
+        None => said,
+    };
+    if context.is_empty() { said } else { format!("{}: {said}", line(context)) }
 }
 
 /// Counts the commits made in a session.

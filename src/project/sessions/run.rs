@@ -1,5 +1,6 @@
 //! A command that is run for a session: the session lives as long as the command, and its exit and time are noted.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -32,6 +33,8 @@ pub struct Outcome {
     pub command: String,
     /// Its exit code; `null` if a signal ended it.
     pub exit: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// How long it took, in milliseconds.
     pub ms: u64,
     /// Whether it was stopped because this process was asked to stop.
@@ -41,12 +44,12 @@ pub struct Outcome {
 }
 
 impl Sessions<'_> {
-    /// Runs a command for the current session, with the terminal of the caller. When `stop` turns true the command is asked to end,
+    /// Runs a command for the current session, with the terminal of the caller; `aside` has what it prints come where errors go. When `stop` turns true the command is asked to end,
     /// and the session ends as well as that can be done in two seconds.
     ///
     /// # Errors
     /// `NotFound` without a session; `Locked` if another process works for it; `Failed` if the command cannot be started.
-    pub fn run(&self, command: &[String], stop: &AtomicBool) -> Result<Outcome> {
+    pub fn run(&self, command: &[String], stop: &AtomicBool, aside: bool) -> Result<Outcome> {
         self.project.check_not_paused()?;
         let session = self.required()?;
         let (program, arguments) = command
@@ -55,9 +58,12 @@ impl Sessions<'_> {
         let hold = self.hold(&session.id)?;
         let clock = self.project.world().clock.clone();
         let begun = clock.monotonic();
-        let mut child = Command::new(program)
-            .args(arguments)
-            .env(VARIABLE, &session.id)
+        let mut run = Command::new(program);
+        run.args(arguments).env(VARIABLE, &session.id);
+        if aside {
+            run.stdout(std::io::stderr());
+        }
+        let mut child = run
             .spawn()
             .map_err(|error| Error::new(Category::Failed, "E_RUN", format!("cannot run {program}: {error}")))?;
         let (status, stopped) = self.wait(&mut child, stop)?;
@@ -80,7 +86,7 @@ impl Sessions<'_> {
         } else {
             None
         };
-        Ok(Outcome { session: session.id, command, exit: status.code(), ms, stopped, ended })
+        Ok(Outcome { session: session.id, command, exit: status.code(), signal: status.signal(), ms, stopped, ended })
     }
 
     /// Waits for the command, and keeps the lease of the session.

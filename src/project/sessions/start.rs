@@ -16,7 +16,6 @@ use crate::knowledge::KnowledgeFile;
 use crate::layout::{HISTORY, INIT};
 use crate::prime::Primed;
 use crate::progress::session_folder;
-use crate::runner::run_check;
 
 /// So many issues are named to others.
 const TOLD: usize = 100;
@@ -110,6 +109,13 @@ impl Sessions<'_> {
         }
         let again = session.state == State::Live;
         let abandoned = self.bury()?;
+        if again && self.is_nameless() {
+            warnings.push(format!(
+                "{} lived already and goes on; if somebody else works in it, give each of you a name (--agent or HELMDECK_FORGE_AGENT) and \
+                 begin beside it (--join)",
+                session.id
+            ));
+        }
         let mut on = On { sessions: *self, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
@@ -128,6 +134,14 @@ impl Sessions<'_> {
         let prime = self.project.prime_of(Some(&on.session), &on.warnings)?.render(budget);
         let On { session, warnings, probed, recovery, .. } = on;
         Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
+    }
+}
+
+impl Sessions<'_> {
+    /// Says whether who works has not said who they are, and so is everybody else who has not.
+    fn is_nameless(&self) -> bool {
+        let world = self.project.world();
+        world.session.is_none() && world.agent == crate::world::AGENT
     }
 }
 
@@ -170,7 +184,7 @@ impl On<'_> {
         }
         let project = self.sessions.project;
         let timeout = Duration::from_secs(project.config().session.bootstrap_timeout_s);
-        let ran = run_check(project.root(), &format!("sh {INIT}"), timeout, project.world().clock.as_ref());
+        let ran = project.run_check(&format!("sh {INIT}"), timeout);
         let failed = match &ran {
             Ok(ran) if ran.exit == Some(0) => None,
             Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),

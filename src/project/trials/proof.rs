@@ -94,7 +94,7 @@ fn worker() {
     let Ok(root) = std::env::var(ROOT) else { return };
     // The program ends when whoever started all this closes its input.
     let program = ["sh".to_owned(), "-c".to_owned(), format!("echo {READY}; read -r line")];
-    let done = open(Path::new(&root)).sessions().run(&program, &AtomicBool::new(false));
+    let done = open(Path::new(&root)).sessions().run(&program, &AtomicBool::new(false), false);
     panic!("it was to die: {done:?}");
 }
 

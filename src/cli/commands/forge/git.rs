@@ -45,7 +45,7 @@ pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
 }
 
 pub(super) fn lint(on: &On, range: &str) -> Answer {
-    let linted = on.open()?.commits().lint(range)?;
+    let linted = on.look()?.commits().lint(range)?;
     let findings = || linted.iter().flat_map(|commit| commit.findings.iter().map(move |finding| (commit, finding)));
     on.print(&linted, || {
         let lines = findings().map(|(commit, finding)| {
@@ -77,15 +77,15 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
         }
         HookCommand::CommitMsg { file } => {
             // A hook is never in the way of a repository without a memory.
-            let Some(project) = on.find()? else { return Ok(()) };
+            let Some(project) = on.find()? else { return on.done() };
             let findings = project.commits().check_message(&message(file)?);
             on.show(&findings)?;
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
             On::exit(if broken { Exit::Failed } else { Exit::Ok })
         }
         HookCommand::PrepareCommitMsg { file, source, .. } => {
-            let Some(project) = on.find()? else { return Ok(()) };
-            let Ok(origin) = origin(&project) else { return Ok(()) };
+            let Some(project) = on.find()? else { return on.done() };
+            let Ok(origin) = origin(&project) else { return on.done() };
             let focus = project.focus().show()?;
             let key = focus.and_then(|shown| shown.focus.linear_issue);
             let prepared =
@@ -123,7 +123,7 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
             on.show(&made)
         }
         C::List => {
-            let all = on.open()?.checkpoints().list()?;
+            let all = on.look()?.checkpoints().list()?;
             on.print(&all, || {
                 let lines = all.iter().map(|checkpoint| {
                     let commit = checkpoint.commit.as_deref().unwrap_or("-");
@@ -134,7 +134,7 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
             })
         }
         C::Show { name } => on.show(&on.open()?.checkpoints().show(name)?),
-        C::Verify { name } => on.show(&on.open()?.checkpoints().verify(name.as_deref())?),
+        C::Verify { name } => on.show(&on.look()?.checkpoints().verify(name.as_deref())?),
         C::Prune { keep, yes } => {
             let prune = Prune { keep: *keep, dry_run: !yes };
             on.show(&on.open()?.checkpoints().prune(&prune)?)
@@ -145,7 +145,7 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
 pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
     match command {
         RecoverCommand::Assess { no_verify } => {
-            let report = on.open()?.recovery().assess(Assess { verify: !no_verify })?;
+            let report = on.look()?.recovery().assess(Assess { verify: !no_verify })?;
             on.print(&report, || report.to_string())?;
             On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }

@@ -117,3 +117,19 @@ fn a_message_is_given_its_trace() {
     assert!(empty.starts_with("[session]\n\n## Memory\n- None\n"), "{empty}");
     assert!(!commits.check_message("Fix it\n# comment\n").is_empty());
 }
+
+#[test]
+fn messages_that_git_makes_are_not_judged() {
+    let repository = Repository::new();
+    let project = repository.project();
+    let commits = project.commits();
+    let back = "Revert \"Add it\"\n\nThis reverts commit 0123456789012345678901234567890123456789.\n";
+    for text in ["fixup! Add it\n", "squash! Add it\n\nMore\n", "amend! Add it\n\nAdd it\n", back] {
+        assert_eq!(commits.check_message(text), [], "{text:?}");
+    }
+    for text in ["Revert \"Add it\"\n\nIt broke.\n", "fixup it\n", "Merge branch 'other'\n"] {
+        assert!(!commits.check_message(text).is_empty(), "{text:?}");
+    }
+    repository.write(".git/MERGE_HEAD", "0123456789012345678901234567890123456789\n");
+    assert_eq!(commits.check_message("Merge branch 'other'\n"), []);
+}
