@@ -132,6 +132,10 @@ impl Project {
                 let settings = detect::tests(self.root()).fill(&String::from_utf8_lossy(&seed.bytes));
                 seed.bytes = settings.into_bytes();
             }
+            // What is gone is put back by a repair: an empty one would hide that.
+            if self.files().is_lost(&seed.path)? {
+                continue;
+            }
             if self.files().create_with(&seed.path, &seed.bytes, seed.mode)? {
                 created.push(seed.path);
             }

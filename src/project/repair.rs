@@ -8,7 +8,7 @@ mod form;
 use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
-use crate::files::{Unreadable, check_path, last_good};
+use crate::files::{LOST, Unreadable, check_path, last_good};
 use crate::layout::{ARTIFACT_INDEX, FORGE};
 use crate::progress;
 use crate::project::Project;
@@ -95,6 +95,7 @@ impl Project {
         let guard = if mend.yes { Some(self.files().lock()?) } else { None };
         let (bytes, huge) = match self.files().read(path) {
             Ok(Some(bytes)) => (bytes, None),
+            Ok(None) if self.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
             Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
             // Too large to be looked at: only other versions can be offered.
             Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
@@ -127,7 +128,9 @@ impl Project {
             let chosen = chosen.ok_or_else(|| Error::refused(format!("no good version of {path} was found there")))?;
             let source = chosen.source;
             self.files().check_secrets(path, &chosen.bytes)?;
-            repair.copy = self.keep(path, &bytes, huge.is_some())?;
+            if self.files().entry(path)?.is_some() {
+                repair.copy = self.keep(path, &bytes, huge.is_some())?;
+            }
             self.files().put(path, &chosen.bytes, None)?;
             repair.applied = Some(source);
             repair.hint = None;

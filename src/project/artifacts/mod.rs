@@ -140,14 +140,18 @@ impl Artifacts<'_> {
     /// Stores a file of anywhere on this machine: a copy of it.
     ///
     /// # Errors
-    /// As [`Self::put`]; `Failed` if the file cannot be read.
+    /// As [`Self::put`]; `NotFound` if there is no such file, `Usage` for what is none, `Failed` if it cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
-        let io = |error: std::io::Error| Error::io("cannot read", file, &error);
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::not_found(format!("there is no file {}", file.display())),
+            _ => Error::io("cannot read", file, &error),
+        };
+        // Opening a pipe would wait for somebody who writes into it.
+        if !std::fs::metadata(file).map_err(io)?.is_file() {
+            return Err(Error::usage(format!("{} is no file: store one file at a time", file.display())));
+        }
         let source = File::open(file).map_err(io)?;
         let about = source.metadata().map_err(io)?;
-        if !about.is_file() {
-            return Err(io(std::io::Error::other("it is no file")));
-        }
         self.check_size(about.len())?;
         let mut bytes = Vec::new();
         source.take(self.project.config().artifacts.max_bytes + 1).read_to_end(&mut bytes).map_err(io)?;

@@ -8,7 +8,7 @@ mod trials;
 
 use super::inputs::{File, Inputs};
 use super::{Health, judge};
-use crate::files::{Document, Files};
+use crate::files::{Document, Files, LOST};
 use crate::layout;
 use crate::project::Project;
 use crate::repair::Extent;
@@ -62,6 +62,7 @@ impl Project {
 /// Reads a document without a trace, and says how it was found.
 fn load<D: Document>(files: &Files) -> (File, Option<D>) {
     match files.load::<D>() {
+        Ok(None) if files.is_lost(D::PATH).unwrap_or(false) => (File::Damaged(format!("{}: {LOST}", D::PATH)), None),
         Ok(None) => (File::Absent, None),
         Ok(Some(loaded)) if loaded.read_only => (File::Newer("a newer program's".to_owned()), Some(loaded.value)),
         Ok(Some(loaded)) => (File::Valid, Some(loaded.value)),

@@ -82,7 +82,8 @@ impl Project {
         let folders = tree::folders().into_iter().map(|path| (path, true));
         let files = tree::files(self.world(), self.config().git.enabled).into_iter().map(|seed| (seed.path, false));
         for (path, folder) in folders.chain(files) {
-            if self.files().entry(&path)?.is_none() {
+            // What was there and is gone is named with what is damaged.
+            if self.files().entry(&path)?.is_none() && !self.files().is_lost(&path)? {
                 // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
                 let detail = match (folder, tree::is_local(&path) || path == LOCAL) {
                     (true, _) => "the folder is created when it is needed",

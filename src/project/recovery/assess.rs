@@ -167,7 +167,10 @@ impl Recovery<'_> {
         let files = self.project.files().reading();
         for path in [layout::KNOWLEDGE, layout::FEATURES] {
             let detail = match files.read(path) {
-                Ok(None) => continue,
+                Ok(None) => match self.project.damage_of(path) {
+                    Some(lost) => lost.detail,
+                    None => continue,
+                },
                 Ok(Some(bytes)) => match check_memory(path, &bytes) {
                     Ok(()) => continue,
                     Err(detail) => detail,

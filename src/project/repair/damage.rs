@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::form::{Wrong, check, form};
 use crate::error::{Category, Error, Result};
-use crate::files::{Files, KINDS};
+use crate::files::{Files, KINDS, LOST};
 use crate::git::Git;
 use crate::layout::{ARTIFACT_INDEX, BRANCHES, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS};
 use crate::project::Project;
@@ -115,7 +115,11 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
     let form = form(&path)?;
     let next = Some(format!("helmdeck forge repair {path}"));
     let bytes = match files.read(&path) {
-        Ok(bytes) => bytes?,
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            let lost = files.is_lost(&path).unwrap_or(false);
+            return lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
+        }
         Err(error) => {
             // What is no file, or may not be read, is for nobody else to mend.
             let next = next.filter(|_| error.category == Category::Corrupt);

@@ -172,3 +172,46 @@ fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
     );
     assert!(project.sessions().end(&End::default()).unwrap().warnings.is_empty());
 }
+
+#[test]
+fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
+    let (repository, _) = ground();
+    let project = open(repository.path());
+    let learn = |context: &str| {
+        let what = What::Successful { context: context.into(), approach: "Look for it".into() };
+        open(repository.path()).knowledge().add(&Learning::new(what), None)
+    };
+    learn("Not committed yet").unwrap();
+    for path in [KNOWLEDGE, FEATURES] {
+        let at = repository.path().join(path);
+        let held = std::fs::read(&at).unwrap();
+        let before = committed(repository.path(), path);
+        std::fs::remove_file(&at).unwrap();
+        let next = Some(format!("helmdeck forge repair {path}"));
+        if path == KNOWLEDGE {
+            let error = learn("Something else").unwrap_err();
+            assert_eq!((error.category, &error.next), (Category::Corrupt, &next), "{error}");
+        }
+        let doctor = project.doctor(true).unwrap();
+        assert!(!doctor.healthy && doctor.found.iter().any(|one| one.path == path && one.next == next), "{doctor:?}");
+        Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        assert!(!at.exists(), "{path}: nobody begins it anew");
+        assert!(project.health().long_term.reasons.iter().any(|reason| Some(&reason.next) == next.as_ref()), "{path}");
+        assert_eq!(project.sessions().start(&Start::default()).unwrap_err().next, next, "{path}");
+        // It ends, and what git has stays there.
+        let ended = project.sessions().end(&End::default()).unwrap();
+        assert!(ended.warnings.iter().any(|warning| warning.contains(path)), "{path}: {:?}", ended.warnings);
+        assert_eq!(committed(repository.path(), path), before, "{path}");
+        if path == FEATURES {
+            // This clone has no good copy of it.
+            let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
+            assert_eq!(repaired.applied, Some(Source::Git), "{path}");
+        } else {
+            let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
+            assert_eq!(repaired.applied, Some(Source::LastGood), "{path}");
+        }
+        assert_eq!(std::fs::read(&at).unwrap(), held, "{path}");
+        project.sessions().start(&Start::default()).unwrap();
+    }
+    learn("Something else").unwrap();
+}

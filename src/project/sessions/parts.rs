@@ -8,7 +8,7 @@ use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
-use crate::layout::ARTIFACT_INDEX;
+use crate::layout::{ARTIFACT_INDEX, FEATURES, KNOWLEDGE};
 use crate::project::Project;
 use crate::recovery::{Action, Assess};
 use crate::repair::Extent;
@@ -35,9 +35,18 @@ pub(super) fn budget(project: &Project) -> usize {
     usize::try_from(project.config().session.prime_tokens).unwrap_or(crate::prime::BUDGET)
 }
 
+/// Refuses to go on without what was learned if it was there.
+pub(super) fn check_knowledge(project: &Project) -> Result<()> {
+    project.damage_of(KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
+}
+
 /// Reads the features and what shows that they work, to find out whether they can be read. Returns a warning if only some lines cannot.
 pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
-    project.files().load::<FeaturesFile>()?;
+    if project.files().load::<FeaturesFile>()?.is_none()
+        && let Some(lost) = project.damage_of(FEATURES)
+    {
+        return Err(lost.error());
+    }
     match project.damage_of(ARTIFACT_INDEX) {
         Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
         Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),

@@ -171,6 +171,7 @@ impl On<'_> {
     fn long_term(&mut self) -> Result<()> {
         let files = self.sessions.project.files();
         if files.load::<KnowledgeFile>()?.is_none() {
+            parts::check_knowledge(self.sessions.project)?;
             self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
         }
         self.warnings.extend(parts::read_features(self.sessions.project)?);
