@@ -75,11 +75,13 @@ pub(super) struct Verb<I, O> {
     /// Whether the input may name the session in which the work is done.
     in_session: bool,
     settings: Settings,
+    /// Whether a call shows that the session lives.
+    lives: bool,
 }
 
 impl<I, O> Verb<I, O> {
     pub(super) fn new(place: &Place, work: fn(&Project, I) -> Done<O>) -> Self {
-        Self { place: place.clone(), work, in_session: false, settings: Settings::Needed }
+        Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true }
     }
 
     /// Takes `session` of the input for the session in which the work is done.
@@ -90,6 +92,11 @@ impl<I, O> Verb<I, O> {
     /// Works also if the settings are damaged.
     pub(super) fn or_defaults(self) -> Self {
         Self { settings: Settings::OrDefaults, ..self }
+    }
+
+    /// Changes nothing at all, not even when the session was last seen.
+    pub(super) fn quiet(self) -> Self {
+        Self { lives: false, ..self }
     }
 }
 
@@ -105,14 +112,21 @@ where
         }
         let (session, input) = if self.in_session { without_session(input)? } else { (None, input) };
         let input: I = input.read()?;
-        let (place, work, settings) = (self.place.clone(), self.work, self.settings);
+        let (place, work, settings, lives) = (self.place.clone(), self.work, self.settings, self.lives);
         let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
         // Whoever goes away meanwhile does not cut it short: what was begun is done to its end, as it would be at a shell.
         let done = tokio::task::spawn_blocking(move || {
             wait.check()?;
             let project = place.open(&caller, session, settings)?;
             wait.check()?;
-            work(&project, input).map_err(|error| said(&error))
+            if lives {
+                project.sessions().lives();
+            }
+            let done = work(&project, input).map_err(|error| said(&error));
+            if lives {
+                project.sessions().lives();
+            }
+            done
         });
         let done = done
             .await

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 pub(crate) use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
 pub use folders::Entry;
+pub(crate) use folders::part_of;
 pub use kinds::{KINDS, kind_of, schemas};
 pub(crate) use lock::Lock;
 pub use lock::{Guard, Holder, LOCK_WAIT};
@@ -31,7 +32,7 @@ pub(crate) use quarantine::last_good;
 
 use crate::error::{Category, Current, Error, Result};
 use crate::git::{Git, Run};
-use crate::layout::{ACTIVE, CONFIG, EXCEPTIONS, FEATURES, KNOWLEDGE, LOCK};
+use crate::layout::{ACTIVE, CONFIG, EXCEPTIONS, FEATURES, KNOWLEDGE, LOCK, ROLLBACK_LOCK};
 use crate::world::World;
 use crate::{json, secrets, triv};
 
@@ -43,6 +44,8 @@ const COMMON_LOCK: &str = "forge/lock";
 pub(crate) const LOST: &str = "it was there and is gone";
 /// The documents that nobody removes.
 pub(crate) const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
+/// How long a list of lines gets, in bytes, before its next part begins.
+pub(crate) const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
@@ -67,6 +70,7 @@ struct Shared {
     max: u64,
     local: Lock,
     common: Lock,
+    rollback: Lock,
     session: RwLock<Option<String>>,
 }
 
@@ -76,7 +80,8 @@ impl Files {
     pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
-        let shared = Shared { root: root.to_owned(), world, max, local, common, session: RwLock::default() };
+        let rollback = Lock::new(root, ROLLBACK_LOCK);
+        let shared = Shared { root: root.to_owned(), world, max, local, common, rollback, session: RwLock::default() };
         Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
     }
 
@@ -130,11 +135,20 @@ impl Files {
         self.shared.common.take(|| self.holder())
     }
 
+    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be held while git checks out,
+    /// which may take long.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub(crate) fn rollback_lock(&self) -> Result<Guard> {
+        self.shared.rollback.take(|| self.holder())
+    }
+
     fn holder(&self) -> Holder {
         Holder {
             pid: std::process::id(),
             session: self.shared.session.read().unwrap_or_else(PoisonError::into_inner).clone(),
-            agent: self.world().agent.clone(),
+            agent: secrets::shown(self.world().agent.clone()),
             since: self.world().now().seconds().to_string(),
         }
     }
@@ -216,6 +230,11 @@ impl Files {
         if before.as_ref() == Some(&after) {
             return Ok(answer);
         }
+        // Numbers with more digits than the machine counts with stand in members that we do not know.
+        let after = match bytes.as_deref().map(std::str::from_utf8) {
+            Some(Ok(text)) => json::Numbers::of(text).put_back(after),
+            _ => after,
+        };
         match decode::<D>(&after) {
             Ok((_, false)) => {}
             Ok((_, true)) | Err(Unreadable::Newer(_)) => {
@@ -420,21 +439,29 @@ impl Files {
     /// # Errors
     /// `Secret` with the place and the rule, never with the value.
     pub fn check_secrets(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        let findings = secrets::scan(&text);
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            findings.iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
-        if let Some(first) = refused.first() {
-            return Err(secrets::refuse(path, first, refused.len()));
-        }
-        for finding in allowed {
+        for finding in self.refuse_secrets(path, bytes)? {
             let line = serde_json::json!({
                 "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
-            self.append(EXCEPTIONS, &line.to_string())?;
+            self.append_to_parts(EXCEPTIONS, &line.to_string(), LONG_LIST)?;
             tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
         }
         Ok(())
+    }
+
+    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged then. Returns what passes for a
+    /// rule that was put aside.
+    ///
+    /// # Errors
+    /// As [`Self::check_secrets`].
+    pub(crate) fn refuse_secrets(&self, path: &str, bytes: &[u8]) -> Result<Vec<secrets::Finding>> {
+        let findings = secrets::scan(&String::from_utf8_lossy(bytes));
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
+        match refused.first() {
+            Some(first) => Err(secrets::refuse(path, first, refused.len())),
+            None => Ok(allowed),
+        }
     }
 }
 
@@ -445,7 +472,8 @@ fn lost(path: &str) -> Error {
         .next(format!("helmdeck forge repair {path}"))
 }
 
-fn newer(path: &str, version: &str) -> Error {
+/// Says that a file was written by a newer program.
+pub(crate) fn newer(path: &str, version: &str) -> Error {
     let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
 }

@@ -32,6 +32,8 @@ pub struct Init {
     pub scissors: bool,
     /// Register the merge driver of the JSON files in this repository.
     pub merge_driver: bool,
+    /// The rules for secrets that are put aside for what is taken over: see [`Project::allowing`].
+    pub allow_secrets: Vec<String>,
 }
 
 /// What was done.
@@ -94,6 +96,7 @@ impl Project {
                 Self::with(found, world, config)
             }
         };
+        let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
         project.check_not_paused()?;
         let created = project.create_missing()?;
         let tests = created.iter().any(|path| path == CONFIG).then(|| detect::tests(project.root()));

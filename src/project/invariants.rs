@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::features::without_secrets;
 use crate::knowledge::Invariant;
 use crate::project::Project;
 
@@ -97,7 +96,7 @@ impl Project {
                         (false, false) => State::Broken,
                     };
                     (outcome.exit, outcome.ms) = (ran.exit, ran.ms);
-                    outcome.output = without_secrets(ran.tail(OUTPUT));
+                    outcome.output = ran.end(OUTPUT);
                 }
                 // A check that makes no sense cannot be run, whoever wrote it. The others are checked all the same.
                 Err(error) => outcome.output = error.to_string(),

@@ -44,6 +44,8 @@ pub const INIT: &str = ".forge/init.sh";
 pub const LOCAL: &str = ".forge/.local";
 /// The lock of this work tree.
 pub const LOCK: &str = ".forge/.local/lock";
+/// The lock of the one rollback that may go on in this work tree.
+pub const ROLLBACK_LOCK: &str = ".forge/.local/rollback.lock";
 /// Every event, with its exact time.
 pub const JOURNAL: &str = ".forge/.local/journal.jsonl";
 /// Events that no server has yet.

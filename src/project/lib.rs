@@ -35,6 +35,7 @@ pub mod time;
 #[cfg(test)]
 mod trials;
 pub mod triv;
+mod withheld;
 pub mod world;
 
 pub use config::Config;

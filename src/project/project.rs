@@ -130,6 +130,13 @@ impl Project {
         self
     }
 
+    /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
+    pub(crate) fn within(&self, session: &str) -> Self {
+        let world = World { session: Some(session.to_owned()), ..self.world.clone() };
+        let git = self.git.clone();
+        Self { found: self.found.clone(), world, config: self.config.clone(), files: self.files.clone(), git }
+    }
+
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
@@ -166,7 +173,7 @@ impl Project {
             |pause| format!("{}, since {}", pause.reason, pause.since),
         );
         Err(Error::new(Category::Paused, "E_PAUSED", format!("work is paused: {why}"))
-            .hint("a person looks at it, and says why it may go on")
+            .hint("a person looks at it, and says why it may go on; what is damaged can be repaired then")
             .next("helmdeck forge recover ack --reason <why>"))
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
 use crate::files::{LOST, Unreadable, check_path, last_good};
-use crate::layout::{ARTIFACT_INDEX, FORGE};
+use crate::layout::{CHECKPOINTS, FORGE};
 use crate::progress;
 use crate::project::Project;
 
@@ -23,6 +23,8 @@ const MAX_VERSIONS: &str = "50";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
+    /// What the tag of a checkpoint holds: its file is but a mirror of it.
+    Tag,
     /// What was written last.
     LastGood,
     /// The newest version in git that is good.
@@ -92,7 +94,6 @@ impl Project {
         if mend.yes {
             self.check_not_paused()?;
         }
-        let guard = if mend.yes { Some(self.files().lock()?) } else { None };
         let (bytes, huge) = match self.files().read(path) {
             Ok(Some(bytes)) => (bytes, None),
             Ok(None) if self.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
@@ -128,18 +129,29 @@ impl Project {
             let chosen = chosen.ok_or_else(|| Error::refused(format!("no good version of {path} was found there")))?;
             let source = chosen.source;
             self.files().check_secrets(path, &chosen.bytes)?;
-            if self.files().entry(path)?.is_some() {
+            // To look for versions may take long, so it was done before the lock.
+            let _guard = self.files().lock()?;
+            let same = match self.files().read(path) {
+                Ok(Some(now)) => huge.is_none() && now == bytes,
+                Ok(None) => huge.as_deref() == Some(LOST),
+                Err(error) => huge.is_some() && error.category == Category::Corrupt,
+            };
+            if !same {
+                return Err(Error::new(Category::Stale, "E_STALE", format!("{path} was changed meanwhile"))
+                    .hint("look at it again")
+                    .next(format!("helmdeck forge repair {path}")));
+            }
+            if huge.as_deref() != Some(LOST) {
                 repair.copy = self.keep(path, &bytes, huge.is_some())?;
             }
             self.files().put(path, &chosen.bytes, None)?;
             repair.applied = Some(source);
             repair.hint = None;
-            if path == ARTIFACT_INDEX {
+            if matches!(form, Form::Index) {
                 // The files say what the lost lines said, but for when and by whom.
                 self.artifacts().rebuild()?;
             }
         }
-        drop(guard);
         Ok(repair)
     }
 
@@ -164,6 +176,9 @@ impl Project {
                 all.push(Candidate { source, detail, diff: diff::lines(bytes, &new), bytes: new });
             }
         };
+        if let Some((tag, new)) = self.of_tag(path) {
+            offer(Source::Tag, format!("as the tag {tag} has it"), new);
+        }
         let good = last_good(path);
         if let Ok(Some(new)) = self.files().read(&good) {
             offer(Source::LastGood, format!("as it was written last: {good}"), new);
@@ -197,6 +212,12 @@ impl Project {
             ),
         }
         Ok(all)
+    }
+
+    /// Returns what the tag of a checkpoint holds, for the file that mirrors it.
+    fn of_tag(&self, path: &str) -> Option<(String, Vec<u8>)> {
+        let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
+        self.checkpoints().mirror(name).ok().flatten()
     }
 
     /// Looks for the newest version in git that is good. Without git there is none.

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
 use crate::project::Project;
+use crate::withheld::end_of;
 
 /// The bytes kept of the beginning of an output.
 const HEAD: usize = 1 << 20;
@@ -56,18 +57,10 @@ impl Ran {
         self.exit == Some(0) && !self.timed_out
     }
 
-    /// Returns the last lines of the output, of at most so many bytes.
+    /// Returns the last lines of the output, of at most so many bytes, without what looks like a credential.
     #[must_use]
-    pub fn tail(&self, bytes: usize) -> &str {
-        let mut from = self.output.len().saturating_sub(bytes);
-        while !self.output.is_char_boundary(from) {
-            from += 1;
-        }
-        let tail = &self.output[from..];
-        match tail.find('\n') {
-            Some(line) if from > 0 && line + 1 < tail.len() => &tail[line + 1..],
-            _ => tail,
-        }
+    pub fn end(&self, bytes: usize) -> String {
+        end_of(&self.output, bytes)
     }
 }
 
@@ -361,7 +354,7 @@ mod tests {
         assert!(ran.output.ends_with("xxx\nlast\n"));
         assert!(ran.output.contains("bytes left out"));
         assert!(ran.output.len() < HEAD + TAIL + 100, "{}", ran.output.len());
-        assert_eq!(ran.tail(5), "last\n");
+        assert_eq!(ran.end(5), "last\n");
     }
 
     #[test]

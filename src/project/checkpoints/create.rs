@@ -10,7 +10,6 @@ use super::list::{Checkpoints, print};
 use super::manifest::{Check, Manifest};
 use super::name::{NO_KEY, Name, PREFIX};
 use crate::error::{Category, Error, Result};
-use crate::features::without_secrets;
 use crate::files::etag;
 use crate::git::{Created, Git, Oid};
 use crate::json::Members;
@@ -123,16 +122,17 @@ impl Checkpoints<'_> {
             warnings.push(format!("{} is not committed as it stands: what differs is not agreed", layout::FEATURES));
         }
         let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
-
-        let guard = self.project.common_lock()?;
-        if Stand::of(git)? != before {
-            return Err(moved());
-        }
+        // Whatever takes long is done before the lock. A name that is taken meanwhile is taken when the tag is made.
         let known = self.list()?;
         taken.extend(known.iter().filter_map(|checkpoint| Name::parse(&checkpoint.name)));
         let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
         let mut manifest = self.manifest(git, &before, asked, commands, checks)?;
         manifest.parent_checkpoint = parent.map(|parent| parent.tag.clone());
+
+        let guard = self.project.common_lock()?;
+        if Stand::of(git)? != before {
+            return Err(moved());
+        }
         let name = self.tag(git, &key, &mut taken, &mut manifest, &text)?;
         // The tag is the truth: a file that could not be written is made anew from it.
         match self.project.files().create(&name.path(), &print(&manifest)?) {
@@ -152,6 +152,7 @@ impl Checkpoints<'_> {
             warnings,
             manifest,
         };
+        self.project.recovery().all_is_well();
         memory::tell_checkpoint(self.project, &made);
         Ok(made)
     }
@@ -178,6 +179,9 @@ impl Checkpoints<'_> {
             let ran = self.project.run_check(command, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
+                if !ran.timed_out {
+                    self.project.recovery().tried_command(command);
+                }
                 return Err(failed(command, timeout, &ran, report.as_deref()));
             }
             let check = Check { cmd: command.clone(), exit: ran.exit, ms: ran.ms, report, other: Members::default() };
@@ -292,7 +296,7 @@ fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> 
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = without_secrets(ran.tail(600));
+    let end = ran.end(600);
     let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
     match report {

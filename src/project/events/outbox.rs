@@ -148,7 +148,11 @@ fn remove(files: &Files, read_before: Outbox, sent: &HashSet<&str>, damaged: &Ha
         return Ok(read_before);
     }
     let _guard = files.lock()?;
-    let mut outbox = read(files)?;
+    let bytes = files.read(EVENTS_OUTBOX)?.unwrap_or_default();
+    let mut outbox = Outbox::parse(&bytes);
+    if outbox.waiting.iter().any(|line| damaged.contains(line.as_str())) {
+        files.quarantine(EVENTS_OUTBOX, &bytes)?;
+    }
     let before = outbox.waiting.len();
     let mut gone = 0;
     outbox.waiting.retain(|line| {

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::file::Feature;
 use super::standing::{Ground, Standing};
-use crate::artifacts::Index;
+use crate::artifacts::{Entry, Index, Kind};
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};
-use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
@@ -18,44 +17,71 @@ const MOST_COMMITS: usize = 16;
 /// The artifacts that are there.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    names: Vec<Triv>,
-    whole: HashSet<String>,
-    /// Files, for the case that the index is lost.
-    files: Vec<FileName>,
+    /// What the index knows, by its whole name.
+    entries: Vec<Entry>,
+    whole: HashMap<String, usize>,
+    /// The files there are.
+    files: HashSet<String>,
+    /// Whether there is an index. Without one the names of the files must do.
+    indexed: bool,
 }
 
 impl Evidence {
     pub(super) fn read(project: &Project) -> Result<Self> {
-        let index = project.files().read(ARTIFACT_INDEX)?;
-        let names: Vec<Triv> = index
-            .as_deref()
-            .map(Index::parse)
-            .unwrap_or_default()
-            .entries
-            .into_iter()
-            .map(|entry| entry.triv)
-            .collect();
-        let files = match index {
-            Some(_) => Vec::new(),
-            None => {
-                let listed = project.files().list(&format!("{ARTIFACTS}/reports"))?;
-                listed.iter().filter_map(|file| FileName::parse(&file.name).ok()).collect()
-            }
+        let (index, indexed) = Index::read(project)?;
+        let entries = index.entries;
+        let whole = entries.iter().enumerate().map(|(at, entry)| (entry.triv.to_string(), at)).collect();
+        let mut files = HashSet::new();
+        for kind in Kind::ALL {
+            let folder = kind.folder();
+            let listed = project.files().list(&folder)?.into_iter().filter(|file| !file.folder);
+            files.extend(listed.map(|file| format!("{folder}/{}", file.name)));
+        }
+        Ok(Self { entries, whole, files, indexed })
+    }
+
+    /// Says whether a reference stands for an artifact that is there, of which something more holds.
+    fn any(&self, reference: &str, fits: impl Fn(Kind, &str) -> bool) -> bool {
+        let there = |entry: &Entry| {
+            entry.removed_at.is_none() && fits(entry.kind, &entry.name) && self.files.contains(&entry.path)
         };
-        let whole = names.iter().map(ToString::to_string).collect();
-        Ok(Self { names, whole, files })
+        if let Some(at) = self.whole.get(reference) {
+            return self.entries.get(*at).is_some_and(there);
+        }
+        let Ok(name) = Triv::parse(reference) else {
+            return Reference::parse(reference).is_ok_and(|reference| {
+                self.entries.iter().any(|entry| reference.matches(&entry.triv) && there(entry))
+            });
+        };
+        if self.indexed {
+            // An index that was made anew knows what a file holds, not when it was stored.
+            return self.entries.iter().any(|entry| entry.rebuilt && entry.triv.sch() == name.sch() && there(entry));
+        }
+        self.files.iter().any(|path| {
+            let mut parts = path.rsplit('/');
+            let file = parts.next().and_then(|file| FileName::parse(file).ok());
+            let kind = parts.next().and_then(|kind| Kind::parse(kind).ok());
+            file.zip(kind).is_some_and(|(file, kind)| name.sch().starts_with(file.short()) && fits(kind, file.slug()))
+        })
     }
 
     /// Says whether a reference stands for an artifact that is there.
-    pub(super) fn is_there(&self, reference: &str) -> bool {
-        if self.whole.contains(reference) {
-            return true;
-        }
-        if let Ok(name) = Triv::parse(reference) {
-            return self.files.iter().any(|file| name.sch().starts_with(file.short()));
-        }
-        Reference::parse(reference).is_ok_and(|reference| self.names.iter().any(|name| reference.matches(name)))
+    pub(super) fn is_there(&self, reference: &Reference) -> bool {
+        self.any(reference.as_str(), |_, _| true)
     }
+
+    /// Says whether what is said to show that a feature works is there: the report of its own tests, or, of one that a person must see,
+    /// any artifact.
+    fn shows(&self, feature: &Feature) -> bool {
+        let Some(evidence) = feature.evidence.as_deref() else { return false };
+        let report = report_name(&feature.id);
+        self.any(evidence, |kind, name| feature.manual == Some(true) || (kind == Kind::Reports && name == report))
+    }
+}
+
+/// Returns the name of the artifact that shows that a feature's tests have passed.
+pub(super) fn report_name(id: &str) -> String {
+    format!("verify_{}.json", id.to_ascii_lowercase())
 }
 
 /// Returns the code without `.forge/`; none without git, or before the first commit.
@@ -81,8 +107,8 @@ pub(super) fn work_tree(git: &Git) -> Result<String> {
 /// be read shows no evidence.
 pub(crate) fn judge_by_evidence(project: &Project, features: &[Feature]) -> Vec<Standing> {
     let evidence = Evidence::read(project).ok();
-    let is_there = |reference: &str| evidence.as_ref().is_some_and(|evidence| evidence.is_there(reference));
-    let ground = Ground { code_tree: None, is_there: &is_there, same_tests: &|_| true };
+    let shows = |feature: &Feature| evidence.as_ref().is_some_and(|evidence| evidence.shows(feature));
+    let ground = Ground { code_tree: None, shows: &shows, same_tests: &|_| true };
     features.iter().map(|feature| feature.standing(&ground)).collect()
 }
 
@@ -94,7 +120,7 @@ pub(super) fn judge(project: &Project, features: &[Feature], closely: bool) -> R
     let tests = git.as_ref().filter(|_| closely).map(TestFiles::new);
     let ground = Ground {
         code_tree: code_tree.as_deref(),
-        is_there: &|reference| evidence.is_there(reference),
+        shows: &|feature| evidence.shows(feature),
         same_tests: &|feature| tests.as_ref().is_some_and(|tests| tests.same(feature)),
     };
     Ok(features.iter().map(|feature| feature.standing(&ground)).collect())
@@ -206,5 +232,23 @@ mod tests {
         ] {
             assert_eq!(files_of(test, &tracked), files, "{test}");
         }
+    }
+
+    #[test]
+    fn an_edit_in_the_tick_of_the_index_is_seen() {
+        let repository = crate::git::fixture::Repository::new();
+        // Only what is as new as the index tells of the edit: it has the same length, time and place.
+        repository.run(&["config", "core.trustctime", "false"]);
+        repository.write("a.txt", "one\n");
+        repository.commit("first");
+        let git = repository.git();
+        let (file, index) = (repository.path().join("a.txt"), git.git_dir().join("index"));
+        let at = std::fs::metadata(&file).unwrap().modified().unwrap();
+        let before = work_tree(&git).unwrap();
+        std::fs::write(&file, "two\n").unwrap();
+        for path in [&file, &index] {
+            std::fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+        }
+        assert_ne!(work_tree(&git).unwrap(), before);
     }
 }

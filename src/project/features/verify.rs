@@ -8,7 +8,6 @@ use super::{Features, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
-use crate::secrets;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -187,7 +186,7 @@ impl Features<'_> {
             };
             let bytes = crate::json::print(&report)
                 .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
-            let put = Put::new(artifacts::Kind::Reports, format!("verify_{}.json", id.to_ascii_lowercase()));
+            let put = Put::new(artifacts::Kind::Reports, ground::report_name(id));
             evidence = Some(project.artifacts().put(&bytes, &put)?.entry.triv.to_string());
         }
         let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
@@ -300,7 +299,7 @@ impl Features<'_> {
                 Ok(ran) => {
                     run.executed = execute::count(&call, &ran.output)?;
                     (run.exit, run.timed_out, run.ms) = (ran.exit, ran.timed_out, ran.ms);
-                    run.output = without_secrets(ran.tail(OUTPUT));
+                    run.output = ran.end(OUTPUT);
                     if ran.timed_out {
                         Some(Problem::TimedOut)
                     } else if !ran.passed() {
@@ -313,8 +312,12 @@ impl Features<'_> {
                 }
             };
             runs.push(run);
-            // The first says why; the others still run, since whoever mends it wants to know all.
-            problem = problem.or(found);
+            // The first says why, unless it says nothing of the feature and another does. The others still run, since whoever mends it
+            // wants to know all.
+            problem = match (problem, found) {
+                (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
+                (first, other) => first.or(other),
+            };
             if found == Some(Problem::TimedOut) {
                 break;
             }
@@ -344,19 +347,4 @@ fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
         ),
         (_, None) => format!("no test is named: helmdeck forge features set {id} --test <test>"),
     }
-}
-
-/// Returns a text without the lines in which something looks like a credential.
-pub(crate) fn without_secrets(text: &str) -> String {
-    let findings = secrets::scan(text);
-    if findings.is_empty() {
-        return text.to_owned();
-    }
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for finding in findings {
-        if let Some(line) = lines.get_mut((finding.line as usize).saturating_sub(1)) {
-            *line = format!("[a line is left out: it looks like it holds a credential ({})]", finding.rule);
-        }
-    }
-    lines.join("\n") + "\n"
 }

@@ -18,6 +18,7 @@ pub(super) enum Step {
     /// The new file is created beside the old one, or a file is opened to add to it.
     Create,
     /// Half of it is written.
+    #[cfg(test)]
     Half,
     /// All of it is written.
     Whole,

@@ -150,7 +150,9 @@ fn syntax(text: &str, error: &serde_json::Error) -> Damage {
 fn place(error: &serde_json::Error, what: &str) -> Damage {
     // serde says the place again at the end.
     let what = what.rsplit_once(" at line ").map_or(what, |(what, _)| what);
-    Damage { line: error.line().max(1), column: error.column().max(1), what: in_words_of_json(what) }
+    // It names what it found instead, which may be anything.
+    let what = crate::secrets::shown(in_words_of_json(what));
+    Damage { line: error.line().max(1), column: error.column().max(1), what }
 }
 
 /// Says what was found and expected in words of JSON: the names of our types tell nobody anything.

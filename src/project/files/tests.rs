@@ -93,6 +93,17 @@ fn what_does_not_change_is_not_written() {
 }
 
 #[test]
+fn a_number_that_we_do_not_know_keeps_every_digit() {
+    let Place { files, .. } = &place();
+    let theirs = "\"big\": 123456789012345678901234567890,\n  \"long\": 0.1000000000000000055511151231257827,\n  \"price\": 1.10";
+    overwrite(files, format!("{{\"schema_version\":\"1.0\",\"count\":1,\"notes\":[],{theirs}}}").as_bytes());
+    add(files, "one").unwrap();
+    add(files, "two").unwrap();
+    let text = String::from_utf8(raw(files, Notes::PATH)).unwrap();
+    assert!(text.contains(theirs) && text.contains("\"count\": 3"), "{text}");
+}
+
+#[test]
 fn a_stale_copy_is_refused_with_the_current_value() {
     let Place { files, .. } = &place();
     add(files, "one").unwrap();

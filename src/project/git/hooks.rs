@@ -13,6 +13,7 @@ use super::message::{
 };
 use super::run::Run;
 use crate::error::{Category, Error, Result};
+use crate::layout::FORGE;
 
 /// What shows that a hook is ours.
 const MARK: &str = "# forge hook";
@@ -53,14 +54,20 @@ impl Hook {
         }
     }
 
-    /// Returns the script. It does nothing without a memory, or where the program is not installed.
-    fn script(self, program: &str) -> String {
+    /// Returns the script. It does nothing without a memory, or where the program is not installed. `memory` is the folder of the memory
+    /// below the root of the work tree, in which git runs hooks.
+    fn script(self, program: &str, memory: &str) -> String {
         let (name, program) = (self.name(), quoted(program));
+        let project = match memory.strip_suffix(FORGE).and_then(|folder| folder.strip_suffix('/')) {
+            Some(folder) => format!("--project {} ", quoted(folder)),
+            None => String::new(),
+        };
+        let memory = if project.is_empty() { memory.to_owned() } else { quoted(memory) };
         format!(
             "#!/bin/sh\n{MARK} 1: {name}\nset -u\nbefore=\"$(dirname \"$0\")/{name}.before-forge\"\n\
              if [ -x \"$before\" ]; then\n    \"$before\" \"$@\" || exit $?\nfi\n\
-             [ -d .forge ] || exit 0\ncommand -v {program} >/dev/null 2>&1 || exit 0\n\
-             exec {program} forge hook {name} \"$@\"\n"
+             [ -d {memory} ] || exit 0\ncommand -v {program} >/dev/null 2>&1 || exit 0\n\
+             exec {program} forge {project}hook {name} \"$@\"\n"
         )
     }
 }
@@ -85,7 +92,7 @@ impl Commits<'_> {
     pub fn install_hook(&self, hook: Hook, program: &str) -> Result<Installed> {
         self.project.check_not_paused()?;
         let (path, before) = self.hook_paths(hook)?;
-        let script = hook.script(program);
+        let script = hook.script(program, self.project.git()?.memory());
         let there = read(&path)?;
         let keeps = |before: &Path| Some(before.to_owned()).filter(|before| before.exists());
         if there.as_deref() == Some(script.as_bytes()) {

@@ -1,7 +1,8 @@
 //! A repository with a work tree: where it lies, what is checked out, and how its commits hang together.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,22 +78,24 @@ impl Git {
         }
         let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
         let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let mut lines = text.lines();
+        // A path need not be text.
+        let mut lines = output.stdout.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
-            (Some("true"), Some(git_dir), Some(common_dir), Some(root)) if output.ok() => Ok(Some(Self {
-                root: root.into(),
-                git_dir: git_dir.into(),
-                // Printed relative to where git ran, unless it lies elsewhere.
-                common_dir: start
-                    .join(common_dir)
-                    .canonicalize()
-                    .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
-                environment: Vec::new(),
-                timeout: TIMEOUT,
-                memory: layout::FORGE.to_owned(),
-            })),
-            (Some("false"), ..) => {
+            (Some(inside), Some(git_dir), Some(common_dir), Some(root)) if output.ok() && inside == "true" => {
+                Ok(Some(Self {
+                    root: root.into(),
+                    git_dir: git_dir.into(),
+                    // Printed relative to where git ran, unless it lies elsewhere.
+                    common_dir: start
+                        .join(common_dir)
+                        .canonicalize()
+                        .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
+                    environment: Vec::new(),
+                    timeout: TIMEOUT,
+                    memory: layout::FORGE.to_owned(),
+                }))
+            }
+            (Some(inside), ..) if inside == "false" => {
                 let message = format!("{} is inside a repository of git, but in no work tree", start.display());
                 Err(Error::new(Category::Refused, "E_BARE_REPO", message)
                     .hint("a bare repository holds no memory: use one with a work tree, from within it"))
@@ -148,6 +151,12 @@ impl Git {
     pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
         let folder = self.memory.strip_suffix(layout::FORGE).unwrap_or_default();
         path.strip_prefix(folder)
+    }
+
+    /// Returns where a path of the project lies below the root of the work tree: `a` is `sub/a` in a project below `sub`.
+    #[must_use]
+    pub fn of_project(&self, path: &str) -> String {
+        format!("{}{path}", self.memory.strip_suffix(layout::FORGE).unwrap_or_default())
     }
 
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {

@@ -49,7 +49,7 @@ impl Project {
         for one in damaged.into_iter().filter(|one| one.extent != Extent::Newer) {
             let component = match one.path.as_str() {
                 layout::CONFIG => &mut inputs.long_term.damaged,
-                layout::ARTIFACT_INDEX => &mut inputs.features.damaged,
+                path if path.starts_with(layout::ARTIFACTS) => &mut inputs.features.damaged,
                 layout::BRANCHES => &mut inputs.git.damaged,
                 path if path.starts_with(layout::CHECKPOINTS) => &mut inputs.git.damaged,
                 _ => &mut inputs.short_term.damaged,

@@ -17,6 +17,8 @@ use crate::repair::Extent;
 pub enum Problem {
     /// It is not there.
     Missing,
+    /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It is created when it is needed.
+    NotYet,
     /// Nobody knows what it is for.
     Unexpected,
     /// It cannot be run, or may be written by everybody.
@@ -48,7 +50,7 @@ pub struct Diagnosis {
 /// What the doctor found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doctor {
-    /// Whether nothing is wrong, or is no more.
+    /// Whether nothing is wrong, or is no more. What is not there yet is not wrong.
     pub healthy: bool,
     /// What was found, in the order of the paths.
     pub found: Vec<Diagnosis>,
@@ -68,14 +70,23 @@ impl Project {
         if fix {
             self.check_not_paused()?;
         }
-        if fix && found.iter().any(|diagnosis| diagnosis.problem == Problem::Missing) {
+        if fix && found.iter().any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet)) {
             let created = self.create_missing()?;
             for diagnosis in &mut found {
                 diagnosis.fixed = created.contains(&diagnosis.path);
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Doctor { healthy: found.iter().all(|diagnosis| diagnosis.fixed), found })
+        let well = |diagnosis: &Diagnosis| diagnosis.fixed || diagnosis.problem == Problem::NotYet;
+        let healthy = found.iter().all(well);
+        if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
+            // A clone in which nobody worked yet lacks all of it: once is enough to say so.
+            found[local].detail =
+                "nobody has worked in this clone yet; what belongs to one clone is created then".into();
+            found[local].next = Some("helmdeck forge session start".into());
+            found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);
+        }
+        Ok(Doctor { healthy, found })
     }
 
     fn find_missing(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
@@ -85,14 +96,14 @@ impl Project {
             // What was there and is gone is named with what is damaged.
             if self.files().entry(&path)?.is_none() && !self.files().is_lost(&path)? {
                 // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
-                let detail = match (folder, tree::is_local(&path) || path == LOCAL) {
-                    (true, _) => "the folder is created when it is needed",
-                    (false, true) => "it belongs to one clone, and this one has none yet",
-                    (false, false) => "the file is part of every project",
+                let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
+                    (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
+                    (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
+                    (false, false) => (Problem::Missing, "the file is part of every project"),
                 };
                 found.push(Diagnosis {
                     path,
-                    problem: Problem::Missing,
+                    problem,
                     detail: detail.into(),
                     fixed: false,
                     next: Some("helmdeck forge doctor --fix".into()),

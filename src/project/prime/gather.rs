@@ -32,7 +32,7 @@ impl Project {
     /// # Errors
     /// What cannot be read is a warning of the brief, and no error.
     pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
-        let (session, mut warnings) = match self.sessions().current() {
+        let (session, mut warnings) = match self.sessions().shown() {
             Ok(session) => (session, Vec::new()),
             Err(error) => (None, vec![format!("the sessions cannot be read: {error}")]),
         };
@@ -263,4 +263,49 @@ fn line(focus: &Focus) -> Option<FocusLine> {
         files: focus.files.clone(),
         blockers: focus.blockers.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::brief::LEAST;
+    use crate::focus::SetFocus;
+    use crate::git::fixture::Repository;
+    use crate::init::Init;
+    use crate::project::Project;
+    use crate::world::World;
+
+    #[test]
+    fn a_brief_names_the_skills_that_fire_for_the_focus_within_its_budget() {
+        let repository = Repository::new();
+        let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        let named = |primed: &super::Primed| {
+            primed.brief.skills.items.iter().map(|skill| skill.name.clone()).collect::<Vec<_>>()
+        };
+        assert!(named(&project.prime(None).unwrap()).is_empty(), "nothing is done");
+        let set = |task: &str, files: &[&str], issue: Option<&str>| {
+            let files = Some(files.iter().map(|file| (*file).to_owned()).collect());
+            let linear_issue = Some(issue.unwrap_or_default().to_owned());
+            project
+                .focus()
+                .set(&SetFocus { task: Some(task.into()), files, linear_issue, ..SetFocus::default() })
+                .unwrap();
+            project.prime(None).unwrap()
+        };
+        let primed = set("Implement the daemon", &["src/main.rs"], None);
+        assert_eq!(named(&primed)[0], "code-generation");
+        let skill = &primed.brief.skills.items[0];
+        assert!(
+            primed.text.contains("matching skills (") && primed.text.contains(&skill.description),
+            "{}",
+            primed.text
+        );
+        assert!(named(&set("Rest", &[], None)).is_empty(), "nothing fires");
+        repository.write(crate::layout::ACTIVE, r#"[{"linear_id":"SX9-7","title":"t","labels":["enhancement"]}]"#);
+        assert_eq!(named(&set("Rest", &[], Some("SX9-7"))), ["code-generation"], "the label of its issue");
+        for budget in [LEAST, 700, 1_000, 2_000] {
+            let primed = project.prime(Some(budget)).unwrap();
+            assert!(primed.tokens <= budget && primed.text.len() <= 4 * budget, "{budget}: {}", primed.tokens);
+        }
+        assert!(project.prime(None).unwrap().tokens <= 2_000);
+    }
 }

@@ -15,7 +15,6 @@ use super::unknown::Unknown;
 use super::{FILE, Recovery};
 use crate::checkpoints::{Checkpoint, State};
 use crate::error::{Category, Error, Result};
-use crate::features::without_secrets;
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
@@ -48,8 +47,8 @@ impl Default for Assess {
 }
 
 impl Recovery<'_> {
-    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It writes
-    /// nothing; the verify command may.
+    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It changes
+    /// nothing; the verify command may. Only how that went is noted in this clone, for the count of tries, unless work is paused.
     ///
     /// # Errors
     /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error: the report says so.
@@ -181,7 +180,7 @@ impl Recovery<'_> {
             unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
         }
         // Without the index of the artifacts, nothing shows that any feature works.
-        let index = self.project.damage_of(layout::ARTIFACT_INDEX).filter(|index| index.extent == Extent::Whole);
+        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Whole);
         unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
         Ok(())
     }
@@ -191,7 +190,7 @@ impl Recovery<'_> {
         if !regressions.iter().any(|id| unverified.contains(id)) {
             return;
         }
-        let index = self.project.damage_of(layout::ARTIFACT_INDEX).filter(|index| index.extent == Extent::Lines);
+        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Lines);
         unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
     }
 
@@ -226,19 +225,27 @@ impl Recovery<'_> {
         }
         let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
         let features = memory::features(self.project)?;
-        let regressions: Vec<String> = listed
-            .iter()
-            .filter(|id| !features.passing.contains(id) && !features.deferred.contains(id))
-            .cloned()
-            .collect();
+        // One that was taken away with a reason does not fail; one that is said to be blocked does.
+        let stands =
+            |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
+        let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
         self.of_evidence(&features.unverified, &regressions, unknown);
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
+        let mut attempts = journal.attempts.failed;
         let verify = if asked.verify && unknown.is_empty() {
-            self.verify(unknown)
+            let verify = self.verify(unknown);
+            // What could not be run, or failed on verified code, says nothing of a try.
+            if let Some(command) = verify.command.as_deref().filter(|_| verify.ran && unknown.is_empty())
+                && (verify.passed || !changes.is_empty())
+            {
+                attempts = self.assessed(verify.passed, command, &state, journal).failed;
+            }
+            verify
         } else {
-            let failed = journal.attempts.state.as_deref() == Some(&state) && !changes.is_empty();
-            Verify { passed: !failed, ..self.not_run() }
+            let verify = self.not_run();
+            let failed = verify.command.as_deref().is_some_and(|command| journal.attempts.knows(&state, command));
+            Verify { passed: !failed || changes.is_empty(), ..verify }
         };
         Ok(Some(Measures {
             files,
@@ -249,7 +256,7 @@ impl Recovery<'_> {
             features_listed: u32::try_from(listed.len()).unwrap_or(u32::MAX),
             regressions,
             verify,
-            attempts: journal.attempts.failed,
+            attempts,
         }))
     }
 
@@ -267,7 +274,7 @@ impl Recovery<'_> {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });
                 }
-                let output = without_secrets(ran.tail(OUTPUT));
+                let output = ran.end(OUTPUT);
                 Verify { ran: true, passed: ran.passed(), exit: ran.exit, ms: ran.ms, output, ..verify }
             }
             Err(error) => {

@@ -19,7 +19,7 @@ mod unknown;
 pub use apply::{Applied, Apply};
 pub use assess::Assess;
 pub use decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
-pub use journal::{Acknowledged, Attempts, Journal, Mode, Rollback, Step};
+pub use journal::{Acknowledged, Attempts, Failing, Journal, Mode, Rollback, Step};
 pub use pause::{Ack, By, Paused, TOKEN_SECONDS, Token};
 pub use report::{Measures, Reason, Report, Verify};
 pub use unknown::Unknown;

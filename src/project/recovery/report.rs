@@ -82,9 +82,9 @@ pub struct Measures {
 pub struct Verify {
     /// The command; absent if none is configured, which counts as a success.
     pub command: Option<String>,
-    /// Whether it was run now. If not, `passed` is what is known from before.
+    /// Whether it was run now.
     pub ran: bool,
-    /// Whether it succeeded.
+    /// Whether it succeeded. If it was not run: whether it is not known to have failed on this very code.
     pub passed: bool,
     /// How it ended; absent if it was not run, or did not end by itself.
     pub exit: Option<i32>,
@@ -159,9 +159,13 @@ impl fmt::Display for Report {
             list(&measures.regressions)
         )?;
         let verify = &measures.verify;
-        let outcome = if verify.passed { "pass" } else { "fail" };
-        let ran = if verify.ran { format!("in {} ms", verify.ms) } else { "not run now".to_owned() };
-        writeln!(f, "verify: {outcome}, {ran} ({})", or_none(&verify.command))?;
+        let outcome = match (verify.ran, verify.passed) {
+            (true, true) => format!("pass, in {} ms", verify.ms),
+            (true, false) => format!("fail, in {} ms", verify.ms),
+            (false, true) => "not run, and not known to fail".to_owned(),
+            (false, false) => "not run, and known to fail on this code".to_owned(),
+        };
+        writeln!(f, "verify: {outcome} ({})", or_none(&verify.command))?;
         writeln!(f, "attempts: {}", measures.attempts)
     }
 }

@@ -2,9 +2,11 @@
 
 mod assessed;
 mod below;
+mod bytes;
 pub(in crate::recovery) mod fault;
 pub(crate) mod ground;
 mod killed;
 mod paused;
 mod rolled;
+mod states;
 mod words;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form::{Wrong, check, form};
+use super::form::{Wrong, check, form, is_index};
 use crate::error::{Category, Error, Result};
 use crate::files::{Files, KINDS, LOST};
 use crate::git::Git;
@@ -51,11 +51,19 @@ impl Damaged {
 }
 
 impl Project {
-    /// Returns every file of the memory that is damaged. One that a newer program wrote is not.
+    /// Returns the path of every file of the memory that is damaged. One that a newer program wrote is not.
     ///
     /// # Errors
     /// `Failed` if a folder cannot be read.
-    pub fn damaged(&self) -> Result<Vec<Damaged>> {
+    pub fn damaged(&self) -> Result<Vec<String>> {
+        Ok(self.damaged_files()?.into_iter().map(|one| one.path).collect())
+    }
+
+    /// Returns every file of the memory that is damaged, and how.
+    ///
+    /// # Errors
+    /// As [`Self::damaged`].
+    pub fn damaged_files(&self) -> Result<Vec<Damaged>> {
         Ok(self.damage(|_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
     }
 
@@ -69,6 +77,14 @@ impl Project {
     /// Looks at one file of the memory.
     pub(crate) fn damage_of(&self, path: &str) -> Option<Damaged> {
         look(&self.files().reading(), path.to_owned())
+    }
+
+    /// Returns how the index of the artifacts is damaged, if it is: of its parts the worst.
+    pub(crate) fn damaged_index(&self) -> Option<Damaged> {
+        let mut damaged = self.damage(is_index).unwrap_or_default();
+        let whole = damaged.iter().position(|one| one.extent == Extent::Whole);
+        let at = whole.or_else(|| damaged.iter().position(|one| one.extent == Extent::Lines))?;
+        Some(damaged.swap_remove(at))
     }
 
     /// Refuses to commit what is damaged: whoever gets it from git would have it too. Paths are those of the repository.
@@ -90,7 +106,8 @@ impl Project {
     /// Returns the path of every file that can be damaged; not all of them are there.
     fn own_files(&self) -> Result<Vec<String>> {
         let mut paths: Vec<String> =
-            [CONFIG, PROGRESS, ARTIFACT_INDEX, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
+            [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
+        paths.extend(self.files().parts(ARTIFACT_INDEX)?);
         for kind in KINDS {
             if kind.path.ends_with(".json") {
                 paths.push(kind.path.to_owned());

@@ -11,7 +11,9 @@ use crate::git::fixture::Repository;
 use crate::health::Code;
 use crate::init::Init;
 use crate::knowledge::{Learning, What};
-use crate::layout::{ACTIVE, CONFIG, EVENTS_OUTBOX, FEATURES, FOCUS, JOURNAL, KNOWLEDGE, LIVING, PROGRESS};
+use crate::layout::{
+    ACTIVE, ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, FEATURES, FOCUS, JOURNAL, KNOWLEDGE, LIVING, PROGRESS,
+};
 use crate::sessions::{End, Start};
 use crate::world::World;
 
@@ -137,11 +139,11 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
 
         // What is offered mends it.
         let project = open(folder.path());
-        if project.damaged().unwrap().iter().any(|one| one.path == *path) {
+        if project.damaged().unwrap().iter().any(|one| one == path) {
             let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
             assert!(repaired.applied.is_some() && repaired.copy.is_some(), "{claim}: {repaired:?}");
         }
-        assert_eq!(open(folder.path()).damaged().unwrap(), [], "{claim}");
+        assert_eq!(open(folder.path()).damaged_files().unwrap(), [], "{claim}");
         let project = Project::open(folder.path(), World::default()).unwrap().unwrap();
         project.sessions().end(&End::default()).unwrap();
     }

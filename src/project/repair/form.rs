@@ -2,9 +2,9 @@
 
 use crate::artifacts::Index;
 use crate::config::Config;
-use crate::files::{Damage, Kind, Unreadable, kind_of, text};
+use crate::files::{Damage, Kind, Unreadable, kind_of, part_of, text};
 use crate::json::Json;
-use crate::layout::{ARTIFACT_INDEX, CONFIG, PROGRESS, SESSIONS};
+use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
 
 /// What kind of file it is.
 #[derive(Debug, Clone, Copy)]
@@ -61,11 +61,17 @@ impl From<Unreadable> for Wrong {
     }
 }
 
+/// Says whether a file is the index of the artifacts, or an older part of it.
+pub(super) fn is_index(path: &str) -> bool {
+    let name = path.strip_prefix(ARTIFACTS).and_then(|rest| rest.strip_prefix('/'));
+    path == ARTIFACT_INDEX || name.is_some_and(|name| part_of("index.jsonl", name).is_some())
+}
+
 /// Returns the form of the file at a path, if it is one of ours.
 pub(super) fn form(path: &str) -> Option<Form> {
     match path {
         CONFIG => return Some(Form::Config),
-        ARTIFACT_INDEX => return Some(Form::Index),
+        path if is_index(path) => return Some(Form::Index),
         PROGRESS => return Some(Form::Text),
         _ => {}
     }

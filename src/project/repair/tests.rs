@@ -25,7 +25,7 @@ fn git(folder: &tempfile::TempDir, args: &[&str]) {
 }
 
 fn names(project: &Project) -> Vec<String> {
-    project.damaged().unwrap().into_iter().map(|one| one.path).collect()
+    project.damaged().unwrap()
 }
 
 fn sources(repair: &Repair) -> Vec<Source> {
@@ -169,4 +169,19 @@ fn only_our_own_files_are_repaired() {
     }
     std::fs::write(folder.path().join(FEATURES), "{\"schema_version\":\"2.0\",\"features\":1}").unwrap();
     assert_eq!(project.repair(FEATURES, Mend { yes: true, from: None }).unwrap_err().code, "E_SCHEMA_NEWER");
+}
+
+#[test]
+fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
+    let ground = crate::recovery::tests::ground::Ground::new();
+    let asked = crate::checkpoints::Create { key: Some("A-1".into()), ..Default::default() };
+    let made = ground.project().checkpoints().create(&asked).unwrap();
+    let whole = ground.read(&made.path);
+    ground.write(&made.path, "{\"tag\": ");
+    let project = ground.project();
+    assert_eq!(project.damaged().unwrap(), [made.path.as_str()]);
+    let mended = project.repair(&made.path, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(mended.applied, Some(Source::Tag));
+    assert_eq!(ground.read(&made.path), whole);
+    assert!(project.checkpoints().newest_usable().unwrap().is_some());
 }

@@ -71,7 +71,7 @@ impl Sessions<'_> {
     pub fn advice(&self) -> Result<Option<Advice>> {
         let Ok(git) = self.project.git() else { return Ok(None) };
         let Some(head) = git.head()? else { return Ok(None) };
-        let session = self.current()?;
+        let session = self.shown()?;
         let last = self.project.checkpoints().newest_valid()?;
         // Without a checkpoint the session's own beginning counts.
         let (commit, at) = match (&last, &session) {

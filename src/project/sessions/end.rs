@@ -69,14 +69,20 @@ impl Sessions<'_> {
     /// # Errors
     /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a session; `Paused`, `Secret`.
     pub fn end(&self, end: &End) -> Result<Finished> {
-        match self.current_or_refuse() {
-            Ok(Some(session)) => self.end_of(&session.id, end),
-            Ok(None) => self.ended_before(None),
-            Err(over) => match &self.project.world().session {
-                Some(named) => self.ended_before(Some(named)).map_err(|_| over),
-                None => Err(over),
-            },
+        match (self.acting(), &self.project.world().session) {
+            (Ok(Some(session)), _) => self.end_of(&session.id, end),
+            (Ok(None), _) => self.ended_before(None),
+            (Err(over), Some(named)) => self.ended_before(Some(named)).map_err(|_| over),
+            // Only another agent's lives: this one's may have ended before.
+            (Err(live), None) if !self.has_own()? => self.ended_before(None).map_err(|_| live),
+            (Err(other), None) => Err(other),
         }
+    }
+
+    /// Says whether a session of this agent lives.
+    fn has_own(&self) -> Result<bool> {
+        let agent = &self.project.world().agent;
+        Ok(self.living()?.sessions.iter().any(|session| session.state.is_alive() && session.agent == *agent))
     }
 
     /// Ends a session.
@@ -107,6 +113,11 @@ impl Sessions<'_> {
 
     /// Does what is left of an end.
     pub(super) fn finish(&self, id: &str, then: Then) -> Result<Finished> {
+        // What is done belongs to that session, whoever ends it.
+        Sessions { project: &self.project.within(id) }.finish_inside(id, then)
+    }
+
+    fn finish_inside(&self, id: &str, then: Then) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
         let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
         let mut on =
@@ -241,7 +252,16 @@ impl On<'_> {
                 None => {
                     let session = Some(self.session.id.clone());
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
-                    self.sessions.project.knowledge().add(&learning, None)?.id
+                    match self.sessions.project.knowledge().add(&learning, None) {
+                        Ok(added) => added.id,
+                        // It became so since the end began. Trying again changes nothing, and the record holds what was learned.
+                        Err(error) if error.code == "E_SCHEMA_NEWER" => {
+                            self.warnings
+                                .push(format!("what was learned stands only in the record of the session: {error}"));
+                            break;
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             };
             self.done(&name, Some(id.clone()))?;

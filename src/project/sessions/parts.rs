@@ -8,17 +8,14 @@ use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
-use crate::layout::{ARTIFACT_INDEX, FEATURES, KNOWLEDGE};
+use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
-use crate::recovery::{Action, Assess};
+use crate::recovery::{Action, Applied, Apply, Assess};
 use crate::repair::Extent;
 use crate::time::Time;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
 const SUBJECT: &str = "Session checkpoint";
-
-/// So much of what was learned stands in the message of a commit, in characters; `knowledge.json` has all of it.
-const SHORT: usize = 200;
 
 /// What an assessment of the state of the code means for a start.
 pub(super) struct Assessed {
@@ -47,7 +44,7 @@ pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
     {
         return Err(lost.error());
     }
-    match project.damage_of(ARTIFACT_INDEX) {
+    match project.damaged_index() {
         Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
         Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),
         _ => Ok(None),
@@ -76,6 +73,9 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     }
     let report = project.recovery().assess(Assess { verify: false })?;
     let class = report.class.to_string();
+    if report.action == Action::RollBack && project.config().recovery.auto {
+        return go_back(project, class).map(Some);
+    }
     if !report.must_pause() {
         let plain = matches!(report.action, Action::Continue | Action::Pause);
         let warning =
@@ -85,6 +85,21 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
     let paused = project.recovery().pause(&reasons.join("; "), Some(&report))?;
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
+}
+
+/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says otherwise. That it fails stops no start.
+fn go_back(project: &Project, class: String) -> Result<Assessed> {
+    let (warning, paused) = match project.recovery().apply(&Apply::default()) {
+        Ok(Applied { rollback: Some(done), next, .. }) => {
+            (format!("rolled back to {}, as [recovery] auto asks for: {next}", done.checkpoint), None)
+        }
+        Ok(Applied { next, .. }) => (format!("{class}, but {next}"), None),
+        Err(error) => {
+            let paused = project.recovery().paused()?.map(|paused| paused.reason);
+            (format!("{class}, and it could not be rolled back: {error}"), paused)
+        }
+    };
+    Ok(Assessed { class, warning: Some(warning), paused })
 }
 
 /// Returns the first feature that worked once and does not, and the one that comes next.
@@ -171,7 +186,7 @@ fn new_commit(session: &Session, ending: &Ending) -> NewCommit {
         subject: SUBJECT.to_owned(),
         what: vec![format!("End session {}", session.id)],
         why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
-        learned: ending.learned.iter().map(|learning| in_short(&learning.what)).collect(),
+        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
         forge: true,
         ..NewCommit::default()
     }
@@ -191,21 +206,13 @@ fn below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns a learning in one line of a commit's message: when it applies, and what to do.
-fn in_short(what: &What) -> String {
-    let (context, said) = match what {
-        What::Successful { context, approach } => (context.as_str(), approach.as_str()),
-        What::Failed { context, issue, .. } => (context.as_str(), issue.as_str()),
-        What::Decision { context, decision, .. } => (context.as_str(), decision.as_str()),
-        What::Invariant { text, .. } => ("", text.as_str()),
+/// Returns when a learning applies, in one line.
+fn context(what: &What) -> String {
+    let text = match what {
+        What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,
+        What::Invariant { text, .. } => text,
     };
-    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = line(said);
-    let said = match said.char_indices().nth(SHORT) {
-        Some((at, _)) => format!("{} ...", said[..at].trim_end()),
-        None => said,
-    };
-    if context.is_empty() { said } else { format!("{}: {said}", line(context)) }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Counts the commits made in a session.
@@ -247,12 +254,20 @@ pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
     let told = data::Ended {
         reason: "done".to_owned(),
         commits: count(finished.commits),
-        learned: count(finished.learned.len()),
+        learned: count(learned(project, finished)),
         duration_s: finished.duration_s,
         dirty,
     };
     project.emit(Subject::SessionEnd, told);
     health(project);
+}
+
+/// Counts what was learned in a session, while it went on and at its end.
+fn learned(project: &Project, finished: &Finished) -> usize {
+    let Ok(file) = project.knowledge().read() else { return finished.learned.len() };
+    let here = file.entries().filter(|entry| entry.trace.session.as_ref() == Some(&finished.session));
+    let here: std::collections::BTreeSet<String> = here.map(|entry| entry.id()).collect();
+    here.len() + finished.learned.iter().filter(|id| !here.contains(*id)).count()
 }
 
 /// Tells others that a session was given up.

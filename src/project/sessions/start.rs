@@ -100,11 +100,11 @@ impl Sessions<'_> {
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
         self.project.check_not_paused()?;
+        let mut warnings = self.finish_left(start)?;
         let mut session = self.begin(start)?;
-        let mut warnings = Vec::new();
         if session.state == State::Ending {
             // Its end was cut short. It is finished as it was meant, and a new one begins.
-            warnings = self.finish(&session.id, Then::GoOn)?.warnings;
+            warnings.extend(self.finish(&session.id, Then::GoOn)?.warnings);
             session = self.begin(start)?;
         }
         let again = session.state == State::Live;
@@ -116,7 +116,10 @@ impl Sessions<'_> {
                 session.id
             ));
         }
-        let mut on = On { sessions: *self, start, session, warnings, probed: Vec::new(), recovery: None };
+        // From here on it is this session in which things are done.
+        let inside = self.project.within(&session.id);
+        let sessions = inside.sessions();
+        let mut on = On { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
         on.probe()?;
@@ -138,6 +141,31 @@ impl Sessions<'_> {
 }
 
 impl Sessions<'_> {
+    /// Finishes the ends that were cut short and that nobody goes on with, as they were meant: what they were to keep is kept. Returns
+    /// what is odd.
+    fn finish_left(&self, start: &Start) -> Result<Vec<String>> {
+        let who = self.who(start);
+        let left: Vec<String> = {
+            let _local = self.project.files().lock()?;
+            let ends = self.living()?.sessions.into_iter().filter(|session| session.state == State::Ending);
+            let left = ends.filter(|session| {
+                let free = self.is_free(&session.id);
+                session.given_up(who.now, free).is_some() || who.takes(session, free)
+            });
+            left.map(|session| session.id).collect()
+        };
+        let mut warnings = Vec::new();
+        for id in left {
+            match self.finish(&id, Then::GoOn) {
+                Ok(finished) => warnings.extend(finished.warnings),
+                // Somebody else was faster.
+                Err(_) if self.living()?.get(&id).is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(warnings)
+    }
+
     /// Says whether who works has not said who they are, and so is everybody else who has not.
     fn is_nameless(&self) -> bool {
         let world = self.project.world();

@@ -2,6 +2,7 @@
 
 mod ends;
 mod lives;
+mod whose;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

@@ -1,6 +1,6 @@
 //! Eight processes at every kind of file that is read, changed and written: of what each of them did, nothing is lost.
 //!
-//! Each kind has a project of its own, and each process a thread for each of them: they wait for one another at one kind only.
+//! Each kind has a project of its own, and each process goes from one to the next: they meet at the same file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ macro_rules! document {
 }
 
 fn lines(project: &Project, path: &str) -> BTreeSet<String> {
-    let bytes = project.files().read(path).unwrap().unwrap();
+    let bytes = project.files().read(path).unwrap().unwrap_or_default();
     let all: Vec<String> = String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
     let distinct: BTreeSet<String> = all.iter().cloned().collect();
     assert_eq!(distinct.len(), all.len(), "{path} has a line twice");
@@ -278,7 +278,7 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
     for kind in ALL {
         let project = open(folder.path(), kind);
         assert_eq!((kind.count)(&project), PROCESSES * CHANGES, "{}", kind.name);
-        assert_eq!(project.damaged().unwrap(), []);
+        assert_eq!(project.damaged().unwrap(), [""; 0]);
     }
     for kind in KINDS {
         assert!(ALL.iter().any(|tried| tried.name == kind.name), "{} is not tried", kind.name);
@@ -291,13 +291,16 @@ const WORKER: &str = "trials::together::a_worker_changes_each_kind";
 #[ignore = "a worker of another test"]
 fn a_worker_changes_each_kind() {
     let Some((folder, process)) = told() else { return };
+    // Whoever waits for a lock looks again and again: more threads would do nothing else.
     std::thread::scope(|scope| {
-        for kind in ALL {
+        for kinds in ALL.chunks(ALL.len().div_ceil(4)) {
             let folder = &folder;
             scope.spawn(move || {
-                let project = open(folder, kind);
-                for n in 0..CHANGES {
-                    (kind.change)(&project, process, n);
+                for kind in kinds {
+                    let project = open(folder, kind);
+                    for n in 0..CHANGES {
+                        (kind.change)(&project, process, n);
+                    }
                 }
             });
         }

@@ -17,10 +17,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Returns who commits, and from where.
 fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
-    let session = project.sessions().current()?.ok_or_else(|| {
-        Error::not_found("no session lives in this work tree, and a commit names one")
-            .next("helmdeck forge session start")
-    })?;
+    let session = project.sessions().required()?;
     let newest = project.checkpoints().newest_valid()?;
     let checkpoint = newest.and_then(|checkpoint| Some((checkpoint.tag.clone(), checkpoint.oid()?)));
     Ok(Origin { session: session.id, session_id: session.uuid, checkpoint })
@@ -93,7 +90,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
             if let Some(text) = prepared {
                 std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
             }
-            Ok(())
+            on.done()
         }
     }
 }
@@ -149,7 +146,8 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
             on.print(&report, || report.to_string())?;
             On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
-        RecoverCommand::Apply { mode, checkpoint, why, worktree } => {
+        RecoverCommand::Apply { give_up: true, .. } => on.show(&on.open()?.recovery().give_up_rollback()?),
+        RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {
             let mode = mode.map(|mode| match mode {
                 RollbackMode::Branch => Mode::Branch,
                 RollbackMode::Restore => Mode::Restore,

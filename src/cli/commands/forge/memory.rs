@@ -42,7 +42,7 @@ pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_project::Result<Learni
 
 /// As [`learning`], learned in the session that lives.
 fn of_session(project: &helmdeck_project::Project, arguments: &LearnArgs) -> helmdeck_project::Result<Learning> {
-    let session = project.sessions().current()?.map(|session| session.id);
+    let session = project.sessions().mine()?.map(|session| session.id);
     Ok(Learning { session, ..learning(arguments)? })
 }
 
@@ -182,8 +182,8 @@ pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
         FocusCommand::Set(arguments) => set_focus(on, arguments),
         FocusCommand::Clear { reason } => {
             let cleared = on.change(|project| {
-                let session = project.sessions().current()?.map(|session| session.id);
-                project.sessions().focus_now()?.clear(session.as_deref(), reason.as_deref())
+                let (focus, session) = project.sessions().focus_to_change()?;
+                focus.clear(session.as_deref(), reason.as_deref())
             })?;
             on.show(&cleared)
         }
@@ -205,8 +205,9 @@ fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
         if_match: arguments.if_match.clone(),
     };
     let set = on.change(|project| {
-        change.session = project.sessions().current()?.map(|session| session.id);
-        project.sessions().focus_now()?.set(&change)
+        let (focus, session) = project.sessions().focus_to_change()?;
+        change.session = session;
+        focus.set(&change)
     })?;
     on.show(&set)
 }
@@ -229,7 +230,7 @@ pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
                 put.produced_from.push(Reference::parse(reference).map_err(Error::usage)?);
             }
             let stored = on.change(|project| {
-                put.session = project.sessions().current()?.map(|session| session.id);
+                put.session = project.sessions().mine()?.map(|session| session.id);
                 project.artifacts().put_file(file, &put)
             })?;
             on.show(&stored)

@@ -173,6 +173,13 @@ impl On {
     /// Opens the project to change it, and tells that its session lives before and after that is done.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_project::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
+        // What is done would belong to a session that takes nothing any more. A pause is said first.
+        if let Err(error) = project.sessions().mine()
+            && error.category == helmdeck_project::error::Category::NotFound
+            && project.check_not_paused().is_ok()
+        {
+            return Err(error.into());
+        }
         let done = change(&project)?;
         // What was asked for is done. A lease that is not renewed only ends sooner.
         if let Err(error) = project.sessions().touch() {
@@ -234,6 +241,7 @@ impl On {
                     here: *here,
                     scissors: *scissors,
                     merge_driver: *merge_driver,
+                    allow_secrets: self.allowed.clone(),
                 };
                 let (_, done) = Project::init(&self.folder, self.world.clone(), &init)?;
                 self.show(&done)
@@ -289,21 +297,23 @@ impl On {
         // Settings that are damaged can be mended too.
         let project = Project::open_anyway(&self.folder, self.world.clone())?;
         let Some(path) = path else {
-            let damaged = project.ok_or(Stop::NoMemory)?.damaged()?;
+            let damaged = project.ok_or(Stop::NoMemory)?.damaged_files()?;
             return self.print(&damaged, || match serde_json::to_value(&damaged) {
                 Ok(value) if !damaged.is_empty() => plain(&value),
                 _ => "nothing is damaged".to_owned(),
             });
         };
         let project = project.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
+        let project = self.allowed.iter().fold(project, |project, rule| project.allowing(rule));
         let from = match from {
             None => None,
+            Some("tag") => Some(Source::Tag),
             Some("last_good") => Some(Source::LastGood),
             Some("git") => Some(Source::Git),
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+                return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
             }
         };
         let repair = project.repair(path, Mend { yes, from })?;

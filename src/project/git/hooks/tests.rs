@@ -68,6 +68,25 @@ fn a_hook_does_nothing_without_a_memory_or_the_program() {
 }
 
 #[test]
+fn a_hook_finds_a_memory_below_the_root() {
+    let repository = Repository::new();
+    let below = repository.path().join("it's/below");
+    fs::create_dir_all(below.join(".forge")).unwrap();
+    let project = crate::Project::open(&below, crate::World::default()).unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    project.commits().install_hook(Hook::CommitMsg, &program).unwrap();
+    repository.write("a", "b");
+    repository.commit("good");
+    let called = fs::read_to_string(repository.path().join(".git/called")).unwrap();
+    assert_eq!(called, "forge --project it's/below hook commit-msg .git/COMMIT_EDITMSG\n");
+    fs::remove_dir(below.join(".forge")).unwrap();
+    repository.write("a", "c");
+    repository.commit("again");
+    assert_eq!(fs::read_to_string(repository.path().join(".git/called")).unwrap(), called);
+}
+
+#[test]
 fn hooks_that_others_use_too_are_left_alone() {
     let repository = Repository::new();
     let project = repository.project();
