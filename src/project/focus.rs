@@ -358,7 +358,7 @@ impl Focused<'_> {
         }
         if let Some(phase) = &change.phase
             && let Phase::Other(word) = Phase::of(&phase.trim().to_ascii_uppercase())
-            && !self.show()?.is_some_and(|now| now.focus.phase.as_str() == word)
+            && self.show()?.is_none_or(|now| now.focus.phase.as_str() != word)
         {
             let known: Vec<_> = Phase::ALL.iter().map(Phase::as_str).collect();
             return Err(Error::usage(format!("{phase:?} is no phase; there are {}", known.join(", "))));

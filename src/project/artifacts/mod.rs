@@ -154,7 +154,7 @@ impl Artifacts<'_> {
         let source = File::from(source);
         let about = source.metadata().map_err(io)?;
         if !about.is_file() {
-            return Err(Error::usage(format!("{} is no file: store one file at a time", file.display())));
+            return Err(Error::usage(format!("cannot store {}: it is no file", file.display())));
         }
         self.check_size(about.len())?;
         let mut bytes = Vec::new();
@@ -229,7 +229,7 @@ impl Artifacts<'_> {
         if !same {
             self.create(&entry.path, bytes)?;
         }
-        files.append(ARTIFACT_INDEX, &line)?;
+        files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
         drop(guard);
         let told = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
         self.project.emit(Subject::Artifact, told);

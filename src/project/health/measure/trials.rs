@@ -113,7 +113,7 @@ fn what_files_hold_makes_the_colours() {
     let found = health(&repository);
     let gone = [Code::KnowledgeCorrupt, Code::FeaturesCorrupt];
     assert_eq!(codes(&found.long_term.reasons), gone, "git has them: they are to be put back");
-    assert_eq!((found.features.colour, found.linear.colour), (Colour::Red, Colour::Red));
+    assert_eq!((found.features.colour, found.linear.colour), (Colour::Red, Colour::Green));
     repository.run(&["rm", "-r", "-q", "--cached", ".forge"]);
     let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
