@@ -54,8 +54,8 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let (add, set): (features::Adding, features::Setting) =
         if config.run { (features::add, features::set) } else { (features::add_untested, features::set_untested) };
     let mut packs = vec![
-        pack!("prime", Verb::new(place, brief::prime).in_session()),
-        pack!("health", Verb::new(place, brief::health).quiet()),
+        pack!("prime", Verb::new(place, brief::prime).in_session().or_defaults()),
+        pack!("health", Verb::new(place, brief::health).quiet().or_defaults()),
         pack!("events_tail", Verb::new(place, brief::events_tail)),
         pack!("knowledge_add", Verb::new(place, knowledge::add).in_session()),
         pack!("knowledge_search", Verb::new(place, knowledge::search)),

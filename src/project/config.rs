@@ -54,7 +54,7 @@ pub struct Verify {
     pub count_regex: Option<String>,
     /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
     pub runners: BTreeMap<String, Runner>,
-    /// What a checkpoint runs; the first is the build. Default: `cargo test` and `cargo check`.
+    /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo check`.
     pub commands: Vec<String>,
     /// How long one of them may take, in seconds. Default: 1800.
     pub timeout_s: u64,

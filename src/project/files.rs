@@ -20,6 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+pub(crate) use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
 pub use folders::Entry;
 pub(crate) use folders::part_of;
@@ -30,7 +31,8 @@ pub use path::check_path;
 pub(crate) use quarantine::last_good;
 
 use crate::error::{Category, Current, Error, Result};
-use crate::layout::{EXCEPTIONS, LOCK, ROLLBACK_LOCK};
+use crate::git::{Git, Run};
+use crate::layout::{ACTIVE, CONFIG, EXCEPTIONS, FEATURES, KNOWLEDGE, LOCK, ROLLBACK_LOCK};
 use crate::world::World;
 use crate::{json, secrets, triv};
 
@@ -38,6 +40,10 @@ use crate::{json, secrets, triv};
 pub const MAX_FILE: u64 = 16 << 20;
 /// The lock all work trees share, below their common folder.
 const COMMON_LOCK: &str = "forge/lock";
+/// What is wrong with a document that [`Files::is_lost`].
+pub(crate) const LOST: &str = "it was there and is gone";
+/// The documents that nobody removes.
+pub(crate) const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
 /// How long a list of lines gets, in bytes, before its next part begins.
 pub(crate) const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
@@ -185,7 +191,7 @@ impl Files {
     ///
     /// # Errors
     /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`; `Secret`; `Locked`;
-    /// `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the document.
+    /// `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the document. What was there and is gone is `Corrupt` too.
     pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
         self.edit_at(D::PATH, if_match, change)
     }
@@ -211,6 +217,7 @@ impl Files {
                 }
                 value
             }
+            None if self.is_lost(path)? => return Err(lost(path)),
             None => D::skeleton(),
         };
         self.check_match(path, if_match, bytes.as_deref())?;
@@ -243,6 +250,25 @@ impl Files {
             tracing::warn!(path, %error, "no copy of the good file was kept");
         }
         Ok(answer)
+    }
+
+    /// Says whether a document that everybody works with was there and is gone: git has it, or its last good copy is kept. To begin it anew
+    /// would lose what it held, as writing over a damaged one would.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub(crate) fn is_lost(&self, path: &str) -> Result<bool> {
+        if !NEVER_REMOVED.contains(&path) || self.entry(path)?.is_some() {
+            return Ok(false);
+        }
+        // A branch without a memory lacks its settings too.
+        if self.entry(&last_good(path))?.is_some() && self.entry(CONFIG)?.is_some() {
+            return Ok(true);
+        }
+        let Some(git) = Git::find(self.root())? else { return Ok(false) };
+        let run = Run { folder: Some(self.root().to_owned()), ..Run::default() };
+        let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", path], &run)?;
+        Ok(listed.ok() && !listed.stdout.is_empty())
     }
 
     fn check_match(&self, path: &str, if_match: Option<&str>, bytes: Option<&[u8]>) -> Result<()> {
@@ -437,6 +463,13 @@ impl Files {
             None => Ok(allowed),
         }
     }
+}
+
+/// Returns the error of a document that was there and is gone.
+fn lost(path: &str) -> Error {
+    Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
+        .hint("nothing was begun anew, and nothing will be until it is put back or given up")
+        .next(format!("helmdeck forge repair {path}"))
 }
 
 /// Says that a file was written by a newer program.

@@ -38,21 +38,34 @@ impl Project {
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
     pub fn open(start: &Path, world: World) -> Result<Option<Self>> {
-        let Some(project) = Self::open_anyway(start, world)? else { return Ok(None) };
-        let Some(bytes) = project.files.read(CONFIG)? else { return Ok(Some(project)) };
-        let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
-        // An empty file is a config.
-        let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
-        let config = Config::parse(text).map_err(damaged)?;
+        let Some(project) = Self::unset(start, world)? else { return Ok(None) };
+        let config = project.settings(&project.files)?;
         Ok(Some(Self::with(project.found, project.world, config)))
     }
 
-    /// Opens a project without its settings: for whoever mends them.
+    /// Opens a project also if its settings are damaged: then each has its default. For whoever only looks, and whoever mends them.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.
     pub fn open_anyway(start: &Path, world: World) -> Result<Option<Self>> {
+        let Some(project) = Self::unset(start, world)? else { return Ok(None) };
+        match project.settings(&project.files.reading()) {
+            Ok(config) => Ok(Some(Self::with(project.found, project.world, config))),
+            Err(error) if error.category == Category::Corrupt => Ok(Some(project)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unset(start: &Path, world: World) -> Result<Option<Self>> {
         Ok(Found::project(start)?.map(|found| Self::with(found, world, Config::default())))
+    }
+
+    fn settings(&self, files: &Files) -> Result<Config> {
+        // An empty file is a config.
+        let Some(bytes) = files.read(CONFIG)?.filter(|bytes| !bytes.is_empty()) else { return Ok(Config::default()) };
+        crate::files::text(&bytes)
+            .and_then(Config::parse)
+            .map_err(|damage| files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage)))
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {

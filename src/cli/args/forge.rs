@@ -26,6 +26,7 @@ pub(crate) struct ForgeArgs {
 
 /// What every command of `helmdeck forge` takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every forge command")]
 pub(crate) struct ForgeCommon {
     /// The project: a folder of it; the current one if absent
     #[arg(long, global = true, value_name = "FOLDER")]

@@ -112,7 +112,14 @@ fn read_line(line: &[u8]) -> Result<Entry, (bool, String)> {
         // A line torn within a character is torn, too.
         let torn = error.is_eof() || std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none());
         let torn = torn && line.starts_with(b"{");
-        (torn, if torn { "the line is torn".to_owned() } else { format!("expected an artifact: {error}") })
+        (
+            torn,
+            if torn {
+                "the line is torn".to_owned()
+            } else {
+                crate::files::in_words_of_json(&format!("expected an artifact: {error}"))
+            },
+        )
     })?;
     let file = entry.path.strip_prefix(&entry.kind.folder()).and_then(|rest| rest.strip_prefix('/'));
     match file.map(FileName::parse) {

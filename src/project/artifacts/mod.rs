@@ -142,16 +142,19 @@ impl Artifacts<'_> {
     /// Stores a file of anywhere on this machine: a copy of it.
     ///
     /// # Errors
-    /// As [`Self::put`]; `Failed` if the file cannot be read.
+    /// As [`Self::put`]; `NotFound` if there is no such file, `Usage` for what is none, `Failed` if it cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
-        let io = |error: std::io::Error| Error::io("cannot read", file, &error);
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::not_found(format!("there is no file {}", file.display())),
+            _ => Error::io("cannot read", file, &error),
+        };
         // A pipe that nobody writes into would be waited for for ever.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let source = rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let source = File::from(source);
         let about = source.metadata().map_err(io)?;
         if !about.is_file() {
-            return Err(io(std::io::Error::other("it is no file")));
+            return Err(Error::usage(format!("cannot store {}: it is no file", file.display())));
         }
         self.check_size(about.len())?;
         let mut bytes = Vec::new();

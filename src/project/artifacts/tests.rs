@@ -259,6 +259,17 @@ fn a_damaged_index_is_loud_and_nothing_is_added() {
 }
 
 #[test]
+fn only_a_file_is_stored() {
+    let by_hand = ByHand::new();
+    let (artifacts, root) = (by_hand.project.artifacts(), by_hand.project.root().to_owned());
+    assert_eq!(artifacts.put_file(&root.join("none"), &code("a")).unwrap_err().category, Category::NotFound);
+    assert_eq!(artifacts.put_file(&root, &code("a")).unwrap_err().category, Category::Usage);
+    let pipe = root.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert_eq!(artifacts.put_file(&pipe, &code("a")).unwrap_err().category, Category::Usage, "nobody waits for it");
+}
+
+#[test]
 fn too_large_is_refused_and_too_much_is_told() {
     let by_hand = ByHand::with_config("[artifacts]\nmax_bytes = 10\ntotal_bytes = 15\n");
     let artifacts = by_hand.project.artifacts();

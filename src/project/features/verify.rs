@@ -7,6 +7,7 @@ use super::file::{Feature, FeaturesFile, Status, unknown};
 use super::{Features, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
+use crate::layout::CONFIG;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -41,6 +42,9 @@ pub struct Verified {
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
     pub dirty: bool,
+    /// What may be wrong with how it is tested, if no test was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// Why a feature did not pass.
@@ -214,6 +218,7 @@ impl Features<'_> {
             Ok((from, current.status, regressed))
         })?;
         self.tell(id, from, status, evidence.as_deref());
+        let hint = problem.filter(|_| executed == 0).map(|problem| hint(id, problem, &runs));
         Ok(Verified {
             id: id.to_owned(),
             passed: problem.is_none(),
@@ -226,6 +231,7 @@ impl Features<'_> {
             commit: after.commit,
             code_tree: tree,
             dirty: after.dirty,
+            hint,
         })
     }
 
@@ -250,6 +256,7 @@ impl Features<'_> {
             commit: None,
             code_tree: None,
             dirty: false,
+            hint: None,
         };
         let probed = file.least_recent(&standings, count).into_iter().map(|feature| match self.test(&feature.id) {
             // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
@@ -327,5 +334,17 @@ impl Features<'_> {
             _ => Some(ground::work_tree(&git)?),
         };
         Ok(Code { commit: head.map(|oid| oid.as_str().to_owned()), tree, dirty })
+    }
+}
+
+/// Says what may be wrong with how a feature is tested.
+fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
+    match (problem, runs.last()) {
+        (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
+        (_, Some(run)) => format!(
+            "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
+            run.command
+        ),
+        (_, None) => format!("no test is named: helmdeck forge features set {id} --test <test>"),
     }
 }

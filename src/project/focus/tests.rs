@@ -138,9 +138,19 @@ fn what_makes_no_sense_is_refused() {
     for bad in ["a\nb", &"x".repeat(501)] {
         assert_eq!(focus.set(&task(bad)).unwrap_err().category.exit_code(), 2);
     }
+    for bad in ["", "  "] {
+        let error = focus.set(&task(bad)).unwrap_err();
+        assert_eq!((error.code, error.next.as_deref()), ("E_USAGE", Some("helmdeck forge focus clear")), "{bad:?}");
+    }
     let phase = |phase: &str| SetFocus { phase: Some(phase.into()), ..task("T") };
+    assert!(focus.set(&phase("nope")).unwrap_err().message.contains("REVIEW"));
+    let feature = |id: &str| SetFocus { feature_id: Some(id.into()), ..task("T") };
+    let features = "{\"schema_version\": \"1.0\", \"features\": [{\"id\": \"A-001\", \"name\": \"n\", \"status\": \"failing\", \"tests\": [], \"blocked_by\": null}]}";
+    by_hand.repository.write(crate::layout::FEATURES, features);
+    assert_eq!(focus.set(&feature("A-099")).unwrap_err().code, "E_NOT_FOUND");
     assert!(focus.set(&phase(&"x".repeat(33))).is_err());
     assert!(!by_hand.has(FOCUS));
+    assert!(focus.set(&feature("A-001")).is_ok());
     assert!(focus.set(&key("SX9-1")).is_ok());
 }
 

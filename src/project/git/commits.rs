@@ -120,7 +120,7 @@ impl Commits<'_> {
     ///
     /// # Errors
     /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if the message breaks a rule;
-    /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
+    /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
     /// `E_GIT` with what git or a hook said.
     pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
         self.project.check_not_paused()?;
@@ -227,6 +227,12 @@ impl Commits<'_> {
             return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
                 .hint("name the paths to be committed, or stage them with git add"));
         }
+        let changed =
+            ["diff", "--cached", "--name-only", "-z", "--no-ext-diff", "--no-renames", "--no-relative", &against];
+        let changed = git.succeed(&changed, &run)?.stdout;
+        let changed = changed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let changed: Vec<String> = changed.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        self.project.check_whole(git, &changed)?;
         // A name is seen by whoever sees the commit, too. It is not said again here.
         let names = ["diff", "--cached", "--name-only", "-z", "--diff-filter=A", "--no-renames", "--no-relative"];
         let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;
@@ -414,7 +420,7 @@ fn message(
         style,
         scope: new.key.clone().map_or(Scope::Session, Scope::Key),
         kind: new.kind.clone(),
-        subject: new.subject.trim().trim_end_matches('.').to_owned(),
+        subject: without_period(new.subject.trim()).to_owned(),
         what: new.what.clone(),
         why: new.why.clone(),
         memory,
@@ -436,6 +442,11 @@ fn message(
         },
         sections: Vec::new(),
     }
+}
+
+/// Returns a subject without the period at its end. Several of them say something.
+fn without_period(subject: &str) -> &str {
+    subject.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(subject)
 }
 
 /// Adds what is new in the knowledge to what is said of the memory, unless that says it already.

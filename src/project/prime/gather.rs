@@ -4,7 +4,7 @@ use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine,
 use crate::error::Result;
 use crate::features::{Item, Standing};
 use crate::focus::Focus;
-use crate::health::Colour;
+use crate::health::{Code, Colour, Severity};
 use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
@@ -30,12 +30,18 @@ impl Project {
     /// while work is paused.
     ///
     /// # Errors
-    /// `Corrupt` if the record of the sessions is damaged. What else cannot be read is a warning of the brief.
+    /// What cannot be read is a warning of the brief, and no error.
     pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
-        let session = self.sessions().shown()?;
+        let (session, mut warnings) = match self.sessions().shown() {
+            Ok(session) => (session, Vec::new()),
+            Err(error) => (None, vec![format!("the sessions cannot be read: {error}")]),
+        };
+        if let Some(budget) = budget.filter(|budget| *budget < super::LEAST) {
+            warnings.push(format!("a brief has room for {} tokens; {budget} are too few", super::LEAST));
+        }
         let budget =
             budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
-        Ok(self.prime_of(session.as_ref(), &[])?.render(budget))
+        Ok(self.prime_of(session.as_ref(), &warnings)?.render(budget))
     }
 
     /// Returns what there is to say in a session, with warnings of whoever asks before those found here.
@@ -57,6 +63,7 @@ impl Project {
             invariants,
             learnings,
             skills: on.skills(focus.as_ref()),
+            idle: focus.as_ref().filter(|focus| focus.task.is_none()).and_then(|focus| focus.reason.clone()),
             focus: focus.as_ref().and_then(line),
             warnings: Section::default(),
         };
@@ -86,7 +93,15 @@ impl On<'_> {
     fn branch(&mut self) -> Option<String> {
         let git = self.project.git().ok()?;
         let branch = git.branch();
-        self.or_warn("the branch cannot be read", branch)
+        let branch = self.or_warn("the branch cannot be read", branch);
+        if branch.as_deref().is_some_and(crate::recovery::is_rollback) {
+            self.warnings.push(
+                "this branch was made by a rollback: it has the code of its checkpoint and all that was learned. Begin a session here \
+                 and go on; once it is good, merge it into the branch one came from"
+                    .to_owned(),
+            );
+        }
+        branch
     }
 
     fn focus(&mut self) -> Option<Focus> {
@@ -147,6 +162,9 @@ impl On<'_> {
         let health = self.project.health();
         let mut text = health.overall.as_str().to_owned();
         for (name, colour, reasons) in health.components() {
+            let damaged = reasons.iter().filter(|reason| reason.code == Code::FileCorrupt);
+            let damaged = damaged.filter(|reason| reason.severity > Severity::Info);
+            self.warnings.extend(damaged.map(|reason| format!("damaged: {}; see {}", reason.detail, reason.next)));
             if matches!(colour, Colour::Yellow | Colour::Red) {
                 let why = reasons.first().map(|reason| format!(" ({})", reason.code.as_str())).unwrap_or_default();
                 text.push_str(&format!(", {name} {}{why}", colour.as_str()));
@@ -183,9 +201,7 @@ impl On<'_> {
         let invariants =
             Section::first(INVARIANTS, file.current_invariants().map(|one| Invariant::text(one).to_owned()));
         let query = focus.map(words).unwrap_or_default();
-        if query.trim().is_empty() {
-            return (invariants, Section::default());
-        }
+        // Without a focus, nothing fits better than what was learned last.
         let kinds = vec![Kind::Successful, Kind::Failed, Kind::Decision];
         let found = file.search(&Search { query, limit: Some(LEARNINGS), kinds, superseded: false });
         let lines = found.entries.iter().map(|hit| {

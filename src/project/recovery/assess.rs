@@ -18,6 +18,7 @@ use crate::error::{Category, Error, Result};
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
+use crate::repair::Extent;
 use crate::time::Time;
 
 /// How old the lock of the index must be to count as left behind, in seconds.
@@ -165,7 +166,10 @@ impl Recovery<'_> {
         let files = self.project.files().reading();
         for path in [layout::KNOWLEDGE, layout::FEATURES] {
             let detail = match files.read(path) {
-                Ok(None) => continue,
+                Ok(None) => match self.project.damage_of(path) {
+                    Some(lost) => lost.detail,
+                    None => continue,
+                },
                 Ok(Some(bytes)) => match check_memory(path, &bytes) {
                     Ok(()) => continue,
                     Err(detail) => detail,
@@ -175,7 +179,19 @@ impl Recovery<'_> {
             };
             unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
         }
+        // Without the index of the artifacts, nothing shows that any feature works.
+        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Whole);
+        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
         Ok(())
+    }
+
+    /// Finds out whether features count as broken only because lines of the index of the artifacts are damaged.
+    fn of_evidence(&self, unverified: &[String], regressions: &[String], unknown: &mut Vec<Unknown>) {
+        if !regressions.iter().any(|id| unverified.contains(id)) {
+            return;
+        }
+        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Lines);
+        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
     }
 
     fn measure(
@@ -213,6 +229,7 @@ impl Recovery<'_> {
         let stands =
             |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
         let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
+        self.of_evidence(&features.unverified, &regressions, unknown);
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
         let mut attempts = journal.attempts.failed;

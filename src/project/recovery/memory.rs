@@ -24,6 +24,8 @@ pub(crate) struct Features {
     pub passing: Vec<String>,
     /// Those that are put off: nobody expects them to pass.
     pub deferred: Vec<String>,
+    /// Those that are said to pass, and what would show it is not there.
+    pub unverified: Vec<String>,
     /// Those that were removed for good: nobody expects them at all.
     pub retired: Vec<String>,
     /// How many there are.
@@ -49,6 +51,7 @@ pub(crate) fn features(project: &Project) -> Result<Features> {
     Ok(Features {
         passing: those(&Standing::counts),
         deferred: those(&|standing| standing == Standing::Deferred),
+        unverified: those(&|standing| standing == Standing::UnverifiedPass),
         retired: file.map(|file| file.value.retired).unwrap_or_default(),
         total: u32::try_from(listed.features.len()).unwrap_or(u32::MAX),
     })

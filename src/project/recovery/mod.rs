@@ -35,6 +35,11 @@ pub struct Recovery<'a> {
     project: &'a Project,
 }
 
+/// Says whether a branch is one that a rollback made.
+pub(crate) fn is_rollback(branch: &str) -> bool {
+    branch.starts_with("forge/rollback/") || branch.starts_with("forge-rollback/")
+}
+
 impl Project {
     /// Returns the recovery.
     #[must_use]

@@ -65,7 +65,7 @@ pub enum Unknown {
         /// How long it was given, in seconds.
         seconds: u64,
     },
-    /// `knowledge.json` or `features.json` is damaged.
+    /// `knowledge.json`, `features.json` or the index of the artifacts is damaged.
     MemoryCorrupt {
         /// Which file.
         path: String,

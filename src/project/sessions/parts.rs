@@ -8,8 +8,10 @@ use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
+use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
 use crate::recovery::{Action, Applied, Apply, Assess, Unknown};
+use crate::repair::Extent;
 use crate::time::Time;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
@@ -30,9 +32,23 @@ pub(super) fn budget(project: &Project) -> usize {
     usize::try_from(project.config().session.prime_tokens).unwrap_or(crate::prime::BUDGET)
 }
 
-/// Reads the features, to find out whether they can be read.
-pub(super) fn read_features(project: &Project) -> Result<()> {
-    project.files().load::<FeaturesFile>().map(drop)
+/// Refuses to go on without what was learned if it was there.
+pub(super) fn check_knowledge(project: &Project) -> Result<()> {
+    project.damage_of(KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
+}
+
+/// Reads the features and what shows that they work, to find out whether they can be read. Returns a warning if only some lines cannot.
+pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
+    if project.files().load::<FeaturesFile>()?.is_none()
+        && let Some(lost) = project.damage_of(FEATURES)
+    {
+        return Err(lost.error());
+    }
+    match project.damaged_index() {
+        Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
+        Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),
+        _ => Ok(None),
+    }
 }
 
 /// Tests some features again that worked: those whose last test is longest ago.
@@ -160,6 +176,11 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
                 head.subject.ends_with(SUBJECT) && head.trailer("Forge-Session-Id").any(|id| id == session.uuid)
             });
             Ok(mine.map_or(Kept::Nothing, |head| Kept::In(head.oid.to_string())))
+        }
+        // It ends all the same: the next end, or a commit, takes the memory once it is repaired.
+        Err(error) if error.code == "E_CORRUPT" => {
+            let next = error.next.as_deref().map(|next| format!("; see {next}")).unwrap_or_default();
+            Ok(Kept::Not(format!("the memory was not committed, for a file of it is damaged: {error}{next}")))
         }
         Err(error) => Err(error),
     }

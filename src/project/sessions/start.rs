@@ -9,7 +9,7 @@ use super::end::Then;
 use super::record::{Session, State};
 use super::select::{Choice, Inputs, Unfinished, select_next_task};
 use super::{Sessions, parts};
-use crate::error::Result;
+use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::Active;
 use crate::knowledge::KnowledgeFile;
@@ -199,9 +199,10 @@ impl On<'_> {
     fn long_term(&mut self) -> Result<()> {
         let files = self.sessions.project.files();
         if files.load::<KnowledgeFile>()?.is_none() {
+            parts::check_knowledge(self.sessions.project)?;
             self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
         }
-        parts::read_features(self.sessions.project)?;
+        self.warnings.extend(parts::read_features(self.sessions.project)?);
         self.done(step::LONG_TERM, None)
     }
 
@@ -229,7 +230,14 @@ impl On<'_> {
         if self.start.no_probe || self.is_done(step::PROBE) || !self.session.primary {
             return Ok(());
         }
-        self.probed = parts::probe(self.sessions.project)?;
+        self.probed = match parts::probe(self.sessions.project) {
+            // What they show could not be kept. Whoever repairs the file verifies them.
+            Err(error) if error.category == Category::Corrupt => {
+                self.warnings.push(format!("no feature was tested again: {error}"));
+                return self.done(step::PROBE, None);
+            }
+            probed => probed?,
+        };
         for broken in self.probed.iter().filter(|probed| !probed.passing) {
             self.warnings.push(if broken.regressed {
                 format!("{} worked and does not any more", broken.id)

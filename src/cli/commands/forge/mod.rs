@@ -176,6 +176,11 @@ impl On {
         Ok(project)
     }
 
+    /// Opens the project to say how it is, also if its settings are damaged. It changes nothing at all.
+    fn examine(&self) -> Result<Project, Stop> {
+        Project::open_anyway(&self.folder, self.world.clone())?.ok_or(Stop::NoMemory)
+    }
+
     /// As [`Self::find`], and changes nothing at all.
     fn find_quietly(&self) -> Result<Option<Project>, Stop> {
         let project = Project::open(&self.folder, self.world.clone())?;
@@ -259,7 +264,8 @@ impl On {
                 self.show(&done)
             }
             C::Doctor { fix } => {
-                let project = self.open()?;
+                let project = Project::open_anyway(&self.folder, self.world.clone())?
+                    .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
                 let found = project.doctor(*fix)?;
                 self.show(&found)?;
                 Self::exit(if found.healthy { Exit::Ok } else { Exit::Failed })
@@ -288,7 +294,9 @@ impl On {
             C::Recover(command) => git::recover(self, command),
             C::Session(command) => session::run(self, command),
             C::Prime { budget } => {
-                let primed = self.look()?.prime(*budget)?;
+                let project = self.examine()?;
+                project.sessions().lives();
+                let primed = project.prime(*budget)?;
                 self.print(&primed, || primed.text.clone())
             }
             C::Health { watch, exit_code } => self.health(*watch, *exit_code),
@@ -305,7 +313,13 @@ impl On {
     fn repair(&self, path: Option<&str>, yes: bool, from: Option<&str>) -> Answer {
         // Settings that are damaged can be mended too.
         let project = Project::open_anyway(&self.folder, self.world.clone())?;
-        let Some(path) = path else { return self.show(&project.ok_or(Stop::NoMemory)?.damaged()?) };
+        let Some(path) = path else {
+            let damaged = project.ok_or(Stop::NoMemory)?.damaged_files()?;
+            return self.print(&damaged, || match serde_json::to_value(&damaged) {
+                Ok(value) if !damaged.is_empty() => plain(&value),
+                _ => "nothing is damaged".to_owned(),
+            });
+        };
         let project = project.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
         let project = self.allowed.iter().fold(project, |project, rule| project.allowing(rule));
         let from = match from {
@@ -319,11 +333,15 @@ impl On {
                 return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
             }
         };
-        self.show(&project.repair(path, Mend { yes, from })?)
+        let repair = project.repair(path, Mend { yes, from })?;
+        self.print(&repair, || match &repair.damage {
+            Some(_) => serde_json::to_value(&repair).map(|value| plain(&value)).unwrap_or_default(),
+            None => format!("{path}: nothing is damaged"),
+        })
     }
 
     fn health(&self, watch: bool, exit_code: bool) -> Answer {
-        let project = self.find_quietly()?.ok_or(Stop::NoMemory)?;
+        let project = self.examine()?;
         let mut health = project.health();
         self.print(&health, || health_text(&health))?;
         if watch {
@@ -375,6 +393,7 @@ fn health_text(health: &helmdeck_project::health::Health) -> String {
         text.push_str(&format!("  {name}: {}\n", colour.as_str()));
         for reason in reasons {
             text.push_str(&format!("    {}: {}\n", reason.code.as_str(), reason.detail));
+            text.push_str(&format!("      next: {}\n", reason.next));
         }
     }
     text

@@ -111,6 +111,11 @@ fn what_files_hold_makes_the_colours() {
         std::fs::remove_file(repository.path().join(path)).unwrap();
     }
     let found = health(&repository);
+    let gone = [Code::KnowledgeCorrupt, Code::FeaturesCorrupt];
+    assert_eq!(codes(&found.long_term.reasons), gone, "git has them: they are to be put back");
+    assert_eq!((found.features.colour, found.linear.colour), (Colour::Red, Colour::Green));
+    repository.run(&["rm", "-r", "-q", "--cached", ".forge"]);
+    let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
     assert_eq!(codes(&found.short_term.reasons), [Code::ProgressMissing]);
     assert_eq!((found.features.colour, found.linear.colour), (Colour::Grey, Colour::Green));
