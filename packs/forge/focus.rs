@@ -23,8 +23,7 @@ pub(super) fn show(project: &Project, _: Nothing) -> Done<Seen> {
 }
 
 pub(super) fn set(project: &Project, input: SetFocus) -> Done<Set> {
-    let (focus, session) = project.sessions().focus_to_change()?;
-    let set = focus.set(&SetFocus { session, ..input })?;
+    let set = project.sessions().set_focus(&input)?;
     touch(project);
     Ok(set)
 }

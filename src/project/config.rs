@@ -86,7 +86,7 @@ pub struct RecoveryConfig {
     pub attempts: u64,
     /// Patterns of paths whose change is never small. Default: CI files, skills and deny lists.
     pub protected: Vec<String>,
-    /// Whether what is proposed is also done. Default: no.
+    /// Whether the start of a session rolls back if that is what is proposed. Default: no.
     pub auto: bool,
     /// How work is rolled back: to a new branch, or by a commit that restores.
     pub mode: RollbackMode,

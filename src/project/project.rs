@@ -5,6 +5,7 @@ mod find;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_events::Sink;
@@ -27,6 +28,8 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
+    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which said nothing when it was last asked.
+    pub(crate) server_rests: AtomicU64,
 }
 
 impl Project {
@@ -69,7 +72,7 @@ impl Project {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
-        let mut project = Self { found, world, config, files, git: OnceLock::new() };
+        let mut project = Self { found, world, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
         if project.world.sink.is_none() {
             project.world.sink = project.world.links.clone().and_then(|links| links.link(&project));
         }
@@ -134,7 +137,24 @@ impl Project {
     pub(crate) fn within(&self, session: &str) -> Self {
         let world = World { session: Some(session.to_owned()), ..self.world.clone() };
         let git = self.git.clone();
-        Self { found: self.found.clone(), world, config: self.config.clone(), files: self.files.clone(), git }
+        let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
+        Self {
+            found: self.found.clone(),
+            world,
+            config: self.config.clone(),
+            files: self.files.clone(),
+            git,
+            server_rests,
+        }
+    }
+
+    /// Returns this project with a git of which nothing takes longer than this.
+    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
+        // Looked for now, so that there is something to hurry.
+        let _ = self.git();
+        let git = self.git.take().flatten().map(|git| git.hurried(longest));
+        self.git = OnceLock::from(git);
+        self
     }
 
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.

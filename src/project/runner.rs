@@ -73,7 +73,54 @@ impl Ran {
 /// # Errors
 /// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.
 pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock) -> Result<Ran> {
-    run(root, command, timeout, clock, &|| ())
+    run(root, command, timeout, clock, (&Running::default(), &|| ()))
+}
+
+/// The checks that run right now, so that a process that is asked to stop can end them: they do not get the signals of its terminal.
+#[derive(Debug, Default)]
+pub struct Running(Mutex<Groups>);
+
+#[derive(Debug, Default)]
+struct Groups {
+    stopped: bool,
+    all: Vec<Pid>,
+}
+
+impl Running {
+    /// Ends the checks with all that they started, and those that are begun from now on.
+    pub fn stop(&self) {
+        let mut groups = self.lock();
+        groups.stopped = true;
+        for group in &groups.all {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Groups> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a check; it is taken out when what is returned is dropped.
+    fn add(&self, group: Option<Pid>) -> Registered<'_> {
+        let mut groups = self.lock();
+        groups.all.extend(group);
+        if let Some(group) = group.filter(|_| groups.stopped) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        Registered { running: self, group }
+    }
+}
+
+/// A check that runs.
+struct Registered<'a> {
+    running: &'a Running,
+    group: Option<Pid>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.running.lock().all.retain(|group| Some(*group) != self.group);
+    }
 }
 
 impl Project {
@@ -84,14 +131,27 @@ impl Project {
     pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
         let lives = || self.sessions().lives();
         lives();
-        let ran = run(self.root(), command, timeout, &*self.world().clock, &lives);
+        let running = &self.world().running;
+        let ran = run(self.root(), command, timeout, &*self.world().clock, (running, &lives));
+        if running.lock().stopped {
+            // How it was ended says nothing of the code. This process ends meanwhile, as a rule, so that nothing is made of it.
+            std::thread::sleep(LINGER);
+            let message = format!("{command:?} was stopped by a signal");
+            return Err(Error::new(Category::Failed, "E_STOPPED", message));
+        }
         lives();
         ran
     }
 }
 
-/// As [`run_check`]. `beat` is called every minute while the program runs.
-fn run(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock, beat: &dyn Fn()) -> Result<Ran> {
+/// As [`run_check`]. The check is among those that run, and `beat` is called every minute meanwhile.
+fn run(
+    root: &Path,
+    command: &str,
+    timeout: Duration,
+    clock: &dyn Clock,
+    (running, beat): (&Running, &dyn Fn()),
+) -> Result<Ran> {
     let cannot = |error: &std::io::Error| {
         Error::new(Category::Failed, "E_CANNOT_START", format!("cannot start {command:?}: {error}"))
             .hint("is the program installed, and on the PATH?")
@@ -112,6 +172,8 @@ fn run(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock, beat: &
     let errors = writer.try_clone().map_err(|error| cannot(&error))?;
     let began = clock.monotonic();
     let mut child = run.stdout(writer).stderr(errors).spawn().map_err(|error| cannot(&error))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let registered = running.add(group);
     // It holds the ends of the pipe into which the program writes.
     drop(run);
 
@@ -126,7 +188,7 @@ fn run(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock, beat: &
             beat();
         }
     });
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    drop(registered);
     if let Some(group) = group {
         // An empty group is an error, and the usual case.
         let _ = kill_process_group(group, Signal::KILL);
@@ -345,6 +407,32 @@ mod tests {
             assert!(began.elapsed() < LONG, "it lives on");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn checks_end_with_all_they_started_when_the_process_is_stopped_and_none_begins_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = "sh: sleep 600 & echo $! > new; mv new child; wait";
+        let running = Running::default();
+        let clock = SystemClock::default();
+        let child = folder.path().join("child");
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| super::run(folder.path(), command, 10 * LONG, &clock, (&running, &|| ())));
+            while !child.exists() {
+                std::thread::yield_now();
+            }
+            running.stop();
+            assert_eq!(run.join().unwrap().unwrap().exit, None);
+        });
+        let pid = std::fs::read_to_string(&child).unwrap();
+        while std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+        {
+            std::thread::yield_now();
+        }
+        let ran = super::run(folder.path(), "sleep 600", 10 * LONG, &clock, (&running, &|| ())).unwrap();
+        assert_eq!((ran.exit, ran.timed_out), (None, false));
+        assert!(running.lock().all.is_empty());
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Skills<'_> {
         self.file(name, path)
     }
 
-    /// Returns the skills that have points for what is at hand; see [`matches`]. Invalid skills have none. Nothing is noted.
+    /// Returns the skills that have points for what is at hand; see [`matches()`]. Invalid skills have none. Nothing is noted.
     ///
     /// # Errors
     /// As [`Self::list`].

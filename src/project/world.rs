@@ -8,6 +8,7 @@ use helmdeck_events::Sink;
 use uuid::Uuid;
 
 use crate::project::Project;
+use crate::runner::Running;
 use crate::time::Time;
 
 /// Who works unless it is said.
@@ -50,6 +51,8 @@ pub struct World {
     pub session: Option<String>,
     /// Where events go besides the journal; by default where `links` says.
     pub sink: Option<Arc<dyn Sink>>,
+    /// The checks that run.
+    pub running: Arc<Running>,
     /// The ways to the servers that settings of projects name. None by default: what is to be sent waits.
     pub links: Option<Arc<dyn Links>>,
 }
@@ -78,6 +81,7 @@ impl Default for World {
             agent: AGENT.to_owned(),
             session: None,
             sink: None,
+            running: Arc::default(),
             links: None,
         }
     }

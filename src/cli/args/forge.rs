@@ -178,6 +178,9 @@ pub(crate) enum EventsCommand {
         /// Only those of this session
         #[arg(long, value_name = "ID")]
         of: Option<String>,
+        /// Those of this repository that the event server kept, from all its work trees and clones, instead of the journal
+        #[arg(long)]
+        server: bool,
     },
     /// Say how many wait for a server
     Status,

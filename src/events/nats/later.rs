@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Nats, NatsOptions};
-use crate::sink::{Message, Receipt, Sink, SinkError};
+use crate::sink::{Message, Receipt, Sink, SinkError, Stored};
 
 /// A connection to a NATS server that is made when the first message goes out: a program that only reads does without.
 #[derive(Debug)]
@@ -22,18 +22,26 @@ impl Later {
     }
 }
 
+impl Later {
+    fn link(&self) -> Result<&Nats, SinkError> {
+        if let Some(link) = self.link.get() {
+            return Ok(link);
+        }
+        let opened = Nats::open(self.options.clone())?;
+        // Another thread may have been faster: one connection is enough.
+        Ok(self.link.get_or_init(|| opened))
+    }
+}
+
 impl Sink for Later {
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError> {
         let began = Instant::now();
-        let link = match self.link.get() {
-            Some(link) => link,
-            None => {
-                let opened = Nats::open(self.options.clone())?;
-                // Another thread may have been faster: one connection is enough.
-                self.link.get_or_init(|| opened)
-            }
-        };
-        link.publish(message, within.saturating_sub(began.elapsed()))
+        self.link()?.publish(message, within.saturating_sub(began.elapsed()))
+    }
+
+    fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
+        let began = Instant::now();
+        self.link()?.stored(from, most, within.saturating_sub(began.elapsed()))
     }
 }
 

@@ -233,22 +233,4 @@ mod tests {
             assert_eq!(files_of(test, &tracked), files, "{test}");
         }
     }
-
-    #[test]
-    fn an_edit_in_the_tick_of_the_index_is_seen() {
-        let repository = crate::git::fixture::Repository::new();
-        // Only what is as new as the index tells of the edit: it has the same length, time and place.
-        repository.run(&["config", "core.trustctime", "false"]);
-        repository.write("a.txt", "one\n");
-        repository.commit("first");
-        let git = repository.git();
-        let (file, index) = (repository.path().join("a.txt"), git.git_dir().join("index"));
-        let at = std::fs::metadata(&file).unwrap().modified().unwrap();
-        let before = work_tree(&git).unwrap();
-        std::fs::write(&file, "two\n").unwrap();
-        for path in [&file, &index] {
-            std::fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
-        }
-        assert_ne!(work_tree(&git).unwrap(), before);
-    }
 }

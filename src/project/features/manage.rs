@@ -109,6 +109,8 @@ pub struct Audit {
     pub weakened: Vec<Weakened>,
     /// Features that are said to pass without evidence.
     pub unverified: Vec<String>,
+    /// Features that were agreed to be built, and are left for later now: no regression is seen in them.
+    pub put_off: Vec<String>,
     /// How the contract was changed since, and why.
     pub amendments: Vec<Amendment>,
 }
@@ -329,7 +331,12 @@ impl Features<'_> {
         let standings = ground::judge(self.project, &file.features, false)?;
         let unverified = file.features.iter().zip(standings);
         let unverified = unverified.filter(|(_, standing)| *standing == super::Standing::UnverifiedPass);
+        let put_off = file.features.iter().filter(|feature| feature.status == Status::Deferred);
+        let put_off =
+            put_off.filter(|feature| agreed.file.get(&feature.id).is_some_and(|then| then.status != Status::Deferred));
+        let put_off = put_off.map(|feature| feature.id.clone()).collect();
         Ok(Audit {
+            put_off,
             since: agreed.tag,
             commit: agreed.commit.as_str().to_owned(),
             differences: differences(&agreed.file, &file),

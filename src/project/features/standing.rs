@@ -1,5 +1,7 @@
 //! What a feature's status is worth, and which feature comes next.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -117,11 +119,19 @@ impl FeaturesFile {
 
     /// Returns the feature to work on next: one that no longer works, then one in progress by this agent or by nobody in particular,
     /// then one that does not work (or is only said to), then one that nobody has begun and that waits for nothing. In the order of
-    /// the file.
-    pub(crate) fn next(&self, standings: &[Standing], agent: &str) -> Option<(&Feature, Next)> {
+    /// the file. What others have claimed is left out.
+    pub(crate) fn next(
+        &self,
+        standings: &[Standing],
+        agent: &str,
+        claimed: &BTreeSet<String>,
+    ) -> Option<(&Feature, Next)> {
         let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
             let mut all = self.features.iter().zip(standings);
-            all.find(|(feature, standing)| fits(feature, **standing)).map(|(feature, _)| (feature, why))
+            let fits = |(feature, standing): &(&Feature, &Standing)| {
+                !claimed.contains(&feature.id) && fits(feature, **standing)
+            };
+            all.find(fits).map(|(feature, _)| (feature, why))
         };
         let free = |feature: &Feature| {
             feature.blockers().all(|blocker| {
@@ -216,7 +226,7 @@ mod tests {
     }
 
     fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
-        file.next(&standings(file), "Forge").map(|(feature, why)| (feature.id.as_str(), why))
+        file.next(&standings(file), "Forge", &BTreeSet::new()).map(|(feature, why)| (feature.id.as_str(), why))
     }
 
     #[test]

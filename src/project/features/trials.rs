@@ -198,7 +198,10 @@ fn an_audit_lists_weakened_tests_and_unverified_passes() {
     let audit = project.features().audit(Some("A-1-v1")).unwrap();
     let paths: Vec<_> = audit.weakened.iter().map(|weak| (weak.path.as_str(), weak.tests_after)).collect();
     assert_eq!(paths, [("src/a.rs", 2), ("src/b.rs", 0)]);
-    assert_eq!(audit.unverified, ["FORGE-001"]);
+    assert_eq!((audit.unverified, audit.put_off), (vec!["FORGE-001".to_owned()], vec![]));
+    let later = Edit { status: Some(Status::Deferred), reason: Some("later".into()), ..Edit::default() };
+    project.features().set("FORGE-001", &later, None).unwrap();
+    assert_eq!(project.features().audit(None).unwrap().put_off, ["FORGE-001"]);
     assert_eq!(project.features().audit(Some("none")).unwrap_err().category, Category::NotFound);
 }
 

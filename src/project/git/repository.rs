@@ -27,6 +27,7 @@ pub struct Git {
     common_dir: PathBuf,
     environment: Vec<(String, OsString)>,
     timeout: Duration,
+    longest: Option<Duration>,
     memory: String,
 }
 
@@ -77,7 +78,7 @@ impl Git {
             return Ok(None);
         }
         let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
-        let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
+        let output = run::run(&start, &[], (TIMEOUT, None), &args, &Run::default())?;
         // A path need not be text.
         let mut lines = output.stdout.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
@@ -92,6 +93,7 @@ impl Git {
                         .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
                     environment: Vec::new(),
                     timeout: TIMEOUT,
+                    longest: None,
                     memory: layout::FORGE.to_owned(),
                 }))
             }
@@ -116,6 +118,13 @@ impl Git {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);
+        self
+    }
+
+    /// Lets nothing take longer than this, whatever it is, and whatever it usually may: for who has to end soon.
+    #[must_use]
+    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest);
         self
     }
 
@@ -189,7 +198,7 @@ impl Git {
     /// # Errors
     /// `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`; `E_GIT` if it cannot be started.
     pub fn run(&self, args: &[&str], options: &Run) -> Result<Output> {
-        run::run(&self.root, &self.environment, self.timeout, args, options)
+        run::run(&self.root, &self.environment, (self.timeout, self.longest), args, options)
     }
 
     /// Runs git and wants it to succeed.
@@ -313,6 +322,30 @@ impl Git {
     /// What [`Git::succeed`] says, so if the range names something that is not here.
     pub fn count(&self, range: &str) -> Result<u64> {
         let args = ["rev-list", "--count", "--end-of-options", range, "--"];
+        let output = self.read(&args)?;
+        output.text().parse().map_err(|_| complaint(&args, &output))
+    }
+
+    /// Returns how many commits of a range are work: those by which a session only keeps its memory are not.
+    ///
+    /// # Errors
+    /// As [`Git::count`].
+    pub fn count_work(&self, range: &str) -> Result<u64> {
+        let kept = [
+            r"--grep=^(\[session\]|chore\(session\):) ",
+            r"--grep=^(\[[A-Z][A-Z0-9]*-[0-9]+\]|[a-z]+\([A-Z][A-Z0-9]*-[0-9]+\):) Session checkpoint$",
+        ];
+        let args = [
+            "rev-list",
+            "--count",
+            "--extended-regexp",
+            "--invert-grep",
+            kept[0],
+            kept[1],
+            "--end-of-options",
+            range,
+            "--",
+        ];
         let output = self.read(&args)?;
         output.text().parse().map_err(|_| complaint(&args, &output))
     }

@@ -202,7 +202,7 @@ type Shared = Arc<Mutex<Vec<u8>>>;
 pub(super) fn run(
     root: &Path,
     environment: &[(String, OsString)],
-    usual: Duration,
+    (usual, longest): (Duration, Option<Duration>),
     args: &[&str],
     run: &Run,
 ) -> Result<Output> {
@@ -233,7 +233,8 @@ pub(super) fn run(
         }
         _ => failed(args, format!("cannot be started: {error}")),
     })?;
-    wait(child, args, run, run.timeout.unwrap_or(usual))
+    let limit = run.timeout.unwrap_or(usual);
+    wait(child, args, run, longest.map_or(limit, |longest| limit.min(longest)))
 }
 
 fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result<Output> {

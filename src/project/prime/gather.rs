@@ -9,7 +9,7 @@ use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
 use crate::project::Project;
-use crate::sessions::Session;
+use crate::sessions::{Session, SessionId};
 use crate::skills::Query;
 
 /// So many failing features are named.
@@ -132,10 +132,8 @@ impl On<'_> {
             return Ok(Some(next));
         }
         let archives = self.project.progress().archives()?;
-        let Some(last) = archives.iter().rev().find(|id| Some(id.as_str()) != mine && session_folder(id).is_ok())
-        else {
-            return Ok(None);
-        };
+        let others = archives.iter().filter(|id| Some(id.as_str()) != mine && session_folder(id).is_ok());
+        let Some(last) = others.max_by_key(|id| order(id)) else { return Ok(None) };
         Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
     }
 
@@ -155,7 +153,7 @@ impl On<'_> {
         let git = self.project.git().ok()?;
         let usable = self.project.checkpoints().newest_usable();
         let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
-        let since = git.count(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
+        let since = git.count_work(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
         Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
     }
 
@@ -244,6 +242,13 @@ impl On<'_> {
         let issues = active.map(|active| active.value.issues).unwrap_or_default();
         issues.into_iter().find(|issue| issue.linear_id == *key).map(|issue| issue.labels).unwrap_or_default()
     }
+}
+
+/// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of a day that belong to no session
+/// come before its sessions, which say what comes next.
+fn order(id: &str) -> (&str, u32) {
+    let number = id.parse::<SessionId>().map_or(0, |id| id.number);
+    (id.get(..10).unwrap_or_default(), number)
 }
 
 /// Returns the words by which a focus finds what bears on it.

@@ -215,7 +215,7 @@ impl Recovery<'_> {
         let touched_protected = self.protected(git, &commit, &changes)?;
         let files = u32::try_from(changes.len()).unwrap_or(u32::MAX);
         let lines = changes.iter().fold(0_u64, |sum, change| sum.saturating_add(change.lines()));
-        let commits = u32::try_from(git.count(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
+        let commits = u32::try_from(git.count_work(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
         for (session, theirs) in memory::others(self.project) {
             let both: Vec<String> =
                 changes.iter().map(|change| &change.path).filter(|path| theirs.contains(path)).cloned().collect();

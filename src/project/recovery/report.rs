@@ -102,13 +102,14 @@ impl Report {
         Decision { row: self.row, class: self.class, action: self.action }
     }
 
-    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; and what somebody has acknowledged
-    /// needs no second answer.
+    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; on a branch that leaves out the one
+    /// there is, as after a rebase, nothing is wrong but that there is none to go back to; and what somebody has acknowledged needs no
+    /// second answer.
     #[must_use]
     pub fn must_pause(&self) -> bool {
         self.class == Class::Unknown
             && !self.acknowledged
-            && !self.unknown.iter().all(|reason| reason.reason == Unknown::NoCheckpoint)
+            && !self.unknown.iter().all(|reason| reason.reason.is_no_alarm())
     }
 }
 
@@ -238,6 +239,9 @@ pub(crate) mod tests {
         };
         assert!(!report().must_pause());
         assert!(!unknown(vec![Unknown::NoCheckpoint], false).must_pause());
+        let aside = Unknown::NotDescendant { checkpoint: "checkpoint/A-1-v1".to_owned() };
+        assert!(!unknown(vec![aside.clone()], false).must_pause());
+        assert!(unknown(vec![aside, Unknown::Unmerged { paths: 1 }], false).must_pause());
         assert!(unknown(vec![Unknown::NoCheckpoint, Unknown::Unmerged { paths: 1 }], false).must_pause());
         assert!(unknown(vec![Unknown::Detached], false).must_pause());
         assert!(!unknown(vec![Unknown::Detached], true).must_pause());

@@ -52,7 +52,7 @@ impl Recovery<'_> {
     }
 
     /// Returns the paths to bring back. Where one went elsewhere since the branch was moved, nothing is written over.
-    pub(super) fn to_restore(&self, git: &Git, rollback: &Rollback, made: &Oid) -> Result<Paths> {
+    pub(super) fn paths_of(&self, git: &Git, rollback: &Rollback, made: &Oid) -> Result<Paths> {
         if git.head()?.as_ref() != Some(made) || git.branch()? != rollback.branch {
             return Err(moved());
         }

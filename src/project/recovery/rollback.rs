@@ -185,7 +185,7 @@ impl Recovery<'_> {
     fn check_out(&self, git: &Git, rollback: &mut Rollback, asked: &Apply) -> Result<()> {
         let made = made(rollback)?;
         if rollback.mode == Mode::Restore {
-            let paths = self.to_restore(git, rollback, &made)?;
+            let paths = self.paths_of(git, rollback, &made)?;
             self.rescue_again(git, rollback)?;
             return self.restore(git, &made, paths);
         }

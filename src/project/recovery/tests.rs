@@ -1,6 +1,7 @@
 //! Recovery in real repositories.
 
 mod assessed;
+mod auto;
 mod below;
 mod bytes;
 pub(in crate::recovery) mod fault;

@@ -1,6 +1,8 @@
 //! The end of a session: steps in a fixed order, each noted when it is done. How it is to end is kept before the first of them, so an
 //! end that was cut short goes on the same way.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +44,7 @@ pub struct Finished {
     pub duration_s: u64,
     /// Commits made in it.
     pub commits: usize,
-    /// The ids of what was learned at its end.
+    /// The ids of what was learned in it.
     pub learned: Vec<String>,
     /// The commit that holds its memory; `null` if there was nothing to commit, or no git.
     pub commit: Option<String>,
@@ -86,7 +88,21 @@ impl Sessions<'_> {
     }
 
     /// Ends a session.
-    pub(super) fn end_of(&self, id: &str, end: &End) -> Result<Finished> {
+    fn end_of(&self, id: &str, end: &End) -> Result<Finished> {
+        self.prepare(id, end, false)?;
+        self.finish(id, Then::Stop)
+    }
+
+    /// Ends a session since this process has to end soon: no run of git takes longer than `longest`, and what does is left out and said.
+    pub(super) fn end_soon(&self, id: &str, end: &End, longest: Duration) -> Result<Finished> {
+        let hurried = self.project.within(id).hurried(longest);
+        let sessions = Sessions { project: &hurried };
+        sessions.prepare(id, end, true)?;
+        sessions.finish_inside(id, Then::GoOn)
+    }
+
+    /// Keeps how a session is to end, before anything is done. `stopped` says that a signal ends it.
+    fn prepare(&self, id: &str, end: &End, stopped: bool) -> Result<()> {
         self.project.check_not_paused()?;
         if let Some(key) = end.key.as_deref().filter(|key| !is_key(key)) {
             return Err(Error::usage(format!("{key:?} is no key of an issue such as SX9-123")));
@@ -96,7 +112,7 @@ impl Sessions<'_> {
         let ending = match &session.ending {
             None => {
                 self.check_clean(end)?;
-                Some(Ending::begun(end, self.project.world().now().seconds()))
+                Some(Ending { stopped, ..Ending::begun(end, self.project.world().now().seconds()) })
             }
             // An end that a text stopped goes on with another one.
             Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
@@ -108,7 +124,7 @@ impl Sessions<'_> {
                 session.ending = Some(ending);
             })?;
         }
-        self.finish(id, Then::Stop)
+        Ok(())
     }
 
     /// Does what is left of an end.
@@ -267,6 +283,11 @@ impl On<'_> {
             self.done(&name, Some(id.clone()))?;
             ids.push(id);
         }
+        for id in parts::learned_in(self.sessions.project, &self.session) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
         self.done(step::LEARNED, Some(ids.join(" ")).filter(|ids| !ids.is_empty()))
     }
 
@@ -317,7 +338,8 @@ impl On<'_> {
             self.warnings.extend(names.into_iter().map(text));
         }
         let finished = self.finished(false);
-        parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
+        let Ending { leave_dirty, stopped, .. } = &self.ending;
+        parts::tell_end(self.sessions.project, &finished, leave_dirty.is_some(), *stopped);
         self.done(step::EVENT, Some(finished.commits.to_string()))
     }
 

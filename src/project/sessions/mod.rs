@@ -6,6 +6,7 @@
 mod advice;
 mod archive;
 mod begin;
+mod claims;
 #[cfg(test)]
 mod death;
 mod during;
@@ -32,7 +33,7 @@ pub use end::{End, Finished};
 pub use hold::Hold;
 pub use id::SessionId;
 pub use record::{Ending, Holder, LEASE, Living, Session, State, Step};
-pub use run::{Outcome, VARIABLE};
+pub use run::{How, Outcome, VARIABLE};
 pub use select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use start::{Probed, Start, Started};
 

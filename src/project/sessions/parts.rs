@@ -10,7 +10,7 @@ use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
 use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
-use crate::recovery::{Action, Applied, Apply, Assess};
+use crate::recovery::{Action, Applied, Apply, Assess, Unknown};
 use crate::repair::Extent;
 use crate::time::Time;
 
@@ -77,9 +77,12 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
         return go_back(project, class).map(Some);
     }
     if !report.must_pause() {
-        let plain = matches!(report.action, Action::Continue | Action::Pause);
-        let warning =
-            (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
+        let aside = report.unknown.iter().find(|reason| matches!(reason.reason, Unknown::NotDescendant { .. }));
+        let warning = match report.action {
+            Action::Pause => aside.map(|reason| format!("{}; `{}` makes one", reason.text, reason.reason.next())),
+            Action::Continue => None,
+            action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
+        };
         return Ok(Some(Assessed { class, warning, paused: None }));
     }
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
@@ -106,7 +109,9 @@ fn go_back(project: &Project, class: String) -> Result<Assessed> {
 pub(super) fn features(project: &Project) -> Result<(Option<Named>, Option<Named>)> {
     let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
     let listed = project.features().list(false)?;
-    let regressed = listed.features.iter().find(|item| item.standing == Standing::Regressed);
+    let claimed = project.sessions().claimed();
+    let mut regressed = listed.features.iter().filter(|item| item.standing == Standing::Regressed);
+    let regressed = regressed.find(|item| !claimed.contains(&item.feature.id));
     let next = project.features().next()?;
     Ok((regressed.map(|item| named(&item.feature)), next.map(|next| named(&next.feature))))
 }
@@ -119,6 +124,17 @@ pub(super) fn learned_since(project: &Project, learning: &Learning, since: Optio
     let kept = file.entries().find(|entry| entry.id() == id);
     let fresh = kept.and_then(|entry| entry.fresh_at()).is_some_and(|fresh| fresh >= since);
     Ok(fresh.then_some(id))
+}
+
+/// Returns the ids of what was learned in a session, if what is known can be read.
+pub(super) fn learned_in(project: &Project, session: &Session) -> Vec<String> {
+    let Ok(file) = project.knowledge().read() else { return Vec::new() };
+    // Another clone may have a session of the same name.
+    let mine = file.entries().filter(|entry| {
+        entry.trace.session.as_deref() == Some(session.id.as_str())
+            && entry.learned_at.is_none_or(|then| then >= session.started_at)
+    });
+    mine.map(|entry| entry.id()).collect()
 }
 
 /// Writes the caches of git anew.
@@ -247,27 +263,19 @@ fn health(project: &Project) -> String {
 }
 
 /// Tells others that a session ended.
-pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
+pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool, stopped: bool) {
     if is_told(project, Subject::SessionEnd, &finished.session) {
         return;
     }
     let told = data::Ended {
-        reason: "done".to_owned(),
+        reason: if stopped { "signal" } else { "done" }.to_owned(),
         commits: count(finished.commits),
-        learned: count(learned(project, finished)),
+        learned: count(finished.learned.len()),
         duration_s: finished.duration_s,
         dirty,
     };
     project.emit(Subject::SessionEnd, told);
     health(project);
-}
-
-/// Counts what was learned in a session, while it went on and at its end.
-fn learned(project: &Project, finished: &Finished) -> usize {
-    let Ok(file) = project.knowledge().read() else { return finished.learned.len() };
-    let here = file.entries().filter(|entry| entry.trace.session.as_ref() == Some(&finished.session));
-    let here: std::collections::BTreeSet<String> = here.map(|entry| entry.id()).collect();
-    here.len() + finished.learned.iter().filter(|id| !here.contains(*id)).count()
 }
 
 /// Tells others that a session was given up.

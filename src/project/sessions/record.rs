@@ -215,6 +215,9 @@ pub struct Ending {
     /// What was learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<Learning>,
+    /// Whether a signal ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 impl Session {

@@ -297,9 +297,11 @@ impl On<'_> {
         if self.is_done(step::FOCUS) {
             return Ok(None);
         }
+        // Whoever begins at the same time in another work tree chooses after this is taken.
+        let _common = self.sessions.project.common_lock()?;
         let choice = self.choose()?;
         let focus = self.sessions.focus(&self.session)?;
-        match &choice.task {
+        let taken = match &choice.task {
             Some(task) => {
                 let set = SetFocus {
                     task: Some(task.clone()),
@@ -309,10 +311,11 @@ impl On<'_> {
                     reason: Some(choice.reason.clone()),
                     ..SetFocus::default()
                 };
-                focus.begin(&self.session.id, &set)?;
+                focus.begin(&self.session.id, &set)?
             }
-            None => drop(focus.clear(Some(&self.session.id), Some(&choice.reason))?),
-        }
+            None => focus.clear(Some(&self.session.id), Some(&choice.reason))?,
+        };
+        self.sessions.claim(&self.session, &taken.now.focus)?;
         self.done(step::FOCUS, Some(choice.reason.clone()))?;
         Ok(Some(choice))
     }
@@ -333,6 +336,7 @@ impl On<'_> {
             regressed: regressed.as_ref(),
             issues: &issues.issues,
             done: &done,
+            claimed: &project.sessions().claimed(),
             agent: project.config().linear.me.as_deref().unwrap_or(&project.world().agent),
             feature: feature.as_ref(),
         }))

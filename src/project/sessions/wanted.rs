@@ -21,6 +21,7 @@ impl Ending {
             leave_dirty,
             key: asked.key.clone(),
             learned: asked.learned.clone(),
+            stopped: false,
         }
     }
 

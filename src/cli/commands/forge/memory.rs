@@ -181,10 +181,7 @@ pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
         }
         FocusCommand::Set(arguments) => set_focus(on, arguments),
         FocusCommand::Clear { reason } => {
-            let cleared = on.change(|project| {
-                let (focus, session) = project.sessions().focus_to_change()?;
-                focus.clear(session.as_deref(), reason.as_deref())
-            })?;
+            let cleared = on.change(|project| project.sessions().clear_focus(reason.as_deref()))?;
             on.show(&cleared)
         }
     }
@@ -192,7 +189,7 @@ pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
 
 fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
     let some = |list: &Vec<String>| Some(list.clone()).filter(|list| !list.is_empty());
-    let mut change = SetFocus {
+    let change = SetFocus {
         task: arguments.task.clone(),
         linear_issue: arguments.issue.clone(),
         files: some(&arguments.file),
@@ -204,11 +201,7 @@ fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
         session: None,
         if_match: arguments.if_match.clone(),
     };
-    let set = on.change(|project| {
-        let (focus, session) = project.sessions().focus_to_change()?;
-        change.session = session;
-        focus.set(&change)
-    })?;
+    let set = on.change(|project| project.sessions().set_focus(&change))?;
     on.show(&set)
 }
 

@@ -19,10 +19,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::internal;
-use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeCommon};
+use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeCommon, ForgeSessionCommand};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::signals::end_after;
 
 /// The variable that names the session a command belongs to.
 const SESSION: &str = helmdeck_project::sessions::VARIABLE;
@@ -38,7 +39,14 @@ const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins 
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health --exit-code` 11 and 12.
 pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> Result<()> {
-    let answer = On::of(&arguments.common, env, output).and_then(|on| on.run(&arguments.command));
+    let answer = On::of(&arguments.common, env, output).and_then(|on| {
+        if runs_checks(&arguments.command) {
+            // They have process groups of their own, and would outlive this process.
+            let running = on.world.running.clone();
+            end_after(move || running.stop())?;
+        }
+        on.run(&arguments.command)
+    });
     match answer {
         Err(Stop::Project(error)) if output.json => {
             let exit = Failure::from((*error).clone()).exit();
@@ -58,6 +66,15 @@ pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> R
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// Says whether a command may run checks of the project.
+const fn runs_checks(command: &ForgeCommand) -> bool {
+    use ForgeCommand as C;
+    matches!(
+        command,
+        C::Features(_) | C::Invariants | C::Checkpoint(_) | C::Recover(_) | C::Session(ForgeSessionCommand::Start(_))
+    )
 }
 
 /// Returns what these commands print with `--json` for a failure that is none of the project's: of the command line, or the environment.
@@ -350,9 +367,14 @@ impl On {
             EventsCommand::Status => return self.show(&project.events().status()?),
             EventsCommand::Send => return self.show(&project.events().drain(SEND)?),
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
-            EventsCommand::Replay { after, since, of } => {
+            EventsCommand::Replay { after, since, of, server } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
-                project.events().replay(&Replay { after: *after, since, session: of.clone(), ..Replay::default() })?
+                let replay = Replay { after: *after, since, session: of.clone(), ..Replay::default() };
+                if *server {
+                    project.events().replay_stored(&replay, SEND)?
+                } else {
+                    project.events().replay(&replay)?
+                }
             }
         };
         self.print(&replayed, || {

@@ -1,11 +1,12 @@
 //! `helmdeck forge session`.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use helmdeck_project::Error;
 use helmdeck_project::knowledge::{Learning, What};
-use helmdeck_project::sessions::{End, Log, Start};
+use helmdeck_project::sessions::{End, How, Log, Start};
 use serde_json::json;
 
 use super::{Answer, On};
@@ -78,10 +79,11 @@ fn in_session(on: &On, command: &[String]) -> Answer {
     let project = on.open()?;
     let stop = Arc::new(AtomicBool::new(false));
     // With --json there is one object on stdout, and nothing else.
-    let (asked, command, aside) = (stop.clone(), command.to_vec(), on.is_json());
+    let how = How { aside: on.is_json(), apart: !std::io::stdin().is_terminal() };
+    let (asked, command) = (stop.clone(), command.to_vec());
     let outcome = block_on(async move {
         let mut signals = Stop::catch()?;
-        let mut work = tokio::task::spawn_blocking(move || project.sessions().run(&command, &stop, aside));
+        let mut work = tokio::task::spawn_blocking(move || project.sessions().run(&command, &stop, how));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
             () = signals.wait() => {

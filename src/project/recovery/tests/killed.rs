@@ -37,7 +37,9 @@ fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
 
 fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
     for step in steps.iter().copied() {
-        for (when, named) in WHENS.iter().enumerate() {
+        // Before a step is after the one before it.
+        let first = steps.first() == Some(&step);
+        for (when, named) in WHENS.iter().enumerate().filter(|(_, when)| first || **when != When::Before) {
             let what = format!("{:?} {named:?} {mode:?}", Step::ALL[step]);
             let ground = with_checkpoint();
             dirty(&ground);

@@ -74,7 +74,7 @@ fn a_record_whose_id_is_a_path_is_damaged() {
     let path = ".forge/.local/sessions.json";
     bench.repository.write(path, bench.read(path).replace(&id, "../../../outside"));
     let command = ["true".to_owned()];
-    let error = bench.open().sessions().run(&command, &AtomicBool::new(false), false).unwrap_err();
+    let error = bench.open().sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"), "{error}");
     assert!(!bench.path().join("outside.lock").exists() && !bench.path().join("../outside.lock").exists());
 }
@@ -85,13 +85,12 @@ fn a_feature_whose_tests_make_no_sense_stops_no_start() {
     let features =
         r#"{"schema_version":"1.0","features":[{"id":"FORGE-001","name":"n","status":"failing","tests":["t"]}]}"#;
     bench.repository.write(".forge/memory/long-term/features.json", features);
-    let config = "[verify]\nrunner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\n";
+    let config = "[verify]\nrunner = \"echo ran {prefix}\"\ncount_regex = \"ran\"\n";
     bench.repository.write(".forge/config.toml", config);
     bench.repository.commit("Features");
     assert!(bench.open().features().verify("FORGE-001").unwrap().passed);
     bench.repository.write(".forge/config.toml", config.replace("echo ran {prefix}", "echo 'ran {prefix}"));
-    let path = ".forge/memory/long-term/features.json";
-    bench.repository.write(path, bench.read(path).replace("\"t\"", "\"node:../t\""));
     let begun = start(&bench.open());
     assert_eq!(begun.session.state, State::Live, "{begun:?}");
+    assert!(matches!(&begun.probed[..], [probed] if !probed.passing && !probed.regressed), "{:?}", begun.probed);
 }

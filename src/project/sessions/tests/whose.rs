@@ -22,7 +22,7 @@ fn who_names_no_session_never_works_in_another_agents() {
         log(&other, "Mine").unwrap_err(),
         sessions.focus_to_change().unwrap_err(),
         sessions.required().unwrap_err(),
-        sessions.run(&["true".to_owned()], &AtomicBool::new(false), false).unwrap_err(),
+        sessions.run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err(),
         other.skills().activate("code-generation", "agent").unwrap_err(),
         sessions.end(&End::default()).unwrap_err(),
         sessions.start(&Start::default()).unwrap_err(),
