@@ -133,9 +133,18 @@ fn every_manifest_is_understood_and_no_input_is_a_command() {
         }
         let inputs = manifest.input.source()["properties"].as_object().cloned().unwrap_or_default();
         for (name, schema) in &inputs {
-            for command in
-                ["check", "checkpoint", "verify", "command", "runner", "worktree", "root", "remote", "push", "allow_secret"]
-            {
+            for command in [
+                "check",
+                "checkpoint",
+                "verify",
+                "command",
+                "runner",
+                "worktree",
+                "root",
+                "remote",
+                "push",
+                "allow_secret",
+            ] {
                 assert!(name != command, "{verb} takes {name}");
             }
             let text = schema["type"] == "string" && schema.get("enum").is_none();

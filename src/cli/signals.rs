@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: both ask the program to stop in good order. It never ends the process by itself.
+//! SIGINT and SIGTERM: both ask the program to stop in good order. Only [`end_after`] ends the process by itself.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
