@@ -412,7 +412,7 @@ fn an_event_that_the_server_refuses_holds_up_none_behind_it_and_is_not_dropped()
 fn what_the_server_kept_is_read_again_without_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::up();
-    let project = project(folder.path(), Some(server.clone()));
+    let project = project(folder.path(), Some(server));
     say(&project, 5);
     let before = project.events().replay(&Replay::default()).unwrap();
     std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();

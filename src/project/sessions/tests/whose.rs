@@ -34,7 +34,7 @@ fn who_names_no_session_never_works_in_another_agents() {
     // What belongs to no session can be said all the same, and who only looks sees who is there.
     sessions.learn(learned()).unwrap();
     assert!(!bench.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
-    assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs.clone()));
+    assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
     assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), before);
     assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
 }
