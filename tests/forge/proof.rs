@@ -194,6 +194,11 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_everything_was_told() 
     server.start_again();
     let after = kept(&server, &ids);
     assert_eq!(before, after);
+    // Whatever became of the journal.
+    std::fs::remove_file(root.join(".forge/.local/journal.jsonl")).unwrap();
+    let read = ground.forge(&["events", "replay", "--server"]);
+    let read: Vec<&str> = read["events"].as_array().unwrap().iter().map(|event| text(&event["id"])).collect();
+    assert!(ids.iter().all(|id| read.contains(&id.as_str())), "{read:?}");
     for subject in [
         Subject::SessionStart,
         Subject::SessionAbandoned,
