@@ -9,5 +9,6 @@ mod mcp;
 mod nats_events;
 mod nats_keys;
 mod nats_link;
+mod paused;
 mod proof;
 mod words;

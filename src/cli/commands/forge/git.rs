@@ -156,9 +156,16 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
             on.show(&on.open()?.recovery().apply(&apply)?)
         }
         RecoverCommand::Ack { reason, token } => {
+            let project = on.open()?;
             let by = match token {
                 Some(token) => By::Token(token.clone()),
-                None if on.is_interactive() => By::Terminal,
+                None if on.is_interactive() => {
+                    // A pause that cannot be read can be ended all the same.
+                    let paused = project.recovery().paused().ok().flatten();
+                    let why = paused.map_or_else(|| "a reason that cannot be read".to_owned(), |paused| paused.reason);
+                    on.ask(&format!("end the pause, which began for this: {why}"), "the pause goes on")?;
+                    By::Terminal
+                }
                 None => {
                     return Err(Error::refused(
                         "a pause is ended by a person: at a terminal, or with the token they were shown",
@@ -166,7 +173,7 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
                     .into());
                 }
             };
-            on.show(&on.open()?.recovery().ack(&Ack { reason: reason.clone(), by })?)
+            on.show(&project.recovery().ack(&Ack { reason: reason.clone(), by })?)
         }
         RecoverCommand::Tried { passed, what } => {
             let tried = on.change(|project| project.recovery().tried(*passed, what))?;

@@ -243,6 +243,11 @@ impl On {
         self.print(&Value::Null, String::new)
     }
 
+    /// Asks the person who sits there. Says what is so if they do not say yes.
+    pub(super) fn ask(&self, what: &str, refused: &str) -> Answer {
+        self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
+    }
+
     /// Says whether a person sits there.
     pub(super) const fn is_interactive(&self) -> bool {
         self.output.interactive
