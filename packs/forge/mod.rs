@@ -32,7 +32,7 @@ pub struct Config {
     pub root: Option<PathBuf>,
     /// Whether the packs that run programs are offered, and tests may be named that those run. No by default.
     pub run: bool,
-    /// The clock, the zone, new ids, and where events go. Who works is the caller; the local one has the name, and unless it says otherwise
+    /// The clock, the zone, new ids, and the ways to event servers. Who works is the caller; the local one has the name, and unless it says otherwise
     /// the session, that stand here.
     pub world: World,
 }
@@ -54,8 +54,8 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let (add, set): (features::Adding, features::Setting) =
         if config.run { (features::add, features::set) } else { (features::add_untested, features::set_untested) };
     let mut packs = vec![
-        pack!("prime", Verb::new(place, brief::prime).in_session()),
-        pack!("health", Verb::new(place, brief::health)),
+        pack!("prime", Verb::new(place, brief::prime).in_session().or_defaults()),
+        pack!("health", Verb::new(place, brief::health).quiet().or_defaults()),
         pack!("events_tail", Verb::new(place, brief::events_tail)),
         pack!("knowledge_add", Verb::new(place, knowledge::add).in_session()),
         pack!("knowledge_search", Verb::new(place, knowledge::search)),

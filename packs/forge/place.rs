@@ -26,7 +26,7 @@ impl Place {
     }
 
     /// Opens the project. Blocks.
-    fn open(&self, caller: &Identity, session: Option<String>) -> Result<Project> {
+    fn open(&self, caller: &Identity, session: Option<String>, settings: Settings) -> Result<Project> {
         let Some(root) = &self.0.root else {
             return Err(Error::new(
                 Code::NotFound,
@@ -39,7 +39,11 @@ impl Place {
         } else {
             World { agent: caller.user().to_owned(), session, ..base.clone() }
         };
-        Project::open(root, world).map_err(|error| said(&error))?.ok_or_else(|| {
+        let project = match settings {
+            Settings::Needed => Project::open(root, world),
+            Settings::OrDefaults => Project::open_anyway(root, world),
+        };
+        project.map_err(|error| said(&error))?.ok_or_else(|| {
             let message = format!(
                 "no project with a .forge/ is at {}: make one there with `helmdeck forge init`, or set [forge] root",
                 root.display()
@@ -55,22 +59,44 @@ fn is_local(caller: &Identity) -> bool {
     !caller.is_anonymous() && (caller.tenant(), caller.user()) == (local.tenant(), local.user())
 }
 
+/// What is done if the settings of the project are damaged.
+#[derive(Debug, Clone, Copy)]
+enum Settings {
+    /// Nothing: they are needed.
+    Needed,
+    /// Each has its default: whoever looks is told of the damage.
+    OrDefaults,
+}
+
 /// A pack: reads its input, and does its work on the project, on a thread that may wait.
 pub(super) struct Verb<I, O> {
     place: Place,
     work: fn(&Project, I) -> Done<O>,
     /// Whether the input may name the session in which the work is done.
     in_session: bool,
+    settings: Settings,
+    /// Whether a call shows that the session lives.
+    lives: bool,
 }
 
 impl<I, O> Verb<I, O> {
     pub(super) fn new(place: &Place, work: fn(&Project, I) -> Done<O>) -> Self {
-        Self { place: place.clone(), work, in_session: false }
+        Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true }
     }
 
     /// Takes `session` of the input for the session in which the work is done.
     pub(super) fn in_session(self) -> Self {
         Self { in_session: true, ..self }
+    }
+
+    /// Works also if the settings are damaged.
+    pub(super) fn or_defaults(self) -> Self {
+        Self { settings: Settings::OrDefaults, ..self }
+    }
+
+    /// Changes nothing at all, not even when the session was last seen.
+    pub(super) fn quiet(self) -> Self {
+        Self { lives: false, ..self }
     }
 }
 
@@ -86,14 +112,21 @@ where
         }
         let (session, input) = if self.in_session { without_session(input)? } else { (None, input) };
         let input: I = input.read()?;
-        let (place, work) = (self.place.clone(), self.work);
+        let (place, work, settings, lives) = (self.place.clone(), self.work, self.settings, self.lives);
         let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
         // Whoever goes away meanwhile does not cut it short: what was begun is done to its end, as it would be at a shell.
         let done = tokio::task::spawn_blocking(move || {
             wait.check()?;
-            let project = place.open(&caller, session)?;
+            let project = place.open(&caller, session, settings)?;
             wait.check()?;
-            work(&project, input).map_err(|error| said(&error))
+            if lives {
+                project.sessions().lives();
+            }
+            let done = work(&project, input).map_err(|error| said(&error));
+            if lives {
+                project.sessions().lives();
+            }
+            done
         });
         let done = done
             .await

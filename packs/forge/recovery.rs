@@ -19,17 +19,17 @@ pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
     Ok(report)
 }
 
-/// How to go back. Where a new work tree goes is not for a caller to say.
+/// How to go back. Where a new work tree goes is not for a caller to say, nor to which checkpoint: one that is named is gone back to
+/// whatever was measured, and that is for a person to decide.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Back {
     mode: Option<Mode>,
-    checkpoint: Option<String>,
     why: Option<String>,
 }
 
 pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
-    let asked = Apply { mode: input.mode, checkpoint: input.checkpoint, why: input.why, worktree: None };
+    let asked = Apply { mode: input.mode, why: input.why, ..Apply::default() };
     let applied = project.recovery().apply(&asked)?;
     touch(project);
     Ok(applied)

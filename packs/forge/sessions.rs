@@ -1,6 +1,5 @@
 //! `forge.session_*`, `forge.commit`: how work begins, goes on, is committed, and ends.
 
-use helmdeck_project::error::Error;
 use helmdeck_project::git::{Committed, NewCommit};
 use helmdeck_project::sessions::{End, Finished, Log, Logged, Start, Started};
 use helmdeck_project::{Project, Result};
@@ -33,11 +32,7 @@ pub(super) fn end(project: &Project, input: Ending) -> Done<Finished> {
 }
 
 pub(super) fn commit(project: &Project, input: NewCommit) -> Done<Committed> {
-    let session = project.sessions().current()?.ok_or_else(|| match &project.world().session {
-        Some(named) => Error::not_found(format!("no session {named} lives in this work tree")),
-        None => Error::not_found("no session lives in this work tree, and a commit names the one it was made in")
-            .next("helmdeck forge session start"),
-    })?;
+    let session = project.sessions().required()?;
     let origin = project.commits().origin(&session.id, &session.uuid)?;
     let committed = project.commits().create(&input, &origin)?;
     touch(project);

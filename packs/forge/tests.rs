@@ -133,9 +133,18 @@ fn every_manifest_is_understood_and_no_input_is_a_command() {
         }
         let inputs = manifest.input.source()["properties"].as_object().cloned().unwrap_or_default();
         for (name, schema) in &inputs {
-            for command in
-                ["check", "verify", "command", "runner", "worktree", "root", "remote", "push", "allow_secret"]
-            {
+            for command in [
+                "check",
+                "checkpoint",
+                "verify",
+                "command",
+                "runner",
+                "worktree",
+                "root",
+                "remote",
+                "push",
+                "allow_secret",
+            ] {
                 assert!(name != command, "{verb} takes {name}");
             }
             let text = schema["type"] == "string" && schema.get("enum").is_none();
@@ -296,10 +305,20 @@ async fn a_session_is_begun_worked_in_and_ended() {
 #[tokio::test]
 async fn going_back_is_to_a_branch_and_keeps_every_byte() {
     let desk = Desk::new(true);
+    let config = desk.root().join(".forge/config.toml");
+    let settings = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(config, settings.replace("['true']", "['sh: grep -q yes tested']")).unwrap();
     desk.call("session_start", json!({})).await;
     let checkpoint = desk.call("checkpoint_create", json!({"key": "SX9-1"})).await;
     std::fs::write(desk.root().join("tested"), "broken\n").unwrap();
-    let applied = desk.call("recover_apply", json!({"checkpoint": checkpoint["tag"], "why": "it was broken"})).await;
+    // A little that is broken is mended; so much is gone back from.
+    let minor = desk.call("recover_apply", json!({"why": "it was broken"})).await;
+    assert_eq!((&minor["rollback"], &minor["report"]["row"]), (&Value::Null, &json!(8)), "{minor}");
+    for number in 0..11 {
+        std::fs::write(desk.root().join(format!("more-{number}")), "more\n").unwrap();
+    }
+    let applied = desk.call("recover_apply", json!({"why": "it was broken"})).await;
+    assert_eq!(applied["rollback"]["checkpoint"], checkpoint["tag"]);
     let rescue = applied["rollback"]["rescue"].as_str().unwrap();
     assert_eq!(git(desk.root(), &["show", &format!("{rescue}:tested")]), "broken");
     assert!(applied["rollback"]["target"].is_string(), "{applied}");
@@ -417,6 +436,17 @@ async fn who_works_is_the_caller_and_a_second_one_joins_with_a_session_of_its_ow
     let bob = Identity::new("acme", "bob").unwrap();
     let taken = desk.call_as(&bob, "session_start", json!({})).await.unwrap_err();
     assert_eq!(taken.code(), Code::Conflict, "{taken}");
+    let commit =
+        json!({"session_commit": true, "subject": "Do it", "what": ["Do it"], "why": "It is needed.", "forge": true});
+    for (verb, input) in [
+        ("session_log", json!({"text": "t"})),
+        ("focus_set", json!({"task": "t"})),
+        ("session_end", json!({})),
+        ("commit", commit),
+    ] {
+        let error = desk.call_as(&bob, verb, input).await.unwrap_err();
+        assert_eq!(error.code(), Code::Conflict, "{verb}: {error}");
+    }
     let joined = desk.call_as(&bob, "session_start", json!({"join": true})).await.unwrap();
     assert_eq!((&joined["session"]["agent"], &joined["session"]["primary"]), (&json!("bob"), &json!(false)));
     let session = &joined["session"]["id"];
@@ -428,6 +458,11 @@ async fn who_works_is_the_caller_and_a_second_one_joins_with_a_session_of_its_ow
     assert_eq!(desk.call("focus_show", json!({})).await["focus"]["task"], "Lead");
     let logged = desk.call_as(&bob, "session_log", json!({"session": session, "text": "helped"})).await.unwrap();
     assert_eq!(&logged["session"], session);
+    let logged = desk.call_as(&bob, "session_log", json!({"text": "helped again"})).await.unwrap();
+    assert_eq!(&logged["session"], session, "it is the only one of his");
+    let ended = desk.call_as(&bob, "session_end", json!({})).await.unwrap();
+    assert_eq!(&ended["session"], session);
+    assert_eq!(desk.call("session_log", json!({"text": "t"})).await["session"], first["session"]["id"]);
     for verb in ["focus_show", "session_log"] {
         let input =
             if verb == "session_log" { json!({"session": "none", "text": "t"}) } else { json!({"session": "none"}) };

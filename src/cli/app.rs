@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Cli;
@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
                     output.note(&failure.text());
                 }
             }
-            code(failure.exit())
+            ExitCode::from(failure.code())
         }
     }
 }
@@ -89,12 +89,26 @@ fn usage(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
         let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
-        Output::of_process(&Environment::of_process(), true, 0).problem(&failure.problem());
+        let output = Output::of_process(&Environment::of_process(), true, 0);
+        if is_forge() {
+            let failure =
+                failure.with_hint("`helmdeck forge --help`, and --help after each command, say how it is called");
+            // Fails only if nobody reads.
+            let _ = output.value(&commands::forge::refusal(&failure));
+        } else {
+            output.problem(&failure.problem());
+        }
         return code(Exit::Usage);
     }
     // Fails only if nobody reads, and then there is nobody to tell.
     let _ = error.print();
     code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })
+}
+
+/// Says whether the command line, which makes no sense, is one of `helmdeck forge`: that says on stdout how it went.
+fn is_forge() -> bool {
+    let matches = Cli::command().ignore_errors(true).try_get_matches_from(Environment::arguments());
+    matches.is_ok_and(|matches| matches.subcommand_name() == Some("forge"))
 }
 
 fn is_vault_set<T: PartialEq<str>>(arguments: impl Iterator<Item = T>) -> bool {

@@ -70,12 +70,14 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     problem: Option<Value>,
+    /// The exit code of a program that was run, which is ours then.
+    child: Option<u8>,
 }
 
 impl Failure {
     /// Makes a failure of a message: lower case, no period, names the thing.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, problem: None }
+        Self { exit, message: message.into(), hint: None, problem: None, child: None }
     }
 
     /// Makes a failure of the command line.
@@ -90,7 +92,12 @@ impl Failure {
 
     /// Ends the command without a word: the reader of our output went away, or everything was said already.
     pub(crate) const fn silent(exit: Exit) -> Self {
-        Self { exit, message: String::new(), hint: None, problem: None }
+        Self { exit, message: String::new(), hint: None, problem: None, child: None }
+    }
+
+    /// Ends the command without a word, as a program ended that it ran.
+    pub(crate) fn of_child(code: u8) -> Self {
+        Self { child: Some(code), ..Self::silent(Exit::Failed) }
     }
 
     /// Says what to do about it.
@@ -119,6 +126,14 @@ impl Failure {
         self.exit
     }
 
+    /// Returns the number with which this process ends.
+    pub(crate) const fn code(&self) -> u8 {
+        match self.child {
+            Some(code) => code,
+            None => self.exit as u8,
+        }
+    }
+
     /// Says whether there is nothing to print.
     pub(crate) const fn is_silent(&self) -> bool {
         self.message.is_empty()
@@ -127,6 +142,11 @@ impl Failure {
     /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Returns what to do about it.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// Returns what people read.

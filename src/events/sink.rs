@@ -50,11 +50,18 @@ pub enum SinkError {
     Refused(String),
 }
 
-/// The way out to other processes.
+/// The way out to other processes, and back.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Hands a message on and waits until it is stored, but never longer than `within`. Blocking.
     ///
     /// # Errors
     /// [`SinkError`]. A message that failed may be handed on again, with the same id.
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError>;
+
+    /// Returns what is stored from a place on (1 = all of it), oldest first, at most `most` messages: fewer say that there are no more.
+    /// Blocking, for `within` at most.
+    ///
+    /// # Errors
+    /// [`SinkError`], also if it cannot be read within the time.
+    fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError>;
 }

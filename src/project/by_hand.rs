@@ -1,6 +1,6 @@
 //! For tests: a project in a real repository, with a clock that stands and ids in order, and workers in other processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -79,12 +79,7 @@ impl ByHand {
 
     /// Starts an ignored test in a process of its own, for this project.
     pub(crate) fn start(&self, test: &str, number: usize) -> Child {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--ignored", "--exact", test])
-            .env("BY_HAND", self.project.root())
-            .env("BY_HAND_NUMBER", number.to_string());
-        command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+        start(self.project.root(), test, number)
     }
 
     /// Runs an ignored test in eight processes at once.
@@ -96,12 +91,28 @@ impl ByHand {
     }
 }
 
+/// Starts an ignored test in a process of its own, and tells it a folder and a number.
+pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "--nocapture", test])
+        .env("BY_HAND", root)
+        .env("BY_HAND_NUMBER", number.to_string());
+    command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+}
+
 /// Returns the project of the test that started this process, and the number it gave.
-#[allow(clippy::disallowed_methods, reason = "the other process is told what to do by its environment")]
 pub(crate) fn given() -> Option<(Project, usize)> {
+    let (root, number) = told()?;
+    Some((Project::open(&root, World::default()).unwrap().unwrap(), number))
+}
+
+/// Returns the folder and the number that the test gave that started this process.
+#[allow(clippy::disallowed_methods, reason = "the other process is told what to do by its environment")]
+pub(crate) fn told() -> Option<(PathBuf, usize)> {
     let root = std::env::var_os("BY_HAND")?;
     let number = std::env::var("BY_HAND_NUMBER").unwrap().parse().unwrap();
-    Some((Project::open(Path::new(&root), World::default()).unwrap().unwrap(), number))
+    Some((root.into(), number))
 }
 
 /// Tries again for as long as another process holds the lock: eight at once may make one wait too long on a busy machine.

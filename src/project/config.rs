@@ -54,7 +54,7 @@ pub struct Verify {
     pub count_regex: Option<String>,
     /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
     pub runners: BTreeMap<String, Runner>,
-    /// What a checkpoint runs; the first is the build. Default: `cargo test` and `cargo check`.
+    /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo check`.
     pub commands: Vec<String>,
     /// How long one of them may take, in seconds. Default: 1800.
     pub timeout_s: u64,
@@ -86,7 +86,7 @@ pub struct RecoveryConfig {
     pub attempts: u64,
     /// Patterns of paths whose change is never small. Default: CI files, skills and deny lists.
     pub protected: Vec<String>,
-    /// Whether what is proposed is also done. Default: no.
+    /// Whether the start of a session rolls back if that is what is proposed. Default: no.
     pub auto: bool,
     /// How work is rolled back: to a new branch, or by a commit that restores.
     pub mode: RollbackMode,
@@ -176,6 +176,8 @@ pub struct EventsConfig {
     pub remote: bool,
     /// The file with the credentials of the server. Default: none.
     pub credentials: Option<String>,
+    /// A file with certificates (PEM) to trust, for a server at `tls://`. Default: those of the system.
+    pub certificates: Option<String>,
 }
 
 /// Issues: `[linear]`.
@@ -261,7 +263,7 @@ impl Default for GitConfig {
 
 impl Default for EventsConfig {
     fn default() -> Self {
-        Self { prefix: "sx9".into(), url: None, remote: false, credentials: None }
+        Self { prefix: "sx9".into(), url: None, remote: false, credentials: None, certificates: None }
     }
 }
 
@@ -303,7 +305,8 @@ impl Config {
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
         // Absent options do not appear among the defaults.
-        const OPTIONAL: [&str; 5] = ["verify.count_regex", "git.base", "events.url", "events.credentials", "linear.me"];
+        const OPTIONAL: [&str; 6] =
+            ["verify.count_regex", "git.base", "events.url", "events.credentials", "events.certificates", "linear.me"];
         let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
         let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
         let mut unknown = Vec::new();

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::secrets::shown;
+
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -98,20 +100,21 @@ pub struct Current {
 impl Error {
     /// Makes an error.
     pub fn new(category: Category, code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, category, message: message.into(), hint: None, next: None, current: None }
+        // Whatever a caller got wrong may be named in it.
+        Self { code, category, message: shown(message.into()), hint: None, next: None, current: None }
     }
 
     /// Adds how to mend it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(shown(hint.into()));
         self
     }
 
     /// Adds a command that is safe to run next.
     #[must_use]
     pub fn next(mut self, next: impl Into<String>) -> Self {
-        self.next = Some(next.into());
+        self.next = Some(shown(next.into()));
         self
     }
 

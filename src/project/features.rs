@@ -8,17 +8,19 @@ mod execute;
 mod file;
 mod ground;
 mod manage;
+mod numbers;
 mod standing;
 #[cfg(test)]
 mod trials;
 mod verify;
 
 pub use contract::{Change, Difference, Weakened};
+pub(crate) use file::{ADOPTED_FROM, adopted_name, split_id};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
 pub(crate) use ground::judge_by_evidence;
 pub use manage::{Add, Audit, Changed, Edit, Manual};
+pub(crate) use numbers::Numbers;
 pub use standing::{Counts, Next, Standing};
-pub(crate) use verify::without_secrets;
 pub use verify::{Problem, TestRun, Verified};
 
 use schemars::JsonSchema;
@@ -38,6 +40,7 @@ impl Document for FeaturesFile {
             schema_version: "1.0".to_owned(),
             features: Vec::new(),
             retired: Vec::new(),
+            not_adopted: Vec::new(),
             amendments: Vec::new(),
             other: Members::default(),
         }
@@ -118,14 +121,15 @@ impl Features<'_> {
     }
 
     /// Returns the feature to work on next: one that no longer works, then one that this agent works on, then one that does not work,
-    /// then one that nobody has begun and that waits for nothing.
+    /// then one that nobody has begun and that waits for nothing. What other sessions work on is left out.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; what git says.
     pub fn next(&self) -> Result<Option<Chosen>> {
         let file = self.read()?;
         let standings = ground::judge(self.project, &file.features, false)?;
-        let next = file.next(&standings, &self.project.world().agent);
+        let claimed = self.project.sessions().claimed();
+        let next = file.next(&standings, &self.project.world().agent, &claimed);
         Ok(next.map(|(feature, why)| Chosen { why, feature: feature.clone() }))
     }
 }

@@ -13,15 +13,17 @@ mod path;
 mod quarantine;
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+pub(crate) use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
 pub use folders::Entry;
+pub(crate) use folders::part_of;
 pub use kinds::{KINDS, kind_of, schemas};
 pub(crate) use lock::Lock;
 pub use lock::{Guard, Holder, LOCK_WAIT};
@@ -29,7 +31,8 @@ pub use path::check_path;
 pub(crate) use quarantine::last_good;
 
 use crate::error::{Category, Current, Error, Result};
-use crate::layout::{EXCEPTIONS, LOCK};
+use crate::git::{Git, Run};
+use crate::layout::{ACTIVE, CONFIG, EXCEPTIONS, FEATURES, KNOWLEDGE, LOCK, ROLLBACK_LOCK};
 use crate::world::World;
 use crate::{json, secrets, triv};
 
@@ -37,6 +40,12 @@ use crate::{json, secrets, triv};
 pub const MAX_FILE: u64 = 16 << 20;
 /// The lock all work trees share, below their common folder.
 const COMMON_LOCK: &str = "forge/lock";
+/// What is wrong with a document that [`Files::is_lost`].
+pub(crate) const LOST: &str = "it was there and is gone";
+/// The documents that nobody removes.
+pub(crate) const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
+/// How long a list of lines gets, in bytes, before its next part begins.
+pub(crate) const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
@@ -61,6 +70,7 @@ struct Shared {
     max: u64,
     local: Lock,
     common: Lock,
+    rollback: Lock,
     session: RwLock<Option<String>>,
 }
 
@@ -70,7 +80,8 @@ impl Files {
     pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
-        let shared = Shared { root: root.to_owned(), world, max, local, common, session: RwLock::default() };
+        let rollback = Lock::new(root, ROLLBACK_LOCK);
+        let shared = Shared { root: root.to_owned(), world, max, local, common, rollback, session: RwLock::default() };
         Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
     }
 
@@ -124,11 +135,20 @@ impl Files {
         self.shared.common.take(|| self.holder())
     }
 
+    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be held while git checks out,
+    /// which may take long.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub(crate) fn rollback_lock(&self) -> Result<Guard> {
+        self.shared.rollback.take(|| self.holder())
+    }
+
     fn holder(&self) -> Holder {
         Holder {
             pid: std::process::id(),
             session: self.shared.session.read().unwrap_or_else(PoisonError::into_inner).clone(),
-            agent: self.world().agent.clone(),
+            agent: secrets::shown(self.world().agent.clone()),
             since: self.world().now().seconds().to_string(),
         }
     }
@@ -171,7 +191,7 @@ impl Files {
     ///
     /// # Errors
     /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`; `Secret`; `Locked`;
-    /// `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the document.
+    /// `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the document. What was there and is gone is `Corrupt` too.
     pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
         self.edit_at(D::PATH, if_match, change)
     }
@@ -197,6 +217,7 @@ impl Files {
                 }
                 value
             }
+            None if self.is_lost(path)? => return Err(lost(path)),
             None => D::skeleton(),
         };
         self.check_match(path, if_match, bytes.as_deref())?;
@@ -209,6 +230,11 @@ impl Files {
         if before.as_ref() == Some(&after) {
             return Ok(answer);
         }
+        // Numbers with more digits than the machine counts with stand in members that we do not know.
+        let after = match bytes.as_deref().map(std::str::from_utf8) {
+            Some(Ok(text)) => json::Numbers::of(text).put_back(after),
+            _ => after,
+        };
         match decode::<D>(&after) {
             Ok((_, false)) => {}
             Ok((_, true)) | Err(Unreadable::Newer(_)) => {
@@ -224,6 +250,25 @@ impl Files {
             tracing::warn!(path, %error, "no copy of the good file was kept");
         }
         Ok(answer)
+    }
+
+    /// Says whether a document that everybody works with was there and is gone: git has it, or its last good copy is kept. To begin it anew
+    /// would lose what it held, as writing over a damaged one would.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub(crate) fn is_lost(&self, path: &str) -> Result<bool> {
+        if !NEVER_REMOVED.contains(&path) || self.entry(path)?.is_some() {
+            return Ok(false);
+        }
+        // A branch without a memory lacks its settings too.
+        if self.entry(&last_good(path))?.is_some() && self.entry(CONFIG)?.is_some() {
+            return Ok(true);
+        }
+        let Some(git) = Git::find(self.root())? else { return Ok(false) };
+        let run = Run { folder: Some(self.root().to_owned()), ..Run::default() };
+        let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", path], &run)?;
+        Ok(listed.ok() && !listed.stdout.is_empty())
     }
 
     fn check_match(&self, path: &str, if_match: Option<&str>, bytes: Option<&[u8]>) -> Result<()> {
@@ -308,7 +353,8 @@ impl Files {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
-    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own.
+    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own. If
+    /// the disk takes only a part of the line, none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
@@ -319,24 +365,8 @@ impl Files {
         }
         self.check_secrets(path, line.as_bytes())?;
         let _guard = self.lock()?;
-        let io = |error: std::io::Error| Error::io("cannot write", &self.root().join(path), &error);
         let place = self.place(path)?;
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, mode);
-        let mut file: File = file.map_err(|error| io(error.into()))?.into();
-        let length = file.metadata().map_err(io)?.len();
-        let mut last = [b'\n'];
-        if length > 0 {
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut last, length - 1).map_err(io)?;
-        }
-        let torn = if last == *b"\n" { "" } else { "\n" };
-        file.write_all(format!("{torn}{line}\n").as_bytes()).map_err(io)?;
-        file.sync_data().map_err(io)?;
-        if length == 0 {
-            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
-        }
-        Ok(())
+        atomic::append(&place, line).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
     /// Removes a file. Says whether there was one.
@@ -348,11 +378,7 @@ impl Files {
         let _guard = self.lock()?;
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(false) };
         let io = |error: std::io::Error| Error::io("cannot remove", &self.root().join(path), &error);
-        let removed = atomic::remove_if_there(&place.folder, &place.name).map_err(io)?;
-        if removed {
-            rustix::fs::fsync(&place.folder).map_err(|error| io(error.into()))?;
-        }
-        Ok(removed)
+        atomic::remove(&place).map_err(io)
     }
 
     /// Gives a file a second name, which must be free. It is there under both until one is written anew or removed.
@@ -365,13 +391,10 @@ impl Files {
         let absent = || Error::not_found(format!("there is no {from}"));
         let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
         let new = self.place(to)?;
-        let io = |error: Errno| match error {
-            Errno::NOENT => absent(),
-            error => Error::io("cannot link", &self.root().join(from), &error.into()),
-        };
-        let flags = rustix::fs::AtFlags::empty();
-        rustix::fs::linkat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str(), flags).map_err(io)?;
-        rustix::fs::fsync(&new.folder).map_err(io)
+        atomic::link(&old, &new).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(),
+            _ => Error::io("cannot link", &self.root().join(from), &error),
+        })
     }
 
     /// Gives a file another name, in place of what has that name.
@@ -384,13 +407,13 @@ impl Files {
         let absent = || Error::not_found(format!("there is no {from}"));
         let old = path::resolve(self.root(), from, false)?.ok_or_else(absent)?;
         let new = self.place(to)?;
-        let io = |error: Errno| match error {
-            Errno::NOENT => absent(),
-            error => Error::io("cannot rename", &self.root().join(from), &error.into()),
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => absent(),
+            _ => Error::io("cannot rename", &self.root().join(from), &error),
         };
-        rustix::fs::renameat(&old.folder, old.name.as_str(), &new.folder, new.name.as_str()).map_err(io)?;
-        rustix::fs::fsync(&new.folder).map_err(io)?;
-        rustix::fs::fsync(&old.folder).map_err(io)
+        atomic::rename(&old.folder, &old.name, &new).map_err(io)?;
+        atomic::sync(&new.folder).map_err(io)?;
+        atomic::sync(&old.folder).map_err(io)
     }
 
     fn check_writing(&self, path: &str) -> Result<()> {
@@ -416,29 +439,47 @@ impl Files {
     /// # Errors
     /// `Secret` with the place and the rule, never with the value.
     pub fn check_secrets(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        let findings = secrets::scan(&text);
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            findings.iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
-        if let Some(first) = refused.first() {
-            return Err(secrets::refuse(path, first, refused.len()));
-        }
-        for finding in allowed {
+        for finding in self.refuse_secrets(path, bytes)? {
             let line = serde_json::json!({
                 "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
-            self.append(EXCEPTIONS, &line.to_string())?;
+            self.append_to_parts(EXCEPTIONS, &line.to_string(), LONG_LIST)?;
             tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
         }
         Ok(())
     }
+
+    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged then. Returns what passes for a
+    /// rule that was put aside.
+    ///
+    /// # Errors
+    /// As [`Self::check_secrets`].
+    pub(crate) fn refuse_secrets(&self, path: &str, bytes: &[u8]) -> Result<Vec<secrets::Finding>> {
+        let findings = secrets::scan(&String::from_utf8_lossy(bytes));
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            findings.into_iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
+        match refused.first() {
+            Some(first) => Err(secrets::refuse(path, first, refused.len())),
+            None => Ok(allowed),
+        }
+    }
 }
 
-fn newer(path: &str, version: &str) -> Error {
+/// Returns the error of a document that was there and is gone.
+fn lost(path: &str) -> Error {
+    Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
+        .hint("nothing was begun anew, and nothing will be until it is put back or given up")
+        .next(format!("helmdeck forge repair {path}"))
+}
+
+/// Says that a file was written by a newer program.
+pub(crate) fn newer(path: &str, version: &str) -> Error {
     let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod many;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{Subject, data};
+use crate::features::FeaturesFile;
 use crate::files::{Document, Loaded, check_path};
 use crate::json::Members;
 use crate::layout::FOCUS;
@@ -346,8 +347,22 @@ impl Focused<'_> {
     /// Changes the focus.
     ///
     /// # Errors
-    /// `Locked` (`E_FOCUS_TAKEN`) if it is that of another session, `Stale`, `Usage`, `Corrupt`, `Secret`, `Paused`.
+    /// `Usage` for a task that says nothing, and for a phase nobody knows unless it is there already; `NotFound` for a feature that is not
+    /// there; `Locked` (`E_FOCUS_TAKEN`) if it is that of another session, `Stale`, `Corrupt`, `Secret`, `Paused`.
     pub fn set(&self, change: &SetFocus) -> Result<Set> {
+        if change.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
+            return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus clear"));
+        }
+        if let Some(id) = change.feature_id.as_deref().map(str::trim).filter(|id| !id.is_empty()) {
+            self.check_feature(id)?;
+        }
+        if let Some(phase) = &change.phase
+            && let Phase::Other(word) = Phase::of(&phase.trim().to_ascii_uppercase())
+            && self.show()?.is_none_or(|now| now.focus.phase.as_str() != word)
+        {
+            let known: Vec<_> = Phase::ALL.iter().map(Phase::as_str).collect();
+            return Err(Error::usage(format!("{phase:?} is no phase; there are {}", known.join(", "))));
+        }
         self.change(change.if_match.as_deref(), |focus, now, head| {
             if let (Some(mine), Some(theirs)) = (&change.session, &focus.session)
                 && mine != theirs
@@ -359,6 +374,17 @@ impl Focused<'_> {
             change.apply(focus, now, head);
             Ok(())
         })
+    }
+
+    /// Refuses a feature that is not there. If there are none, or they cannot be read, others say so.
+    fn check_feature(&self, id: &str) -> Result<()> {
+        let features = self.project.files().reading().load::<FeaturesFile>();
+        let absent = features
+            .is_ok_and(|file| file.is_some_and(|file| !file.value.features.iter().any(|feature| feature.id == id)));
+        if absent {
+            return Err(Error::not_found(format!("there is no feature {id}")).next("helmdeck forge features list"));
+        }
+        Ok(())
     }
 
     /// Begins a focus for a session, whosever the one before was. With the same task it goes on where that was.

@@ -1,6 +1,7 @@
 //! Giving a project a memory. What is there already is never written over: a second run changes nothing.
 
 mod adopt;
+mod detect;
 mod doctor;
 mod tree;
 
@@ -9,10 +10,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use adopt::{Adopted, Proposal};
+pub use detect::Tests;
 pub use doctor::{Diagnosis, Doctor, Problem};
 
 use crate::config::Config;
 use crate::error::{Category, Error, Result};
+use crate::layout::CONFIG;
 use crate::project::{Found, Project, Repository};
 use crate::world::World;
 
@@ -29,6 +32,8 @@ pub struct Init {
     pub scissors: bool,
     /// Register the merge driver of the JSON files in this repository.
     pub merge_driver: bool,
+    /// The rules for secrets that are put aside for what is taken over: see [`Project::allowing`].
+    pub allow_secrets: Vec<String>,
 }
 
 /// What was done.
@@ -38,6 +43,9 @@ pub struct Initialised {
     pub root: PathBuf,
     /// What was created, below the root. Empty if everything was there.
     pub created: Vec<String>,
+    /// How tests are run, if these settings were created now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tests: Option<Tests>,
     /// What was set in the repository.
     pub settings: Vec<String>,
     /// What could be set in it, if asked for.
@@ -88,8 +96,10 @@ impl Project {
                 Self::with(found, world, config)
             }
         };
+        let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
         project.check_not_paused()?;
         let created = project.create_missing()?;
+        let tests = created.iter().any(|path| path == CONFIG).then(|| detect::tests(project.root()));
         let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
         let mut settings = Vec::new();
         let mut offers = Vec::new();
@@ -109,7 +119,7 @@ impl Project {
         let root = project.root().to_owned();
         // What was created holds settings too.
         let project = Self::open(&root, project.world().clone())?.unwrap_or(project);
-        Ok((project, Initialised { root, created, settings, offers, adopted }))
+        Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
     }
 
     /// Creates what a new project holds, as far as it is missing. Returns the paths of what it created.
@@ -120,7 +130,15 @@ impl Project {
                 created.push(folder);
             }
         }
-        for seed in tree::files(self.world(), self.config().git.enabled) {
+        for mut seed in tree::files(self.world(), self.config().git.enabled) {
+            if seed.path == CONFIG {
+                let settings = detect::tests(self.root()).fill(&String::from_utf8_lossy(&seed.bytes));
+                seed.bytes = settings.into_bytes();
+            }
+            // What is gone is put back by a repair: an empty one would hide that.
+            if self.files().is_lost(&seed.path)? {
+                continue;
+            }
             if self.files().create_with(&seed.path, &seed.bytes, seed.mode)? {
                 created.push(seed.path);
             }

@@ -6,10 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::features::without_secrets;
 use crate::knowledge::Invariant;
 use crate::project::Project;
-use crate::runner::run_check;
 
 /// How much of a check's output is kept, in bytes: its end.
 const OUTPUT: usize = 4 << 10;
@@ -90,7 +88,7 @@ impl Project {
                 ms: 0,
                 output: String::new(),
             };
-            match run_check(self.root(), check, timeout, &*self.world().clock) {
+            match self.run_check(check, timeout) {
                 Ok(ran) => {
                     outcome.state = match (ran.timed_out, ran.passed()) {
                         (true, _) => State::TimedOut,
@@ -98,7 +96,7 @@ impl Project {
                         (false, false) => State::Broken,
                     };
                     (outcome.exit, outcome.ms) = (ran.exit, ran.ms);
-                    outcome.output = without_secrets(ran.tail(OUTPUT));
+                    outcome.output = ran.end(OUTPUT);
                 }
                 // A check that makes no sense cannot be run, whoever wrote it. The others are checked all the same.
                 Err(error) => outcome.output = error.to_string(),

@@ -1,7 +1,9 @@
 //! JSON that keeps the order of its members, and the one way in which files are written.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::ops::Range;
 
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -105,6 +107,76 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
         }
         plain => text.push_str(&compact(plain)),
     }
+}
+
+/// The numbers of a file whose text is another than we would write: more digits than the machine counts with, `1.10`, `1e3`.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(HashMap<String, VecDeque<String>>);
+
+impl Numbers {
+    /// Finds them in the text of a file.
+    pub(crate) fn of(text: &str) -> Self {
+        let mut all: HashMap<String, VecDeque<String>> = HashMap::new();
+        let mut odd = HashSet::new();
+        for range in numbers(text) {
+            let raw = &text[range];
+            let Ok(number) = serde_json::from_str::<serde_json::Number>(raw) else { continue };
+            let ours = number.to_string();
+            if ours != raw {
+                odd.insert(ours.clone());
+            }
+            all.entry(ours).or_default().push_back(raw.to_owned());
+        }
+        all.retain(|ours, _| odd.contains(ours));
+        Self(all)
+    }
+
+    /// Puts them back into a text that we wrote: each number that is still there, in the order of those that we write alike.
+    pub(crate) fn put_back(mut self, bytes: Vec<u8>) -> Vec<u8> {
+        let text = match String::from_utf8(bytes) {
+            Ok(text) if !self.0.is_empty() => text,
+            Ok(text) => return text.into_bytes(),
+            Err(error) => return error.into_bytes(),
+        };
+        let mut all = String::with_capacity(text.len());
+        let mut end = 0;
+        for range in numbers(&text) {
+            all.push_str(&text[end..range.start]);
+            end = range.end;
+            let ours = &text[range];
+            let raw = self.0.get_mut(ours).and_then(VecDeque::pop_front);
+            all.push_str(raw.as_deref().unwrap_or(ours));
+        }
+        all.push_str(&text[end..]);
+        all.into_bytes()
+    }
+}
+
+/// Returns where the numbers of a JSON text stand.
+fn numbers(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut all = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != b'"' {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let begin = at;
+                while at < bytes.len() && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') {
+                    at += 1;
+                }
+                all.push(begin..at);
+            }
+            _ => at += 1,
+        }
+    }
+    all
 }
 
 fn compact(value: &Json) -> String {
@@ -281,5 +353,18 @@ mod tests {
                     \"objects\": [\n    {\n      \"a\": 1\n    }\n  ]\n}\n";
         let tree: Json = serde_json::from_str(text).unwrap();
         assert_eq!(String::from_utf8(print(&tree).unwrap()).unwrap(), text);
+    }
+
+    #[test]
+    fn numbers_are_put_back_as_they_were_written() {
+        let text = r#"{"a":123456789012345678901234567890,"b":[1.10,1.1,-0.5e2,7],"c":"1.10 \" 1e3","d":3.14159265358979323846264338327950288}"#;
+        let again = |text: &str| serde_json::to_vec(&serde_json::from_str::<Json>(text).unwrap()).unwrap();
+        assert_ne!(again(text), text.as_bytes(), "they are written in another way");
+        assert_eq!(String::from_utf8(Numbers::of(text).put_back(again(text))).unwrap(), text);
+        let changed = text.replace("\"a\":123456789012345678901234567890,", "").replace(",7]", ",8,1.1]");
+        assert_eq!(String::from_utf8(Numbers::of(text).put_back(again(&changed))).unwrap(), changed);
+        let plain = r#"{"a":1,"b":-2.5,"c":"\\"}"#;
+        assert!(Numbers::of(plain).0.is_empty());
+        assert_eq!(Numbers::of(plain).put_back(again(plain)), plain.as_bytes());
     }
 }

@@ -122,7 +122,10 @@ impl Knowledge<'_> {
     /// # Errors
     /// `Corrupt` if the file is damaged.
     pub fn search(&self, search: &Search) -> Result<Found> {
-        Ok(self.read()?.search(search))
+        Ok(match self.project.files().load::<KnowledgeFile>()? {
+            Some(loaded) => Found { etag: Some(loaded.etag), ..loaded.value.search(search) },
+            None => KnowledgeFile::skeleton().search(search),
+        })
     }
 
     /// Returns all of it as text. It is data: nobody should take it for instructions.

@@ -44,6 +44,8 @@ pub const INIT: &str = ".forge/init.sh";
 pub const LOCAL: &str = ".forge/.local";
 /// The lock of this work tree.
 pub const LOCK: &str = ".forge/.local/lock";
+/// The lock of the one rollback that may go on in this work tree.
+pub const ROLLBACK_LOCK: &str = ".forge/.local/rollback.lock";
 /// Every event, with its exact time.
 pub const JOURNAL: &str = ".forge/.local/journal.jsonl";
 /// Events that no server has yet.
@@ -60,5 +62,7 @@ pub const PAUSED: &str = ".forge/.local/paused.json";
 pub const HEALTH: &str = ".forge/.local/health.jsonl";
 /// The sessions that live in this work tree.
 pub const LIVING: &str = ".forge/.local/sessions.json";
+/// Sessions that ended in this work tree, with the steps of their end.
+pub const ENDED: &str = ".forge/.local/ended.json";
 /// The locks of sessions for which a process works.
 pub const SESSION_LOCKS: &str = ".forge/.local/sessions";

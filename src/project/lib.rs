@@ -37,6 +37,7 @@ pub mod time;
 mod trials;
 pub mod triv;
 mod vault;
+mod withheld;
 pub mod world;
 
 pub use config::Config;
@@ -46,7 +47,7 @@ pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
 pub use json::{Json, Members};
 pub use project::Project;
-pub use runner::{Ran, run_check};
+pub use runner::{Ran, Running, run_check};
 pub use time::Time;
 pub use triv::Triv;
-pub use world::{Ids, World};
+pub use world::{Ids, Links, World};

@@ -4,7 +4,9 @@
 //! one wins. Where both did, the newer entry wins, counts add up, and a status becomes `failing`, which is the safe side. What cannot be
 //! settled so is a conflict: the file keeps ours, theirs is put into quarantine, and never a mark of a conflict stands in JSON.
 
+mod apart;
 mod driver;
+mod links;
 mod rules;
 #[cfg(test)]
 mod trials;

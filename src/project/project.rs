@@ -5,6 +5,7 @@ mod find;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_events::Sink;
@@ -27,6 +28,8 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
+    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which said nothing when it was last asked.
+    pub(crate) server_rests: AtomicU64,
 }
 
 impl Project {
@@ -35,28 +38,45 @@ impl Project {
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
     pub fn open(start: &Path, world: World) -> Result<Option<Self>> {
-        let Some(project) = Self::open_anyway(start, world)? else { return Ok(None) };
-        let Some(bytes) = project.files.read(CONFIG)? else { return Ok(Some(project)) };
-        let damaged = |damage| project.files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage));
-        // An empty file is a config.
-        let text = if bytes.is_empty() { "" } else { crate::files::text(&bytes).map_err(damaged)? };
-        let config = Config::parse(text).map_err(damaged)?;
+        let Some(project) = Self::unset(start, world)? else { return Ok(None) };
+        let config = project.settings(&project.files)?;
         Ok(Some(Self::with(project.found, project.world, config)))
     }
 
-    /// Opens a project without its settings: for whoever mends them.
+    /// Opens a project also if its settings are damaged: then each has its default. For whoever only looks, and whoever mends them.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.
     pub fn open_anyway(start: &Path, world: World) -> Result<Option<Self>> {
+        let Some(project) = Self::unset(start, world)? else { return Ok(None) };
+        match project.settings(&project.files.reading()) {
+            Ok(config) => Ok(Some(Self::with(project.found, project.world, config))),
+            Err(error) if error.category == Category::Corrupt => Ok(Some(project)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unset(start: &Path, world: World) -> Result<Option<Self>> {
         Ok(Found::project(start)?.map(|found| Self::with(found, world, Config::default())))
+    }
+
+    fn settings(&self, files: &Files) -> Result<Config> {
+        // An empty file is a config.
+        let Some(bytes) = files.read(CONFIG)?.filter(|bytes| !bytes.is_empty()) else { return Ok(Config::default()) };
+        crate::files::text(&bytes)
+            .and_then(Config::parse)
+            .map_err(|damage| files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage)))
     }
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.max_bytes.min(4 * MAX_FILE);
         let files = Files::new(&found.root, world.clone(), max, common);
-        Self { found, world, config, files, git: OnceLock::new() }
+        let mut project = Self { found, world, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
+        if project.world.sink.is_none() {
+            project.world.sink = project.world.links.clone().and_then(|links| links.link(&project));
+        }
+        project
     }
 
     /// Returns the root of the work tree, or the folder that holds `.forge/` if that lies deeper.
@@ -113,6 +133,30 @@ impl Project {
         self
     }
 
+    /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
+    pub(crate) fn within(&self, session: &str) -> Self {
+        let world = World { session: Some(session.to_owned()), ..self.world.clone() };
+        let git = self.git.clone();
+        let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
+        Self {
+            found: self.found.clone(),
+            world,
+            config: self.config.clone(),
+            files: self.files.clone(),
+            git,
+            server_rests,
+        }
+    }
+
+    /// Returns this project with a git of which nothing takes longer than this.
+    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
+        // Looked for now, so that there is something to hurry.
+        let _ = self.git();
+        let git = self.git.take().flatten().map(|git| git.hurried(longest));
+        self.git = OnceLock::from(git);
+        self
+    }
+
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
@@ -149,7 +193,7 @@ impl Project {
             |pause| format!("{}, since {}", pause.reason, pause.since),
         );
         Err(Error::new(Category::Paused, "E_PAUSED", format!("work is paused: {why}"))
-            .hint("a person looks at it, and says why it may go on")
+            .hint("a person looks at it, and says why it may go on; what is damaged can be repaired then")
             .next("helmdeck forge recover ack --reason <why>"))
     }
 }

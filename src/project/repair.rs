@@ -1,16 +1,20 @@
 //! Mending a damaged file. What could stand in its place is offered in a fixed order, with what would change; nothing is written unless
 //! one is chosen, and the damaged bytes are kept.
 
+mod damage;
 mod diff;
+mod form;
 
 use serde::Serialize;
 
-use crate::config::Config;
 use crate::error::{Category, Error, Result};
-use crate::files::{Unreadable, check_path, kind_of, last_good, text};
-use crate::json::Json;
-use crate::layout::{CONFIG, FORGE};
+use crate::files::{LOST, Unreadable, check_path, last_good};
+use crate::layout::{CHECKPOINTS, FORGE};
+use crate::progress;
 use crate::project::Project;
+
+pub use damage::{Damaged, Extent};
+use form::{Form, Wrong, check, form, salvage};
 
 /// How many versions git has of a file are looked at.
 const MAX_VERSIONS: &str = "50";
@@ -19,11 +23,13 @@ const MAX_VERSIONS: &str = "50";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
+    /// What the tag of a checkpoint holds: its file is but a mirror of it.
+    Tag,
     /// What was written last.
     LastGood,
     /// The newest version in git that is good.
     Git,
-    /// The lines that are good, for files of lines.
+    /// The lines that are good, for files of lines and of text.
     Salvage,
     /// What a new project begins with.
     Skeleton,
@@ -50,6 +56,9 @@ pub struct Repair {
     /// What is wrong; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
+    /// How it may be mended by hand, with nothing lost but what is damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// What could stand in its place, the best first.
     pub candidates: Vec<Candidate>,
     /// What was written.
@@ -69,35 +78,7 @@ pub struct Mend {
     pub from: Option<Source>,
 }
 
-/// What kind of file it is, as far as mending goes.
-enum Form {
-    Document(&'static crate::files::Kind),
-    Lines,
-    Config,
-}
-
 impl Project {
-    /// Returns the path of every file that is damaged.
-    ///
-    /// # Errors
-    /// `Failed` if something cannot be read.
-    pub fn damaged(&self) -> Result<Vec<String>> {
-        let files = self.files().reading();
-        let mut damaged = Vec::new();
-        let logs = [crate::layout::ARTIFACT_INDEX, crate::layout::JOURNAL, crate::layout::EVENTS_OUTBOX, CONFIG];
-        for path in self.documents()?.into_iter().chain(logs.map(str::to_owned)) {
-            let Some(form) = form(&path) else { continue };
-            let bad = match files.read(&path) {
-                Ok(bytes) => bytes.is_some_and(|bytes| check(&form, &bytes).is_err()),
-                Err(error) => error.category == Category::Corrupt,
-            };
-            if bad {
-                damaged.push(path);
-            }
-        }
-        Ok(damaged)
-    }
-
     /// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
     ///
     /// # Errors
@@ -107,46 +88,70 @@ impl Project {
         check_path(path)?;
         let form = form(path).ok_or_else(|| {
             Error::usage(format!("{path} is no file that can be repaired"))
-                .hint(format!("documents, lists of lines and settings below {FORGE} can"))
+                .hint(format!("documents, lists of lines, progress and settings below {FORGE} can"))
+                .next("helmdeck forge repair")
         })?;
         if mend.yes {
             self.check_not_paused()?;
         }
-        let guard = if mend.yes { Some(self.files().lock()?) } else { None };
         let (bytes, huge) = match self.files().read(path) {
             Ok(Some(bytes)) => (bytes, None),
+            Ok(None) if self.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
             Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
             // Too large to be looked at: only other versions can be offered.
             Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
             Err(error) => return Err(error),
         };
-        let damage = match (huge.clone(), check(&form, &bytes)) {
-            (Some(huge), _) => huge,
+        let (damage, hint) = match (huge.clone(), check(form, &bytes)) {
+            (Some(huge), _) => (huge, None),
             (None, Ok(())) => {
+                let path = path.to_owned();
                 return Ok(Repair {
-                    path: path.into(),
+                    path,
                     damage: None,
+                    hint: None,
                     candidates: Vec::new(),
                     applied: None,
                     copy: None,
                 });
             }
-            (None, Err(Unreadable::Damaged(at))) => format!("line {}, column {}: {}", at.line, at.column, at.what),
-            (None, Err(newer)) => return Err(self.files().unreadable(path, &bytes, newer)),
+            (None, Err(Wrong::Newer(version))) => {
+                return Err(self.files().unreadable(path, &bytes, Unreadable::Newer(version)));
+            }
+            (None, Err(wrong)) => (wrong.detail(), by_hand(path, &wrong)),
         };
-        let candidates = self.candidates(path, &form, &bytes)?;
-        let mut repair = Repair { path: path.into(), damage: Some(damage), candidates, applied: None, copy: None };
+        let candidates = self.candidates(path, form, &bytes)?;
+        let mut repair =
+            Repair { path: path.into(), damage: Some(damage), hint, candidates, applied: None, copy: None };
         if mend.yes {
             let chosen =
                 repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
             let chosen = chosen.ok_or_else(|| Error::refused(format!("no good version of {path} was found there")))?;
             let source = chosen.source;
             self.files().check_secrets(path, &chosen.bytes)?;
-            repair.copy = self.keep(path, &bytes, huge.is_some())?;
+            // To look for versions may take long, so it was done before the lock.
+            let _guard = self.files().lock()?;
+            let same = match self.files().read(path) {
+                Ok(Some(now)) => huge.is_none() && now == bytes,
+                Ok(None) => huge.as_deref() == Some(LOST),
+                Err(error) => huge.is_some() && error.category == Category::Corrupt,
+            };
+            if !same {
+                return Err(Error::new(Category::Stale, "E_STALE", format!("{path} was changed meanwhile"))
+                    .hint("look at it again")
+                    .next(format!("helmdeck forge repair {path}")));
+            }
+            if huge.as_deref() != Some(LOST) {
+                repair.copy = self.keep(path, &bytes, huge.is_some())?;
+            }
             self.files().put(path, &chosen.bytes, None)?;
             repair.applied = Some(source);
+            repair.hint = None;
+            if matches!(form, Form::Index) {
+                // The files say what the lost lines said, but for when and by whom.
+                self.artifacts().rebuild()?;
+            }
         }
-        drop(guard);
         Ok(repair)
     }
 
@@ -164,13 +169,16 @@ impl Project {
         Ok(Some(copy))
     }
 
-    fn candidates(&self, path: &str, form: &Form, bytes: &[u8]) -> Result<Vec<Candidate>> {
+    fn candidates(&self, path: &str, form: Form, bytes: &[u8]) -> Result<Vec<Candidate>> {
         let mut all = Vec::new();
         let mut offer = |source, detail: String, new: Vec<u8>| {
             if check(form, &new).is_ok() {
                 all.push(Candidate { source, detail, diff: diff::lines(bytes, &new), bytes: new });
             }
         };
+        if let Some((tag, new)) = self.of_tag(path) {
+            offer(Source::Tag, format!("as the tag {tag} has it"), new);
+        }
         let good = last_good(path);
         if let Ok(Some(new)) = self.files().read(&good) {
             offer(Source::LastGood, format!("as it was written last: {good}"), new);
@@ -179,9 +187,16 @@ impl Project {
             offer(Source::Git, format!("as it is in commit {commit}"), new);
         }
         match form {
-            Form::Lines => {
-                let (kept, lost) = salvage(bytes);
+            Form::Lines | Form::Index => {
+                let (kept, lost) = salvage(form, bytes);
                 offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
+            }
+            Form::Text => {
+                let (kept, lost) = salvage(form, bytes);
+                offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
+                let world = self.world();
+                let opening = progress::text::opening(world.now(), &world.zone, None);
+                offer(Source::Skeleton, "all it held is lost but for the copy".into(), opening.into_bytes());
             }
             Form::Document(kind) => {
                 offer(
@@ -190,15 +205,23 @@ impl Project {
                     kind.skeleton(),
                 );
             }
-            Form::Config => {
-                offer(Source::Skeleton, "every setting has its default".into(), crate::init::config().to_vec())
-            }
+            Form::Config => offer(
+                Source::Skeleton,
+                "every setting has its default; those it held are lost but for the copy".into(),
+                crate::init::config().to_vec(),
+            ),
         }
         Ok(all)
     }
 
+    /// Returns what the tag of a checkpoint holds, for the file that mirrors it.
+    fn of_tag(&self, path: &str) -> Option<(String, Vec<u8>)> {
+        let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
+        self.checkpoints().mirror(name).ok().flatten()
+    }
+
     /// Looks for the newest version in git that is good. Without git there is none.
-    fn newest_in_git(&self, path: &str, form: &Form) -> Option<(String, Vec<u8>)> {
+    fn newest_in_git(&self, path: &str, form: Form) -> Option<(String, Vec<u8>)> {
         let git = self.git().ok()?;
         // The memory may lie below the root of the repository.
         let below = self.root().strip_prefix(git.root()).ok()?.join(path);
@@ -214,55 +237,13 @@ impl Project {
     }
 }
 
-fn form(path: &str) -> Option<Form> {
-    if path == CONFIG {
-        return Some(Form::Config);
-    }
-    if let Some(kind) = kind_of(path) {
-        return Some(Form::Document(kind));
-    }
-    (path.starts_with(".forge/") && path.ends_with(".jsonl")).then_some(Form::Lines)
+/// Says how a file may be mended by hand.
+fn by_hand(path: &str, wrong: &Wrong) -> Option<String> {
+    let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
+    Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))
 }
 
-fn check(form: &Form, bytes: &[u8]) -> Result<(), Unreadable> {
-    match form {
-        Form::Document(kind) => kind.check(bytes),
-        Form::Lines if bytes.is_empty() => Ok(()),
-        Form::Lines => {
-            let text = text(bytes).map_err(Unreadable::Damaged)?;
-            for (at, line) in text.lines().enumerate() {
-                if serde_json::from_str::<Json>(line).is_err() {
-                    let what = "expected one JSON value on each line".to_owned();
-                    return Err(Unreadable::Damaged(crate::files::Damage { line: at + 1, column: 1, what }));
-                }
-            }
-            Ok(())
-        }
-        Form::Config if bytes.is_empty() => Ok(()),
-        Form::Config => {
-            let text = text(bytes).map_err(Unreadable::Damaged)?;
-            Config::parse(text).map(drop).map_err(Unreadable::Damaged)
-        }
-    }
-}
-
-/// Returns the good lines, and how many are damaged.
-fn salvage(bytes: &[u8]) -> (Vec<u8>, usize) {
-    let mut kept = Vec::new();
-    let mut lost = 0;
-    for line in bytes.split(|byte| *byte == b'\n') {
-        if line.is_empty() {
-            continue;
-        }
-        if std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok()) {
-            kept.extend_from_slice(line);
-            kept.push(b'\n');
-        } else {
-            lost += 1;
-        }
-    }
-    (kept, lost)
-}
-
+#[cfg(test)]
+mod every;
 #[cfg(test)]
 mod tests;

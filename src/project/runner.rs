@@ -12,13 +12,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
+use crate::project::Project;
+use crate::withheld::end_of;
 
 /// The bytes kept of the beginning of an output.
 const HEAD: usize = 1 << 20;
 /// The bytes kept of the end of an output: where most programs say how it went.
 const TAIL: usize = 3 << 20;
 /// How long the output is read on after the program has ended. Only a process that left the group can hold it open so long.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_millis(500);
+/// How often at most it is waited for so long.
+const MOST_LINGERS: usize = 60;
+/// How often one is told that the program still runs, by the machine's time or the project's.
+const BEAT: Duration = Duration::from_secs(60);
 /// What git tells the programs it starts about the repository it works on. A test of this project must not take it for its own.
 const GIT: [&str; 8] = [
     "GIT_DIR",
@@ -51,18 +57,10 @@ impl Ran {
         self.exit == Some(0) && !self.timed_out
     }
 
-    /// Returns the last lines of the output, of at most so many bytes.
+    /// Returns the last lines of the output, of at most so many bytes, without what looks like a credential.
     #[must_use]
-    pub fn tail(&self, bytes: usize) -> &str {
-        let mut from = self.output.len().saturating_sub(bytes);
-        while !self.output.is_char_boundary(from) {
-            from += 1;
-        }
-        let tail = &self.output[from..];
-        match tail.find('\n') {
-            Some(line) if from > 0 && line + 1 < tail.len() => &tail[line + 1..],
-            _ => tail,
-        }
+    pub fn end(&self, bytes: usize) -> String {
+        end_of(&self.output, bytes)
     }
 }
 
@@ -75,6 +73,85 @@ impl Ran {
 /// # Errors
 /// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.
 pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Clock) -> Result<Ran> {
+    run(root, command, timeout, clock, (&Running::default(), &|| ()))
+}
+
+/// The checks that run right now, so that a process that is asked to stop can end them: they do not get the signals of its terminal.
+#[derive(Debug, Default)]
+pub struct Running(Mutex<Groups>);
+
+#[derive(Debug, Default)]
+struct Groups {
+    stopped: bool,
+    all: Vec<Pid>,
+}
+
+impl Running {
+    /// Ends the checks with all that they started, and those that are begun from now on.
+    pub fn stop(&self) {
+        let mut groups = self.lock();
+        groups.stopped = true;
+        for group in &groups.all {
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Groups> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a check; it is taken out when what is returned is dropped.
+    fn add(&self, group: Option<Pid>) -> Registered<'_> {
+        let mut groups = self.lock();
+        groups.all.extend(group);
+        if let Some(group) = group.filter(|_| groups.stopped) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        Registered { running: self, group }
+    }
+}
+
+/// A check that runs.
+struct Registered<'a> {
+    running: &'a Running,
+    group: Option<Pid>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.running.lock().all.retain(|group| Some(*group) != self.group);
+    }
+}
+
+impl Project {
+    /// Runs a program at the root, as [`run_check`] does. However long it takes, the session in which it runs goes on living.
+    ///
+    /// # Errors
+    /// As [`run_check`].
+    pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
+        let lives = || self.sessions().lives();
+        lives();
+        let running = &self.world().running;
+        let ran = run(self.root(), command, timeout, &*self.world().clock, (running, &lives));
+        if running.lock().stopped {
+            // How it was ended says nothing of the code. This process ends meanwhile, as a rule, so that nothing is made of it.
+            std::thread::sleep(LINGER);
+            let message = format!("{command:?} was stopped by a signal");
+            return Err(Error::new(Category::Failed, "E_STOPPED", message));
+        }
+        lives();
+        ran
+    }
+}
+
+/// As [`run_check`]. The check is among those that run, and `beat` is called every minute meanwhile.
+fn run(
+    root: &Path,
+    command: &str,
+    timeout: Duration,
+    clock: &dyn Clock,
+    (running, beat): (&Running, &dyn Fn()),
+) -> Result<Ran> {
     let cannot = |error: &std::io::Error| {
         Error::new(Category::Failed, "E_CANNOT_START", format!("cannot start {command:?}: {error}"))
             .hint("is the program installed, and on the PATH?")
@@ -95,13 +172,23 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
     let errors = writer.try_clone().map_err(|error| cannot(&error))?;
     let began = clock.monotonic();
     let mut child = run.stdout(writer).stderr(errors).spawn().map_err(|error| cannot(&error))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let registered = running.add(group);
     // It holds the ends of the pipe into which the program writes.
     drop(run);
 
     let kept = Arc::new(Mutex::new(Kept::default()));
+    let rest = reader.try_clone();
     let ended = read(reader, Arc::clone(&kept));
-    let waited = wait(&mut child, timeout);
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let mut last = (Instant::now(), began);
+    let waited = wait(&mut child, timeout, &mut || {
+        let now = clock.monotonic();
+        if last.0.elapsed() >= BEAT || now.saturating_sub(last.1) >= BEAT {
+            last = (Instant::now(), now);
+            beat();
+        }
+    });
+    drop(registered);
     if let Some(group) = group {
         // An empty group is an error, and the usual case.
         let _ = kill_process_group(group, Signal::KILL);
@@ -113,7 +200,7 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
             return Err(Error::new(Category::Failed, "E_IO", format!("cannot wait for {command:?}: {error}")));
         }
     };
-    let _ = ended.recv_timeout(LINGER);
+    linger(&ended, || rest.as_ref().is_ok_and(|rest| rustix::io::ioctl_fionread(rest).is_ok_and(|bytes| bytes > 0)));
     let ms = u64::try_from(clock.monotonic().saturating_sub(began).as_millis()).unwrap_or(u64::MAX);
     let exit = status
         .filter(|_| !timed_out)
@@ -124,10 +211,11 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
 
 /// Waits for a program; none if it has not ended in time. The time is the machine's, even where the project's clock stands still:
 /// a program does not run by that one.
-fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, timeout: Duration, each: &mut dyn FnMut()) -> std::io::Result<Option<ExitStatus>> {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
+        each();
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
@@ -136,6 +224,22 @@ fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStat
         };
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits until an output is read. What has left the group may hold it open: then it is at its end when nothing is `unread`, and nothing
+/// comes for a while. On a busy machine the thread that reads may come to it late.
+fn linger(ended: &mpsc::Receiver<()>, unread: impl Fn() -> bool) {
+    let mut quiet = 0;
+    for _ in 0..MOST_LINGERS {
+        if ended.recv_timeout(LINGER) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        // Bytes that were just taken from the pipe may still be on their way: one look is not enough.
+        quiet = if unread() { 0 } else { quiet + 1 };
+        if quiet == 2 {
+            return;
+        }
     }
 }
 
@@ -253,7 +357,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn run(command: &str, timeout: Duration) -> Result<Ran> {
-        run_check(Path::new("/"), command, timeout, &SystemClock::default())
+        super::run_check(Path::new("/"), command, timeout, &SystemClock::default())
     }
 
     #[test]
@@ -306,13 +410,39 @@ mod tests {
     }
 
     #[test]
+    fn checks_end_with_all_they_started_when_the_process_is_stopped_and_none_begins_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = "sh: sleep 600 & echo $! > new; mv new child; wait";
+        let running = Running::default();
+        let clock = SystemClock::default();
+        let child = folder.path().join("child");
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| super::run(folder.path(), command, 10 * LONG, &clock, (&running, &|| ())));
+            while !child.exists() {
+                std::thread::yield_now();
+            }
+            running.stop();
+            assert_eq!(run.join().unwrap().unwrap().exit, None);
+        });
+        let pid = std::fs::read_to_string(&child).unwrap();
+        while std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+        {
+            std::thread::yield_now();
+        }
+        let ran = super::run(folder.path(), "sleep 600", 10 * LONG, &clock, (&running, &|| ())).unwrap();
+        assert_eq!((ran.exit, ran.timed_out), (None, false));
+        assert!(running.lock().all.is_empty());
+    }
+
+    #[test]
     fn a_long_output_keeps_its_beginning_and_its_end() {
         let ran = run("sh: echo first; head -c 6000000 /dev/zero | tr '\\0' 'x'; echo; echo last", LONG).unwrap();
         assert!(ran.output.starts_with("first\nxxx"));
         assert!(ran.output.ends_with("xxx\nlast\n"));
         assert!(ran.output.contains("bytes left out"));
         assert!(ran.output.len() < HEAD + TAIL + 100, "{}", ran.output.len());
-        assert_eq!(ran.tail(5), "last\n");
+        assert_eq!(ran.end(5), "last\n");
     }
 
     #[test]

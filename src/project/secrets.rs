@@ -87,6 +87,16 @@ fn unescape(line: &str) -> String {
     ["\\n", "\\r", "\\t"].iter().fold(line.replace("\\\"", "\"\""), |line, escape| line.replace(escape, "  "))
 }
 
+/// Returns a text that somebody reads, unless it would show them what looks like a credential.
+pub(crate) fn shown(text: String) -> String {
+    match scan(&text).first() {
+        None => text,
+        Some(Finding { rule, .. }) => {
+            format!("[what is wrong is not shown, for it looks as if a credential stood in it (rule {rule})]")
+        }
+    }
+}
+
 /// The error of a write that was refused.
 pub(crate) fn refuse(path: &str, first: &Finding, count: usize) -> Error {
     let Finding { rule, line, column } = first;
@@ -99,4 +109,4 @@ pub(crate) fn refuse(path: &str, first: &Finding, count: usize) -> Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

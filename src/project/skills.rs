@@ -136,7 +136,7 @@ impl Skills<'_> {
         self.file(name, path)
     }
 
-    /// Returns the skills that have points for what is at hand; see [`matches`]. Invalid skills have none. Nothing is noted.
+    /// Returns the skills that have points for what is at hand; see [`matches()`]. Invalid skills have none. Nothing is noted.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -177,7 +177,7 @@ impl Skills<'_> {
         self.project.check_not_paused()?;
         let skill = usable(self.named(name)?)?;
         let plan = self.plan(&[name])?;
-        let focus = self.project.sessions().focus_now()?;
+        let (focus, _) = self.project.sessions().focus_to_change()?;
         if focus.show()?.is_some() {
             let change = crate::focus::SetFocus { active_skill: Some(skill.name.clone()), ..Default::default() };
             focus.set(&change)?;
@@ -223,7 +223,10 @@ impl Skills<'_> {
         let path = |file: &str| format!("{}/{name}/{file}", layout::SKILLS);
         // The lock keeps two imports from sharing a folder.
         let _guard = files.lock()?;
-        if files.entry(&format!("{}/{name}", layout::SKILLS))?.is_some() {
+        // An import that was killed has left these very instructions, and no more.
+        let half = files.entry(&path("skill.toml"))?.is_none()
+            && files.read(&path(agent::INSTRUCTIONS))?.as_deref() == Some(skill.instructions.as_bytes());
+        if !half && files.entry(&format!("{}/{name}", layout::SKILLS))?.is_some() {
             let message = format!("there is a skill {name:?} already, which is left as it is");
             return Err(Error::new(Category::Refused, "E_EXISTS", message));
         }
@@ -248,7 +251,8 @@ impl Skills<'_> {
     /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All else in its manifest stays.
     ///
     /// # Errors
-    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest; `Secret`, `Paused`.
+    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest; `Corrupt` if the manifest is no TOML;
+    /// `Secret`, `Paused`.
     pub fn sync_triggers(&self, name: &str, text: &str) -> Result<Synced> {
         self.project.check_not_paused()?;
         self.named(name)?;
@@ -256,6 +260,13 @@ impl Skills<'_> {
         let files = self.project.files();
         let _guard = files.lock()?;
         let old = self.manifest(name)?;
+        if let Err(error) = old.parse::<toml_edit::DocumentMut>() {
+            let before = error.span().map_or(0, |span| span.start);
+            let line = 1 + old.get(..before).unwrap_or_default().matches('\n').count();
+            let damage = crate::files::Damage { line, column: 1, what: error.message().to_owned() };
+            let path = format!("{}/{name}/skill.toml", layout::SKILLS);
+            return Err(files.unreadable(&path, old.as_bytes(), crate::files::Unreadable::Damaged(damage)));
+        }
         let new = manifest::add_triggers(&old, &keywords, &patterns).map_err(Error::usage)?;
         let read = manifest::read(new.as_deref().unwrap_or(&old));
         if let Some(new) = &new {

@@ -7,7 +7,12 @@ use helmdeck_core::{Clock, SystemClock};
 use helmdeck_events::Sink;
 use uuid::Uuid;
 
+use crate::project::Project;
+use crate::runner::Running;
 use crate::time::Time;
+
+/// Who works unless it is said.
+pub const AGENT: &str = "Forge";
 
 /// Ids that nobody else has.
 pub trait Ids: Send + Sync + fmt::Debug {
@@ -25,6 +30,12 @@ impl Ids for RandomIds {
     }
 }
 
+/// Knows the ways to event servers.
+pub trait Links: Send + Sync + fmt::Debug {
+    /// Returns the way to the server that the settings of a project name; none if they name none. Nothing is connected yet.
+    fn link(&self, project: &Project) -> Option<Arc<dyn Sink>>;
+}
+
 /// What a project asks of the world. All of it is handed in, so every rule can be tested with a clock that stands.
 #[derive(Clone)]
 pub struct World {
@@ -38,8 +49,12 @@ pub struct World {
     pub agent: String,
     /// The session in which the work is done, if it is said; else the one that lives in the work tree.
     pub session: Option<String>,
-    /// Where events go besides the journal; nowhere by default.
+    /// Where events go besides the journal; by default where `links` says.
     pub sink: Option<Arc<dyn Sink>>,
+    /// The checks that run.
+    pub running: Arc<Running>,
+    /// The ways to the servers that settings of projects name. None by default: what is to be sent waits.
+    pub links: Option<Arc<dyn Links>>,
 }
 
 impl World {
@@ -63,9 +78,11 @@ impl Default for World {
             clock: Arc::new(SystemClock::default()),
             zone: jiff::tz::TimeZone::UTC,
             ids: Arc::new(RandomIds),
-            agent: "Forge".to_owned(),
+            agent: AGENT.to_owned(),
             session: None,
             sink: None,
+            running: Arc::default(),
+            links: None,
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Nats {
     folder: tempfile::TempDir,
     program: PathBuf,
     port: u16,
+    /// A file with more settings.
+    settings: Option<PathBuf>,
     running: Mutex<Option<Child>>,
 }
 
@@ -52,7 +54,21 @@ impl Nats {
     pub fn stopped() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        Self { folder, program: program(), port, running: Mutex::new(None) }
+        Self { folder, program: program(), port, settings: None, running: Mutex::new(None) }
+    }
+
+    /// Starts a server with settings of its own besides those that every server here has: `tls`, `authorization`.
+    ///
+    /// # Panics
+    /// As [`Nats::start`].
+    #[must_use]
+    pub fn configured(settings: &str) -> Self {
+        let mut server = Self::stopped();
+        let file = server.folder.path().join("settings");
+        fs::write(&file, settings).expect("a file of settings");
+        server.settings = Some(file);
+        server.start_again();
+        server
     }
 
     /// Returns the URL.
@@ -126,6 +142,9 @@ impl Nats {
             .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
             .arg(self.folder.path().join("js"));
         command.arg("-l").arg(self.log());
+        if let Some(file) = &self.settings {
+            command.arg("-c").arg(file);
+        }
         // A test that is interrupted from the keyboard ends its server itself.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         command

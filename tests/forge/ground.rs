@@ -41,6 +41,17 @@ impl Ground {
         ground
     }
 
+    /// As [`Self::new`], with tests and checks that need no compiler and always succeed.
+    pub(crate) fn light(settings: &str) -> Self {
+        let ground = Self::without_memory();
+        ground.forge(&["init", "--scissors", "--merge-driver"]);
+        let verify = "runner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
+        ground.write(".forge/config.toml", &format!("[verify]\n{verify}{settings}"));
+        ground.git(&["add", "."]);
+        ground.git(&["commit", "--quiet", "-m", "[session] Begin"]);
+        ground
+    }
+
     /// Makes the crate and commits it.
     pub(crate) fn without_memory() -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,14 @@
 //! The memory of a project, from outside.
 
+mod answers;
 mod docs;
+mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod ground;
 mod mcp;
 mod nats_events;
+mod nats_keys;
 mod nats_link;
+mod paused;
 mod proof;
 mod words;

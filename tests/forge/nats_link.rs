@@ -182,3 +182,14 @@ fn what_the_stream_does_not_take_is_refused() {
     let other = Message { subject: "other.forge.memory.learning".to_owned(), ..message(2) };
     assert!(matches!(nats.publish(&other, PATIENCE), Err(SinkError::Refused(_))));
 }
+
+#[test]
+fn a_stream_that_was_made_for_one_prefix_takes_those_of_another_too() {
+    let server = Server::start();
+    insist(&open(&server), &message(1));
+    let acme = Nats::open(NatsOptions::new(server.url(), "acme.forge.memory.>")).unwrap();
+    let other = Message { subject: "acme.forge.memory.learning".to_owned(), ..message(2) };
+    assert_eq!(insist(&acme, &other).sequence, 2);
+    assert_eq!(insist(&open(&server), &message(3)).sequence, 3);
+    assert_eq!(ids(&acme.replay(1, 10, PATIENCE).unwrap()).len(), 3);
+}

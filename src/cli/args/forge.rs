@@ -26,6 +26,7 @@ pub(crate) struct ForgeArgs {
 
 /// What every command of `helmdeck forge` takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every forge command")]
 pub(crate) struct ForgeCommon {
     /// The project: a folder of it; the current one if absent
     #[arg(long, global = true, value_name = "FOLDER")]
@@ -177,6 +178,9 @@ pub(crate) enum EventsCommand {
         /// Only those of this session
         #[arg(long, value_name = "ID")]
         of: Option<String>,
+        /// Those of this repository that the event server kept, from all its work trees and clones, instead of the journal
+        #[arg(long)]
+        server: bool,
     },
     /// Say how many wait for a server
     Status,

@@ -1,33 +1,65 @@
 //! A connection that is made when the first message goes out.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Nats, NatsOptions};
-use crate::sink::{Message, Receipt, Sink, SinkError};
+use crate::sink::{Message, Receipt, Sink, SinkError, Stored};
 
 /// A connection to a NATS server that is made when the first message goes out: a program that only reads does without.
 #[derive(Debug)]
 pub struct Later {
     options: NatsOptions,
-    link: OnceLock<Result<Nats, SinkError>>,
+    link: OnceLock<Nats>,
 }
 
 impl Later {
-    /// Makes it. Nothing is done yet, so wrong options are an error of the first message.
+    /// Makes it. Nothing is done yet, so wrong options are an error of each message. What a file of
+    /// credentials lacks may be there for the next one.
     #[must_use]
     pub const fn new(options: NatsOptions) -> Self {
         Self { options, link: OnceLock::new() }
     }
 }
 
+impl Later {
+    fn link(&self) -> Result<&Nats, SinkError> {
+        if let Some(link) = self.link.get() {
+            return Ok(link);
+        }
+        let opened = Nats::open(self.options.clone())?;
+        // Another thread may have been faster: one connection is enough.
+        Ok(self.link.get_or_init(|| opened))
+    }
+}
+
 impl Sink for Later {
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError> {
         let began = Instant::now();
-        match self.link.get_or_init(|| Nats::open(self.options.clone())) {
-            Ok(link) => link.publish(message, within.saturating_sub(began.elapsed())),
-            Err(error) => Err(error.clone()),
+        self.link()?.publish(message, within.saturating_sub(began.elapsed()))
+    }
+
+    fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
+        let began = Instant::now();
+        self.link()?.stored(from, most, within.saturating_sub(began.elapsed()))
+    }
+}
+
+/// The connection of a process that is asked for it again and again: one, as long as the options stay the same.
+#[derive(Debug, Default)]
+pub struct Shared(Mutex<Option<Arc<Later>>>);
+
+impl Shared {
+    /// Returns the connection with these options. Nothing is connected yet, if it is another than the last one.
+    #[must_use]
+    pub fn link(&self, options: NatsOptions) -> Arc<Later> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = kept.as_ref().filter(|link| link.options == options) {
+            return Arc::clone(link);
         }
+        let link = Arc::new(Later::new(options));
+        *kept = Some(Arc::clone(&link));
+        link
     }
 }
 
@@ -44,5 +76,14 @@ mod tests {
             let refused = later.publish(&message, Duration::from_millis(250));
             assert!(matches!(refused, Err(SinkError::Settings(_))), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn who_asks_again_gets_the_same_connection_until_the_options_change() {
+        let (shared, options) = (Shared::default(), NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>"));
+        let first = shared.link(options.clone());
+        assert!(Arc::ptr_eq(&first, &shared.link(options.clone())));
+        let other = shared.link(NatsOptions { remote: true, ..options });
+        assert!(!Arc::ptr_eq(&first, &other));
     }
 }

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 
 use super::options::NatsOptions;
-use crate::sink::{Message, Receipt, Sink, SinkError};
+use crate::sink::{Message, Receipt, Sink, SinkError, Stored};
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -116,6 +116,10 @@ impl Sink for Nats {
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError> {
         let message = message.clone();
         self.wait(within, |mut link| async move { link.publish(message).await })
+    }
+
+    fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
+        self.replay(from, most, within)
     }
 }
 

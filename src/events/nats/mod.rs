@@ -9,6 +9,6 @@ mod options;
 mod read;
 mod stream;
 
-pub use later::Later;
+pub use later::{Later, Shared};
 pub use link::Nats;
 pub use options::{NatsOptions, STREAM};

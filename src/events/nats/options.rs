@@ -16,7 +16,7 @@ pub const STREAM: &str = "FORGE_MEMORY";
 const MOST_CREDENTIALS: u64 = 64 * 1024;
 
 /// How a NATS server is reached.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsOptions {
     /// The server: `nats://host:port` or, encrypted, `tls://host:port`; the port is 4222 unless it is given. Never with a password.
     pub url: String,

@@ -26,9 +26,9 @@ impl Link {
             };
             match sent {
                 Ok(stored) => return Ok(Receipt { sequence: stored.sequence, duplicate: stored.duplicate }),
-                // A new server, or one that lost its files.
+                // A new server, one that lost its files, or one whose stream was made for other subjects.
                 Err(error) if error.kind() == PublishErrorKind::StreamNotFound && !made => {
-                    self.stream().await?;
+                    self.widened(self.stream().await?).await?;
                     made = true;
                 }
                 Err(error) => return Err(refused(&error)),
@@ -39,6 +39,44 @@ impl Link {
     /// Returns the stream, made if it is missing. One that is there stays as it is.
     pub(super) async fn stream(&self) -> Result<Stream, SinkError> {
         self.jetstream.get_or_create_stream(config(&self.options)).await.map_err(|error| refused(&error))
+    }
+}
+
+impl Link {
+    /// Has a stream that was made for other subjects take ours too. Its other settings stay as they are.
+    async fn widened(&self, stream: Stream) -> Result<(), SinkError> {
+        let mut config = stream.cached_info().config.clone();
+        if widen(&mut config.subjects, &self.options.subjects) {
+            self.jetstream.update_stream(config).await.map_err(|error| refused(&error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds subjects that are not among those of a stream yet. Says whether there were any.
+fn widen(subjects: &mut Vec<String>, ours: &[String]) -> bool {
+    let mut any = false;
+    for subject in ours {
+        if !subjects.iter().any(|one| covers(one, subject)) {
+            // A server takes no two that overlap.
+            subjects.retain(|one| !covers(subject, one));
+            subjects.push(subject.clone());
+            any = true;
+        }
+    }
+    any
+}
+
+/// Says whether all that fits a subject fits a wider one too: `*` is any one word of it, `>` all of the rest.
+fn covers(wide: &str, narrow: &str) -> bool {
+    let (mut wide, mut narrow) = (wide.split('.'), narrow.split('.'));
+    loop {
+        match (wide.next(), narrow.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(word)) if word != ">" => {}
+            (Some(one), Some(other)) if one == other => {}
+            _ => return false,
+        }
     }
 }
 
@@ -58,5 +96,28 @@ fn config(options: &NatsOptions) -> Config {
         duplicate_window: Duration::from_secs(120),
         num_replicas: 1,
         ..Config::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_widened_by_what_it_does_not_take_and_by_nothing_else() {
+        let words = |subjects: &[&str]| subjects.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        for (there, ours, after) in [
+            (vec!["sx9.forge.memory.>"], "sx9.forge.memory.>", vec!["sx9.forge.memory.>"]),
+            (vec!["sx9.>"], "sx9.forge.memory.>", vec!["sx9.>"]),
+            (vec!["*.forge.memory.>"], "sx9.forge.memory.>", vec!["*.forge.memory.>"]),
+            (vec!["sx9.forge.memory.>"], "acme.forge.memory.>", vec!["sx9.forge.memory.>", "acme.forge.memory.>"]),
+            (vec!["sx9.forge.memory.focus", "b.x"], "sx9.forge.memory.>", vec!["b.x", "sx9.forge.memory.>"]),
+            (vec!["sx9.forge.memory.*"], "sx9.forge.memory.>", vec!["sx9.forge.memory.>"]),
+            (vec!["sx9.forge.memor"], "sx9.forge.memory.>", vec!["sx9.forge.memor", "sx9.forge.memory.>"]),
+        ] {
+            let mut subjects = words(&there);
+            assert_eq!(widen(&mut subjects, &words(&[ours])), subjects != words(&there));
+            assert_eq!(subjects, words(&after));
+        }
     }
 }

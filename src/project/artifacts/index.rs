@@ -25,6 +25,8 @@ pub struct Index {
     pub entries: Vec<Entry>,
     /// Lines that make no sense.
     pub bad: Vec<BadLine>,
+    /// The file of the first of them that is not only torn, with the line as it stands there.
+    damaged: Option<(String, BadLine)>,
 }
 
 /// A line that makes no sense.
@@ -43,31 +45,51 @@ impl Index {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut index = Self::default();
-        let mut seen = BTreeSet::new();
+        index.add(ARTIFACT_INDEX, bytes);
+        index.once()
+    }
+
+    fn add(&mut self, path: &str, bytes: &[u8]) {
         for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
             if line.is_empty() {
                 continue;
             }
             match read_line(line) {
-                Ok(entry) => index.entries.push(entry),
-                Err((torn, what)) => index.bad.push(BadLine { line: at + 1, torn, what }),
+                Ok(entry) => self.entries.push(entry),
+                Err((torn, what)) => {
+                    let bad = BadLine { line: at + 1, torn, what };
+                    if !torn && self.damaged.is_none() {
+                        self.damaged = Some((path.to_owned(), bad.clone()));
+                    }
+                    let older = path != ARTIFACT_INDEX;
+                    let what = if older { format!("in {path}: {}", bad.what) } else { bad.what };
+                    self.bad.push(BadLine { what, ..bad });
+                }
             }
         }
-        // A merge may bring the same line twice.
-        index.entries.reverse();
-        index.entries.retain(|entry| seen.insert(entry.triv.clone()));
-        index.entries.reverse();
-        index
+    }
+
+    /// Leaves the last of lines for the same name: a merge may bring the same line twice.
+    fn once(mut self) -> Self {
+        let mut seen = BTreeSet::new();
+        self.entries.reverse();
+        self.entries.retain(|entry| seen.insert(entry.triv.clone()));
+        self.entries.reverse();
+        self
     }
 
     /// Reads the index of a project; an absent one is empty.
     ///
     /// # Errors
     /// What reading the file says.
-    pub(super) fn read(project: &Project) -> Result<(Self, bool)> {
-        let bytes = project.files().read(ARTIFACT_INDEX)?;
-        Ok((bytes.as_deref().map(Self::parse).unwrap_or_default(), bytes.is_some()))
+    pub(crate) fn read(project: &Project) -> Result<(Self, bool)> {
+        let mut index = Self::default();
+        let parts = project.files().parts(ARTIFACT_INDEX)?;
+        for path in &parts {
+            index.add(path, &project.files().read(path)?.unwrap_or_default());
+        }
+        Ok((index.once(), !parts.is_empty()))
     }
 
     /// Refuses an index with damage other than torn lines.
@@ -75,10 +97,10 @@ impl Index {
     /// # Errors
     /// `Corrupt` with the first such line.
     pub(super) fn check_sound(&self, project: &Project) -> Result<()> {
-        let Some(bad) = self.bad.iter().find(|bad| !bad.torn) else { return Ok(()) };
-        let bytes = project.files().read(ARTIFACT_INDEX)?.unwrap_or_default();
+        let Some((path, bad)) = &self.damaged else { return Ok(()) };
+        let bytes = project.files().read(path)?.unwrap_or_default();
         let damage = Damage { line: bad.line, column: 1, what: bad.what.clone() };
-        Err(project.files().unreadable(ARTIFACT_INDEX, &bytes, Unreadable::Damaged(damage)))
+        Err(project.files().unreadable(path, &bytes, Unreadable::Damaged(damage)))
     }
 }
 
@@ -90,7 +112,14 @@ fn read_line(line: &[u8]) -> Result<Entry, (bool, String)> {
         // A line torn within a character is torn, too.
         let torn = error.is_eof() || std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none());
         let torn = torn && line.starts_with(b"{");
-        (torn, if torn { "the line is torn".to_owned() } else { format!("expected an artifact: {error}") })
+        (
+            torn,
+            if torn {
+                "the line is torn".to_owned()
+            } else {
+                crate::files::in_words_of_json(&format!("expected an artifact: {error}"))
+            },
+        )
     })?;
     let file = entry.path.strip_prefix(&entry.kind.folder()).and_then(|rest| rest.strip_prefix('/'));
     match file.map(FileName::parse) {

@@ -1,6 +1,6 @@
 //! What was produced: code, documents and reports, each under a name that says what it is and where it was made.
 //!
-//! A file is written once and never changed. The index is only added to. Nothing here runs an artifact.
+//! A file is written once and never changed. The index is only added to; grown long, it goes on in another file. Nothing here runs an artifact.
 
 mod entry;
 mod gc;
@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -25,6 +26,7 @@ pub use verify::{Checked, Rebuilt, State, Verified};
 use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::Subject;
+use crate::files::LONG_LIST;
 use crate::focus::{Focus, Focused};
 use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
 use crate::project::Project;
@@ -140,13 +142,19 @@ impl Artifacts<'_> {
     /// Stores a file of anywhere on this machine: a copy of it.
     ///
     /// # Errors
-    /// As [`Self::put`]; `Failed` if the file cannot be read.
+    /// As [`Self::put`]; `NotFound` if there is no such file, `Usage` for what is none, `Failed` if it cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
-        let io = |error: std::io::Error| Error::io("cannot read", file, &error);
-        let source = File::open(file).map_err(io)?;
+        let io = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::not_found(format!("there is no file {}", file.display())),
+            _ => Error::io("cannot read", file, &error),
+        };
+        // A pipe that nobody writes into would be waited for for ever.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let source = rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+        let source = File::from(source);
         let about = source.metadata().map_err(io)?;
         if !about.is_file() {
-            return Err(io(std::io::Error::other("it is no file")));
+            return Err(Error::usage(format!("cannot store {}: it is no file", file.display())));
         }
         self.check_size(about.len())?;
         let mut bytes = Vec::new();
@@ -215,7 +223,13 @@ impl Artifacts<'_> {
             removed_at: None,
             other: crate::json::Members::default(),
         };
-        append(self.project, &entry)?;
+        let line = line(&entry)?;
+        // Its name may be refused as well: then there must be no file under it.
+        files.refuse_secrets(ARTIFACT_INDEX, line.as_bytes())?;
+        if !same {
+            self.create(&entry.path, bytes)?;
+        }
+        files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
         drop(guard);
         let told = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
         self.project.emit(Subject::Artifact, told);
@@ -227,7 +241,7 @@ impl Artifacts<'_> {
         Ok(Stored { entry, same, warnings })
     }
 
-    /// Finds the file with these bytes, or writes one under a name that no other content has.
+    /// Finds the file with these bytes, or a name for one that no other content has.
     fn place(&self, kind: Kind, name: &str, sch: &str, bytes: &[u8]) -> Result<(String, bool)> {
         let (files, folder) = (self.project.files(), kind.folder());
         let mut shorts = Vec::new();
@@ -242,8 +256,12 @@ impl Artifacts<'_> {
             shorts.push(there.short().to_owned());
         }
         let path = format!("{folder}/{}", FileName::new(sch, name, |short| shorts.iter().any(|taken| taken == short)));
-        if files.create(&path, bytes)? {
-            return Ok((path, false));
+        Ok((path, false))
+    }
+
+    fn create(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        if self.project.files().create(path, bytes)? {
+            return Ok(());
         }
         let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{path} is not what its name says"));
         Err(error
@@ -339,13 +357,15 @@ impl Artifacts<'_> {
     }
 
     fn check_size(&self, bytes: u64) -> Result<()> {
-        let most = self.project.config().artifacts.max_bytes;
+        let config = self.project.config();
+        // What is larger than any file that is read could never be read again.
+        let (most, which) = (config.artifacts.max_bytes, "[artifacts]").min((config.files.max_bytes, "[files]"));
         if bytes <= most {
             return Ok(());
         }
         let message = format!("the artifact has {bytes} bytes or more, and at most {most} are stored");
         let error = Error::new(Category::Refused, "E_TOO_LARGE", message);
-        Err(error.hint("if it must be so large, raise max_bytes under [artifacts] in .forge/config.toml"))
+        Err(error.hint(format!("if it must be so large, raise max_bytes under {which} in .forge/config.toml")))
     }
 
     /// Returns the focus of the session that stores something; none if it is absent or cannot be read, for the artifact counts all the
@@ -354,7 +374,8 @@ impl Artifacts<'_> {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(self.project.focus()));
         let focus = match &self.project.world().session {
-            None => primary(),
+            // Another agent's focus says nothing about what this one stores.
+            None => load(self.project.sessions().focus_to_change().map(|(focus, _)| focus)),
             Some(session) => load(self.project.focus().of(session))
                 .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),
         };
@@ -363,9 +384,12 @@ impl Artifacts<'_> {
 }
 
 /// Adds a line to the index.
-fn append(project: &Project, entry: &Entry) -> Result<()> {
-    let line = serde_json::to_string(entry).map_err(|error| Error::usage(format!("{ARTIFACTS}: {error}")))?;
-    project.files().append(ARTIFACT_INDEX, &line)
+pub(crate) fn append(project: &Project, entry: &Entry) -> Result<()> {
+    project.files().append_to_parts(ARTIFACT_INDEX, &line(entry)?, LONG_LIST)
+}
+
+fn line(entry: &Entry) -> Result<String> {
+    serde_json::to_string(entry).map_err(|error| Error::usage(format!("{ARTIFACTS}: {error}")))
 }
 
 #[cfg(test)]

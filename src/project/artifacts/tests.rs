@@ -259,6 +259,17 @@ fn a_damaged_index_is_loud_and_nothing_is_added() {
 }
 
 #[test]
+fn only_a_file_is_stored() {
+    let by_hand = ByHand::new();
+    let (artifacts, root) = (by_hand.project.artifacts(), by_hand.project.root().to_owned());
+    assert_eq!(artifacts.put_file(&root.join("none"), &code("a")).unwrap_err().category, Category::NotFound);
+    assert_eq!(artifacts.put_file(&root, &code("a")).unwrap_err().category, Category::Usage);
+    let pipe = root.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert_eq!(artifacts.put_file(&pipe, &code("a")).unwrap_err().category, Category::Usage, "nobody waits for it");
+}
+
+#[test]
 fn too_large_is_refused_and_too_much_is_told() {
     let by_hand = ByHand::with_config("[artifacts]\nmax_bytes = 10\ntotal_bytes = 15\n");
     let artifacts = by_hand.project.artifacts();
@@ -389,22 +400,81 @@ fn a_worker_stores() {
 }
 
 #[test]
-fn eight_processes_lose_no_line_of_the_index() {
+fn a_pipe_that_nobody_writes_into_is_no_artifact() {
     let by_hand = ByHand::new();
-    by_hand.project.artifacts().put(MAIN, &code("a.rs")).unwrap();
-    by_hand.eight("artifacts::tests::a_worker_adds_lines");
-    let listed = by_hand.project.artifacts().list(&Filter::default()).unwrap();
-    assert_eq!((listed.total, listed.bad_lines.len()), (1601, 0));
+    let pipe = by_hand.project.root().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = by_hand.project.artifacts().put_file(&pipe, &code("a.rs")).unwrap_err();
+    assert!(error.message.contains("it is no file"), "{error}");
 }
 
 #[test]
-#[ignore = "a worker of another test"]
-fn a_worker_adds_lines() {
-    let Some((project, _)) = given() else { return };
-    let entry = project.artifacts().get("2d74j8").unwrap().entry;
-    let context = Context { kind: "code", session: "-", agent: "-", key: None, head: None, name: "a.rs" };
-    for _ in 0..200 {
-        let triv = Triv::new(MAIN, &context, project.world().uuid()).unwrap();
-        in_turn(|| append(&project, &Entry { triv: triv.clone(), ..entry.clone() }));
+fn an_index_that_grows_for_ever_is_read_for_ever() {
+    let by_hand = ByHand::new();
+    let artifacts = by_hand.project.artifacts();
+    let first = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
+    let part = |n: usize| format!(".forge/memory/artifacts/index.{n}.jsonl");
+    // As if two parts had been filled; in the second one, something was removed.
+    let padding = format!("\"pad\":\"{}\"", "x".repeat(4 << 10));
+    let line = |triv: &Triv| {
+        let entry = Entry { triv: triv.clone(), name: "old.rs".into(), ..first.clone() };
+        serde_json::to_string(&entry).unwrap().replacen('{', &format!("{{{padding},"), 1)
+    };
+    let context = Context { kind: "code", session: "-", agent: "-", key: None, head: None, name: "old.rs" };
+    let fill = || {
+        let trivs = (0..1_100).map(|_| Triv::new(MAIN, &context, by_hand.project.world().uuid()).unwrap());
+        trivs.map(|triv| line(&triv) + "\n").collect::<String>()
+    };
+    for n in 1..=2 {
+        by_hand.repository.write(ARTIFACT_INDEX, fill());
+        artifacts.put(format!("{n}").as_bytes(), &code("b.rs")).unwrap();
+        assert!(by_hand.has(&part(n)) && !by_hand.has(&part(n + 1)));
+        assert_eq!(by_hand.text(ARTIFACT_INDEX).lines().count(), 1, "a new part");
     }
+    assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 2 * 1_100 + 1);
+    assert_eq!(artifacts.get(&line_of(&by_hand.text(&part(1)))).unwrap().entry.name, "old.rs");
+    let doctor = by_hand.project.doctor(false).unwrap();
+    assert!(!doctor.found.iter().any(|found| found.path.contains("index.")), "{doctor:?}");
+
+    // Damage in an older part is damage.
+    let damaged = by_hand.text(&part(1)).replacen("{\"pad\"", "{pad", 1);
+    by_hand.repository.write(&part(1), &damaged);
+    let error = artifacts.put(b"c", &code("c.rs")).unwrap_err();
+    assert!(error.category.exit_code() == 8 && error.message.starts_with(&part(1)), "{error}");
+    assert_eq!(by_hand.project.damaged().unwrap(), [part(1)]);
+    by_hand.project.repair(&part(1), crate::repair::Mend { yes: true, from: None }).unwrap();
+    artifacts.put(b"c", &code("c.rs")).unwrap();
+}
+
+fn line_of(text: &str) -> String {
+    let entry: Entry = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    entry.triv.to_string()
+}
+
+#[test]
+fn a_name_that_looks_like_a_credential_leaves_no_file_behind() {
+    let by_hand = ByHand::new();
+    let artifacts = by_hand.project.artifacts();
+    let name = format!("{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
+    let error = artifacts.put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap_err();
+    assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
+    assert!(!error.message.contains("aB3x") && !error.message.contains("ab3x"), "{error}");
+    let left = by_hand.project.files().list(&Kind::Docs.folder()).unwrap();
+    assert!(left.is_empty() && !by_hand.has(ARTIFACT_INDEX), "{left:?}");
+    let world = by_hand.project.world().clone();
+    let allowing = Project::open(by_hand.project.root(), world).unwrap().unwrap().allowing("github-token");
+    assert!(!allowing.artifacts().put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap().same);
+    let logged = by_hand.text(crate::layout::EXCEPTIONS);
+    assert!(logged.lines().all(|line| line.contains("github-token")) && logged.lines().count() <= 2, "{logged}");
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_stored() {
+    let config = "[files]\nmax_bytes = 2048\n[artifacts]\nmax_bytes = 1000000\n";
+    let by_hand = ByHand::with_config(config);
+    let error = by_hand.project.artifacts().put(&[b'x'; 2049], &code("a.rs")).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_TOO_LARGE", Category::Refused));
+    assert!(error.hint.unwrap().contains("[files]"));
+    let stored = by_hand.project.artifacts().put(&[b'x'; 2048], &code("a.rs")).unwrap();
+    assert_eq!(by_hand.project.artifacts().bytes(&stored.entry).unwrap().len(), 2048);
 }

@@ -15,7 +15,7 @@ use crate::git::{Created, Git, Oid};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::memory;
-use crate::runner::{Ran, run_check};
+use crate::runner::Ran;
 
 /// How long a remote may take to answer.
 const REMOTE: Duration = Duration::from_secs(10);
@@ -122,16 +122,17 @@ impl Checkpoints<'_> {
             warnings.push(format!("{} is not committed as it stands: what differs is not agreed", layout::FEATURES));
         }
         let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
-
-        let guard = self.project.common_lock()?;
-        if Stand::of(git)? != before {
-            return Err(moved());
-        }
+        // Whatever takes long is done before the lock. A name that is taken meanwhile is taken when the tag is made.
         let known = self.list()?;
         taken.extend(known.iter().filter_map(|checkpoint| Name::parse(&checkpoint.name)));
         let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
         let mut manifest = self.manifest(git, &before, asked, commands, checks)?;
         manifest.parent_checkpoint = parent.map(|parent| parent.tag.clone());
+
+        let guard = self.project.common_lock()?;
+        if Stand::of(git)? != before {
+            return Err(moved());
+        }
         let name = self.tag(git, &key, &mut taken, &mut manifest, &text)?;
         // The tag is the truth: a file that could not be written is made anew from it.
         match self.project.files().create(&name.path(), &print(&manifest)?) {
@@ -151,6 +152,7 @@ impl Checkpoints<'_> {
             warnings,
             manifest,
         };
+        self.project.recovery().all_is_well();
         memory::tell_checkpoint(self.project, &made);
         Ok(made)
     }
@@ -174,9 +176,12 @@ impl Checkpoints<'_> {
             .chain(commands.iter().map(|command| (command, verify.timeout())));
         let mut checks = Vec::new();
         for (command, timeout) in all {
-            let ran = run_check(self.project.root(), command, timeout, &*self.project.world().clock)?;
+            let ran = self.project.run_check(command, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
+                if !ran.timed_out {
+                    self.project.recovery().tried_command(command);
+                }
                 return Err(failed(command, timeout, &ran, report.as_deref()));
             }
             let check = Check { cmd: command.clone(), exit: ran.exit, ms: ran.ms, report, other: Members::default() };
@@ -291,7 +296,8 @@ fn failed(command: &str, timeout: Duration, ran: &Ran, report: Option<&str>) -> 
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let end = ran.tail(600).trim();
+    let end = ran.end(600);
+    let end = end.trim();
     let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
     match report {
         Some(report) => error.hint(format!("its output is in {report}; it ends: {end}")),

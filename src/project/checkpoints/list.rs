@@ -185,6 +185,14 @@ impl Checkpoints<'_> {
         Ok(Verified { checkpoints, rebuilt })
     }
 
+    /// Returns the tag of a checkpoint and what the file that mirrors it should hold; none if there is no such tag, or no manifest in it.
+    pub(crate) fn mirror(&self, name: &str) -> Result<Option<(String, Vec<u8>)>> {
+        let Some(name) = Name::parse(name) else { return Ok(None) };
+        let Some(tag) = self.project.git()?.tag(&name.tag())? else { return Ok(None) };
+        let held = Manifest::of_message(&tag.message).ok().flatten().filter(|held| held.tag == tag.name);
+        held.map(|held| Ok((tag.name, print(&held)?))).transpose()
+    }
+
     /// Reads the files that mirror the tags. A damaged one is no error here: its checkpoint is `manifest_corrupt`.
     fn files(&self) -> Result<BTreeMap<Name, Both>> {
         let files = self.project.files().reading();

@@ -1,5 +1,6 @@
 //! The name of a checkpoint: `<KEY>-v<N>`, which is also the last part of its tag and the stem of its manifest.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::error::{Error, Result};
@@ -9,6 +10,8 @@ use crate::layout;
 pub const PREFIX: &str = "checkpoint/";
 /// The key of a checkpoint that belongs to no issue.
 pub const NO_KEY: &str = "session";
+/// The highest number. A tag with a larger one is no checkpoint: whoever makes one must not stop those to come.
+const LAST: u32 = 999_999;
 /// The longest text that is read as a name, in bytes.
 const LONGEST: usize = 64;
 
@@ -27,7 +30,7 @@ impl Name {
     /// # Errors
     /// `Usage` if the key is none.
     pub fn new(key: &str, number: u32) -> Result<Self> {
-        if is_key(key) && number > 0 {
+        if is_key(key) && (1..=LAST).contains(&number) {
             return Ok(Self { key: key.to_owned(), number });
         }
         Err(Error::usage(format!(
@@ -47,7 +50,7 @@ impl Name {
         if !is_key(key) || number.starts_with('0') || !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let number = number.parse().ok()?;
+        let number = number.parse().ok().filter(|number| *number <= LAST)?;
         Some(Self { key: key.to_owned(), number })
     }
 
@@ -71,10 +74,12 @@ impl Name {
         format!("{}/{self}.json", layout::CHECKPOINTS)
     }
 
-    /// Returns the next free number of a key: one more than the highest that is taken anywhere.
+    /// Returns the next free number of a key: one more than the highest that is taken anywhere; the first free one if the last is taken.
     pub fn next<'a>(key: &str, taken: impl IntoIterator<Item = &'a Self>) -> Result<Self> {
-        let highest = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).max().unwrap_or(0);
-        Self::new(key, highest.saturating_add(1))
+        let taken: BTreeSet<u32> = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).collect();
+        let after = taken.last().map_or(1, |last| last.saturating_add(1));
+        let first = || (1..LAST).find(|free| !taken.contains(free)).unwrap_or(LAST);
+        Self::new(key, if after <= LAST { after } else { first() })
     }
 }
 
@@ -100,6 +105,15 @@ mod tests {
         }
         assert_eq!(Name::parse("session-v12").unwrap().tag(), "checkpoint/session-v12");
         assert_eq!(Name::parse("SX9-123-v1").unwrap().path(), ".forge/git/checkpoints/SX9-123-v1.json");
+    }
+
+    #[test]
+    fn no_tag_that_somebody_made_up_is_the_last() {
+        for made_up in ["999999", "1000000", "4294967295"] {
+            let tags = [format!("checkpoint/SX9-1-v{made_up}"), "checkpoint/SX9-1-v1".to_owned()];
+            let taken: Vec<_> = tags.iter().filter_map(|tag| Name::parse(tag)).collect();
+            assert_eq!(Name::next("SX9-1", &taken).unwrap().to_string(), "SX9-1-v2", "{made_up}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keep::{KEPT, Kept, Known, keep};
 use super::list::{Checkpoint, Checkpoints};
-use super::name::Name;
+use super::name::{Name, PREFIX};
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};
 use crate::json::Json;
@@ -43,7 +43,7 @@ impl Checkpoints<'_> {
     pub fn prune(&self, asked: &Prune) -> Result<Pruned> {
         self.project.check_not_paused()?;
         let git = self.project.git()?;
-        let _guard = self.project.common_lock()?;
+        let tags = git.tags(PREFIX)?;
         let checkpoints = self.list()?;
         let usable = checkpoints.iter().find(|checkpoint| checkpoint.can_rollback_to);
         let open = self.open_issues()?;
@@ -59,27 +59,28 @@ impl Checkpoints<'_> {
                 })
             })
             .collect();
+        let mut drop_these = Vec::new();
         let mut pruned = Pruned { dropped: Vec::new(), kept: Vec::new(), dry_run: asked.dry_run };
         for (name, why) in keep(&known, asked.keep.unwrap_or(KEPT)) {
             match why {
                 Some(why) => pruned.kept.push((name.to_string(), why)),
-                None => {
-                    if !asked.dry_run {
-                        self.drop_one(git, &name)?;
-                    }
-                    pruned.dropped.push(name.to_string());
-                }
+                None => drop_these.push(name),
             }
         }
-        Ok(pruned)
-    }
-
-    /// Drops the tag, then the file: a tag without a file would bring the file back.
-    fn drop_one(&self, git: &Git, name: &Name) -> Result<()> {
-        if let Some(tag) = git.tag(&name.tag())? {
-            git.drop_tag(&tag)?;
+        // All that takes long is done. Each tag goes only if it is still the one that was looked at, and the newest only ever stay.
+        let guard = if asked.dry_run { None } else { Some(self.project.common_lock()?) };
+        for name in drop_these {
+            if !asked.dry_run {
+                // The tag, then the file: a tag without a file would bring the file back.
+                if let Some(tag) = git.tag(&name.tag())?.filter(|tag| tags.iter().any(|seen| seen.oid == tag.oid)) {
+                    git.drop_tag(&tag)?;
+                }
+                self.project.files().remove(&name.path())?;
+            }
+            pruned.dropped.push(name.to_string());
         }
-        self.project.files().remove(&name.path()).map(drop)
+        drop(guard);
+        Ok(pruned)
     }
 
     /// Returns the texts of the issues that are open.

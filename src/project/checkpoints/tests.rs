@@ -326,3 +326,23 @@ fn pruning_keeps_what_is_new_needed_or_the_only_way() {
     assert!(!ground.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
     assert!(project.checkpoints().prune(&Prune::default()).unwrap().dropped.is_empty());
 }
+
+#[test]
+fn what_looks_like_a_credential_in_an_output_is_not_repeated() {
+    let ground = Ground::new();
+    // Put together here, so that no scanner finds it in this file.
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    std::fs::write(ground.path().join(".git/said"), format!("begin\n{token}\nend\n")).unwrap();
+    let verify = "sh: cat .git/said; exit 3".to_owned();
+    let asked = Create { key: Some("A-1".into()), verify: vec![verify.clone()], ..Create::default() };
+    let error = ground.project().checkpoints().create(&asked).unwrap_err();
+    let hint = error.hint.as_deref().unwrap_or_default();
+    assert!(error.code == "E_CHECK" && hint.contains("end"), "{error:?}");
+    assert!(!hint.contains(&token), "{error:?}");
+    create(&ground, "A-1");
+    let config = ".forge/config.toml";
+    std::fs::write(ground.path().join(config), format!("[verify]\ncommands = [\"{verify}\"]\n")).unwrap();
+    let report = ground.project().recovery().assess(crate::recovery::Assess { verify: true }).unwrap();
+    let output = &report.measures.as_ref().unwrap().verify.output;
+    assert!(output.contains("begin") && !output.contains(&token), "{output}");
+}

@@ -11,11 +11,13 @@ mod place;
 mod read;
 pub mod subjects;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
 
 pub use envelope::{Envelope, MOST_BYTES};
+use outbox::Ended;
 pub use outbox::{Drained, MOST_WAITING};
 pub use read::{Gap, Replay, Replayed, Status};
 pub use subjects::Subject;
@@ -26,6 +28,11 @@ use crate::project::Project;
 
 /// How long whoever makes something happen waits for the server at most.
 pub const CAP: Duration = Duration::from_millis(250);
+
+/// How long nobody waits for a server that let one wait.
+const REST: Duration = Duration::from_secs(30);
+/// How many events a server may refuse before whoever makes something happen waits no longer for others to be sent.
+const MOST_REFUSED: usize = 16;
 
 /// The events of a project.
 #[derive(Debug, Clone, Copy)]
@@ -80,8 +87,15 @@ impl Events<'_> {
         }
         journal::add(files, &line)?;
         drop(guard);
-        if let Some(sink) = &world.sink {
-            let drained = outbox::drain(files, world, sink.as_ref(), CAP)?;
+        let now = millis(world.clock.monotonic());
+        if let Some(sink) = &world.sink
+            && now >= project.server_rests.load(Ordering::Relaxed)
+        {
+            let (drained, ended) = outbox::drain(files, world, sink.as_ref(), CAP, MOST_REFUSED)?;
+            if ended == Ended::Waited {
+                // A command that tells several events does not wait for each of them.
+                project.server_rests.store(now.saturating_add(millis(REST)), Ordering::Relaxed);
+            }
             if let Some(error) = drained.error {
                 tracing::debug!(%subject, error, waiting = drained.waiting, "events wait for the server");
             }
@@ -96,7 +110,8 @@ impl Events<'_> {
     pub fn drain(&self, within: Duration) -> Result<Drained> {
         let files = self.project.files();
         if let Some(sink) = &self.project.world().sink {
-            return outbox::drain(files, self.project.world(), sink.as_ref(), within);
+            let (drained, _) = outbox::drain(files, self.project.world(), sink.as_ref(), within, usize::MAX)?;
+            return Ok(drained);
         }
         let waiting = outbox::read(files)?;
         let error = Some("no event server is configured".to_owned());
@@ -109,6 +124,10 @@ impl Events<'_> {
         let prefix = self.project.config().events.prefix.as_str();
         if subjects::check_prefix(prefix).is_ok() { prefix } else { subjects::PREFIX }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

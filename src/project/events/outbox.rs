@@ -113,16 +113,22 @@ pub struct Drained {
     pub error: Option<String>,
 }
 
-/// Sends what waits, oldest first, until one fails or the time is up. The lock is not held meanwhile: several may do so at once, and the
-/// server has each event once.
-pub(super) fn drain(files: &Files, world: &World, sink: &dyn Sink, within: Duration) -> Result<Drained> {
+/// Sends what waits, oldest first, until the server is not there or the time is up. An event that the server does not want waits on, and
+/// holds up none of those behind it. The lock is not held meanwhile: several may do so at once, and the server has each event once.
+pub(super) fn drain(
+    files: &Files,
+    world: &World,
+    sink: &dyn Sink,
+    within: Duration,
+    refusals: usize,
+) -> Result<(Drained, Ended)> {
     let began = world.clock.monotonic();
     let guard = files.lock()?;
     catch_up(files)?;
     let outbox = read(files)?;
     drop(guard);
     let (mut sent, mut damaged) = (HashSet::new(), HashSet::new());
-    let mut error = None;
+    let (mut error, mut refused, mut ended) = (None, 0, Ended::Done);
     for line in &outbox.waiting {
         let Some(event) = Envelope::parse(line.as_bytes()) else {
             damaged.insert(line.as_str());
@@ -131,15 +137,35 @@ pub(super) fn drain(files: &Files, world: &World, sink: &dyn Sink, within: Durat
         let message = Message { subject: event.subject, id: event.id.to_string(), body: line.clone().into_bytes() };
         let left = within.saturating_sub(world.clock.monotonic().saturating_sub(began));
         let published = if left.is_zero() { Err(SinkError::Elapsed(within)) } else { sink.publish(&message, left) };
-        if let Err(why) = published {
-            // Those behind it wait for it: they go in order.
-            error = Some(why.to_string());
-            break;
+        match published {
+            Ok(_) => {
+                sent.insert(line.as_str());
+            }
+            Err(why) => {
+                error.get_or_insert_with(|| why.to_string());
+                refused += 1;
+                if !matches!(why, SinkError::Refused(_)) || refused == refusals {
+                    // Those behind it wait for it: they go in order.
+                    ended = if matches!(why, SinkError::Elapsed(_)) { Ended::Waited } else { Ended::Failed };
+                    break;
+                }
+            }
         }
-        sent.insert(line.as_str());
     }
     let left = remove(files, outbox.clone(), &sent, &damaged)?;
-    Ok(Drained { sent: sent.len() as u64, waiting: left.waiting.len() as u64, dropped: left.dropped, error })
+    let drained = Drained { sent: sent.len() as u64, waiting: left.waiting.len() as u64, dropped: left.dropped, error };
+    Ok((drained, ended))
+}
+
+/// How sending came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Nothing is left but what the server does not want.
+    Done,
+    /// The server is not there, or refuses one after the other.
+    Failed,
+    /// It said nothing for as long as one may wait.
+    Waited,
 }
 
 /// Removes lines, whatever happened to the file meanwhile.
@@ -148,7 +174,11 @@ fn remove(files: &Files, read_before: Outbox, sent: &HashSet<&str>, damaged: &Ha
         return Ok(read_before);
     }
     let _guard = files.lock()?;
-    let mut outbox = read(files)?;
+    let bytes = files.read(EVENTS_OUTBOX)?.unwrap_or_default();
+    let mut outbox = Outbox::parse(&bytes);
+    if outbox.waiting.iter().any(|line| damaged.contains(line.as_str())) {
+        files.quarantine(EVENTS_OUTBOX, &bytes)?;
+    }
     let before = outbox.waiting.len();
     let mut gone = 0;
     outbox.waiting.retain(|line| {

@@ -1,6 +1,7 @@
 //! Reading events again: from the journal, and from what a server kept.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use helmdeck_events::Stored;
 use schemars::JsonSchema;
@@ -9,8 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::envelope::Envelope;
 use super::subjects::Subject;
 use super::{Events, journal, outbox};
-use crate::error::Result;
+use crate::error::{Category, Error, Result};
+use crate::layout::CONFIG;
 use crate::time::Time;
+
+/// How many messages are asked for at once.
+const PAGE: usize = 1_000;
 
 /// Which events are read again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +81,48 @@ impl Events<'_> {
     pub fn replay(&self, replay: &Replay) -> Result<Replayed> {
         let lines = journal::read(self.project.files())?;
         Ok(replay.of(lines.events, lines.damaged))
+    }
+
+    /// Reads what the server kept of this repository again, of all its work trees and clones: also what the journal here never had, or
+    /// has no more.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_SERVER`) if it is away, or cannot be read within the time.
+    pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
+        self.replay_pages(replay, within, PAGE)
+    }
+
+    pub(super) fn replay_pages(&self, replay: &Replay, within: Duration, page: usize) -> Result<Replayed> {
+        let Some(sink) = &self.project.world().sink else {
+            let error = Error::new(Category::NotFound, "E_NO_SERVER", "no event server is configured");
+            return Err(error.hint(format!("name it in {CONFIG}: [events] url = \"nats://127.0.0.1:4222\"")));
+        };
+        let repo = self.project.git().ok().and_then(|git| git.root_commit().ok().flatten());
+        let mut all = Vec::new();
+        let mut from = 1;
+        loop {
+            let stored = sink
+                .stored(from, page, within)
+                .map_err(|error| Error::new(Category::Failed, "E_SERVER", error.to_string()))?;
+            let (count, last) = (stored.len(), stored.last().map(|stored| stored.sequence));
+            all.extend(stored);
+            match last {
+                Some(last) if count == page => from = last + 1,
+                _ => break,
+            }
+        }
+        let mut damaged = 0;
+        let mut events = Vec::with_capacity(all.len());
+        for stored in all {
+            match Envelope::parse(&stored.message.body) {
+                Some(event) if repo.as_ref().is_none_or(|repo| event.repo.as_deref() == Some(repo.as_str())) => {
+                    events.push(event);
+                }
+                Some(_) => {}
+                None => damaged += 1,
+            }
+        }
+        Ok(replay.of(events, damaged))
     }
 
     /// Returns the last events of the journal.

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use helmdeck_core::{Clock, Timestamp};
 use helmdeck_events::{Message, Receipt, Sink, SinkError, Stored};
 use uuid::Uuid;
 
@@ -25,6 +27,8 @@ struct State {
     left: usize,
     /// Whether what fails is stored all the same.
     silent: bool,
+    /// Places of events that are refused.
+    unwanted: Vec<u64>,
 }
 
 impl Server {
@@ -52,6 +56,9 @@ impl Sink for Server {
     fn publish(&self, message: &Message, within: Duration) -> std::result::Result<Receipt, SinkError> {
         let mut state = self.state.lock().unwrap();
         state.asked.push(within);
+        if state.unwanted.contains(&Envelope::parse(&message.body).unwrap().seq) {
+            return Err(SinkError::Refused("it is not wanted".to_owned()));
+        }
         let fails = state.left == 0;
         if fails && !state.silent {
             return Err(SinkError::Unreachable("it is away".to_owned()));
@@ -62,6 +69,30 @@ impl Sink for Server {
             state.stored.push(message.clone());
         }
         if fails { Err(SinkError::Elapsed(within)) } else { Ok(Receipt { sequence: 1, duplicate }) }
+    }
+
+    fn stored(&self, from: u64, most: usize, _: Duration) -> std::result::Result<Vec<Stored>, SinkError> {
+        Ok(Self::stored(self).into_iter().filter(|stored| stored.sequence >= from).take(most).collect())
+    }
+}
+
+/// A clock that only a test moves.
+#[derive(Debug, Default)]
+struct Moved(AtomicU64);
+
+impl Moved {
+    fn to(&self, time: Duration) {
+        self.0.store(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Moved {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -140,8 +171,8 @@ fn an_event_whose_answer_was_lost_is_sent_again_and_stored_once() {
     say(&project, 1);
     assert_eq!((server.seqs().len(), project.events().status().unwrap().waiting), (1, 1));
     server.answers(usize::MAX);
-    say(&project, 1);
-    assert_eq!(server.seqs(), [1, 2]);
+    assert_eq!(project.events().drain(CAP).unwrap().sent, 1);
+    assert_eq!(server.seqs(), [1]);
 }
 
 #[test]
@@ -335,4 +366,63 @@ fn an_event_says_where_it_happened() {
     assert!(!events[0].worktree.contains('/') && events[0].worktree.len() > 8, "{}", events[0].worktree);
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).collect();
     assert!(ids[0] != ids[1] && ids.iter().all(|id| id.get_version_num() == 7));
+}
+
+#[test]
+fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let clock = Arc::new(Moved::default());
+    std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
+    let world = World { sink: Some(server.clone()), clock: clock.clone(), ..World::default() };
+    let project = Project::open(folder.path(), world).unwrap().unwrap();
+    server.state.lock().unwrap().silent = true;
+    server.answers(0);
+    say(&project, 3);
+    let asked = || server.state.lock().unwrap().asked.len();
+    assert_eq!(asked(), 1, "the other two were put away without a word");
+    assert_eq!(project.events().status().unwrap().waiting, 3);
+    server.answers(usize::MAX);
+    clock.to(REST - Duration::from_millis(1));
+    say(&project, 1);
+    assert_eq!(asked(), 1);
+    clock.to(REST);
+    say(&project, 1);
+    assert_eq!(server.seqs(), [1, 2, 3, 4, 5]);
+    assert_eq!(project.events().status().unwrap().waiting, 0);
+}
+
+#[test]
+fn an_event_that_the_server_refuses_holds_up_none_behind_it_and_is_not_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server.clone()));
+    server.state.lock().unwrap().unwanted = vec![1, 3];
+    say(&project, 5);
+    assert_eq!(server.seqs(), [2, 4, 5]);
+    let drained = project.events().drain(CAP).unwrap();
+    assert_eq!((drained.sent, drained.waiting, drained.dropped), (0, 2, 0));
+    assert!(drained.error.unwrap().contains("not wanted"));
+    server.state.lock().unwrap().unwanted.clear();
+    assert_eq!(project.events().drain(CAP).unwrap().sent, 2);
+    assert_eq!(server.seqs(), [2, 4, 5, 1, 3]);
+}
+
+#[test]
+fn what_the_server_kept_is_read_again_without_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::up();
+    let project = project(folder.path(), Some(server));
+    say(&project, 5);
+    let before = project.events().replay(&Replay::default()).unwrap();
+    std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
+    for page in 1..=6 {
+        let after = project.events().replay_pages(&Replay::default(), CAP, page).unwrap();
+        assert_eq!(after, before, "by pages of {page}");
+    }
+    let few = project.events().replay_stored(&Replay { last: Some(2), ..Replay::default() }, CAP).unwrap();
+    assert_eq!(seqs(&few), [4, 5]);
+    let without = Project::open(folder.path(), World::default()).unwrap().unwrap();
+    let error = without.events().replay_stored(&Replay::default(), CAP).unwrap_err();
+    assert_eq!(error.code, "E_NO_SERVER");
 }

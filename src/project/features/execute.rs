@@ -36,6 +36,9 @@ pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
     if test.trim().is_empty() || prefix.starts_with('-') || prefix.contains(char::is_control) {
         return Err(Error::usage(format!("{test:?} is no test: write a name, or how names begin with a * after it")));
     }
+    if leaves(prefix) {
+        return Err(Error::usage(format!("{test:?} leads out of the project: a path in it is one below the root")));
+    }
     let command = if let Some(script) = template.strip_prefix("sh:") {
         format!("sh:{}", script.replace("{prefix}", &quoted(prefix)))
     } else {
@@ -45,6 +48,13 @@ pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
         words.map(|word| quoted(&word.replace("{prefix}", prefix))).collect::<Vec<_>>().join(" ")
     };
     Ok(Call { command, count })
+}
+
+/// Says whether a path in a test leads out of the folder in which it is run. Runners that take files would run what lies there.
+fn leaves(prefix: &str) -> bool {
+    prefix
+        .split(char::is_whitespace)
+        .any(|word| word.starts_with(['/', '~']) || word.split(['/', '\\']).any(|part| part == ".."))
 }
 
 /// Returns the runner of a test, what counts for it, and the test without the runner's name.
@@ -138,6 +148,25 @@ mod tests {
         assert_eq!(command("*"), "cargo test");
         for wrong in ["", "  ", "--help", "-p other", "a\nb"] {
             assert!(call(&Verify::default(), wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_test_names_no_file_outside_of_the_project() {
+        for wrong in [
+            "node:/tmp/x.js",
+            "pytest:../x.py::test",
+            "node:a/../../x.js",
+            "pytest: /tmp/x.py",
+            "npm:a /x",
+            "node:~/x.js",
+            "../x",
+        ] {
+            let error = call(&Verify::default(), wrong).unwrap_err();
+            assert!(error.message.contains("leads out of the project"), "{wrong}: {error}");
+        }
+        for fine in ["node:a/b.js", "pytest:tests/..x/a.py", "a::b", "go:TestA..B"] {
+            call(&Verify::default(), fine).unwrap();
         }
     }
 

@@ -9,6 +9,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::json::Members;
 use crate::time::Time;
 
+/// The member of a feature that says from which other tool it was taken over.
+pub(crate) const ADOPTED_FROM: &str = "adopted_from";
+
+/// Returns how a feature of another tool is named among those that are not wanted.
+pub(crate) fn adopted_name(from: &str, name: &str) -> String {
+    format!("{from}: {name}")
+}
+
 /// The features, and which of them work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FeaturesFile {
@@ -20,6 +28,9 @@ pub struct FeaturesFile {
     /// The ids of features that were removed. None is given again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
+    /// What was removed after it was taken over from another tool, as that names it. It is not taken over again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_adopted: Vec<String>,
     /// When the contract was changed, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amendments: Vec<Amendment>,
@@ -311,7 +322,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Splits an id into its prefix and its number.
-pub(super) fn split_id(text: &str) -> Option<(&str, u64)> {
+pub(crate) fn split_id(text: &str) -> Option<(&str, u64)> {
     let (prefix, number) = text.split_once('-')?;
     let prefix_fits = prefix.starts_with(|c: char| c.is_ascii_uppercase())
         && prefix.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());

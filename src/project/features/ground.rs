@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::file::Feature;
 use super::standing::{Ground, Standing};
-use crate::artifacts::Index;
+use crate::artifacts::{Entry, Index, Kind};
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};
-use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
@@ -18,44 +17,71 @@ const MOST_COMMITS: usize = 16;
 /// The artifacts that are there.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    names: Vec<Triv>,
-    whole: HashSet<String>,
-    /// Files, for the case that the index is lost.
-    files: Vec<FileName>,
+    /// What the index knows, by its whole name.
+    entries: Vec<Entry>,
+    whole: HashMap<String, usize>,
+    /// The files there are.
+    files: HashSet<String>,
+    /// Whether there is an index. Without one the names of the files must do.
+    indexed: bool,
 }
 
 impl Evidence {
     pub(super) fn read(project: &Project) -> Result<Self> {
-        let index = project.files().read(ARTIFACT_INDEX)?;
-        let names: Vec<Triv> = index
-            .as_deref()
-            .map(Index::parse)
-            .unwrap_or_default()
-            .entries
-            .into_iter()
-            .map(|entry| entry.triv)
-            .collect();
-        let files = match index {
-            Some(_) => Vec::new(),
-            None => {
-                let listed = project.files().list(&format!("{ARTIFACTS}/reports"))?;
-                listed.iter().filter_map(|file| FileName::parse(&file.name).ok()).collect()
-            }
+        let (index, indexed) = Index::read(project)?;
+        let entries = index.entries;
+        let whole = entries.iter().enumerate().map(|(at, entry)| (entry.triv.to_string(), at)).collect();
+        let mut files = HashSet::new();
+        for kind in Kind::ALL {
+            let folder = kind.folder();
+            let listed = project.files().list(&folder)?.into_iter().filter(|file| !file.folder);
+            files.extend(listed.map(|file| format!("{folder}/{}", file.name)));
+        }
+        Ok(Self { entries, whole, files, indexed })
+    }
+
+    /// Says whether a reference stands for an artifact that is there, of which something more holds.
+    fn any(&self, reference: &str, fits: impl Fn(Kind, &str) -> bool) -> bool {
+        let there = |entry: &Entry| {
+            entry.removed_at.is_none() && fits(entry.kind, &entry.name) && self.files.contains(&entry.path)
         };
-        let whole = names.iter().map(ToString::to_string).collect();
-        Ok(Self { names, whole, files })
+        if let Some(at) = self.whole.get(reference) {
+            return self.entries.get(*at).is_some_and(there);
+        }
+        let Ok(name) = Triv::parse(reference) else {
+            return Reference::parse(reference).is_ok_and(|reference| {
+                self.entries.iter().any(|entry| reference.matches(&entry.triv) && there(entry))
+            });
+        };
+        if self.indexed {
+            // An index that was made anew knows what a file holds, not when it was stored.
+            return self.entries.iter().any(|entry| entry.rebuilt && entry.triv.sch() == name.sch() && there(entry));
+        }
+        self.files.iter().any(|path| {
+            let mut parts = path.rsplit('/');
+            let file = parts.next().and_then(|file| FileName::parse(file).ok());
+            let kind = parts.next().and_then(|kind| Kind::parse(kind).ok());
+            file.zip(kind).is_some_and(|(file, kind)| name.sch().starts_with(file.short()) && fits(kind, file.slug()))
+        })
     }
 
     /// Says whether a reference stands for an artifact that is there.
-    pub(super) fn is_there(&self, reference: &str) -> bool {
-        if self.whole.contains(reference) {
-            return true;
-        }
-        if let Ok(name) = Triv::parse(reference) {
-            return self.files.iter().any(|file| name.sch().starts_with(file.short()));
-        }
-        Reference::parse(reference).is_ok_and(|reference| self.names.iter().any(|name| reference.matches(name)))
+    pub(super) fn is_there(&self, reference: &Reference) -> bool {
+        self.any(reference.as_str(), |_, _| true)
     }
+
+    /// Says whether what is said to show that a feature works is there: the report of its own tests, or, of one that a person must see,
+    /// any artifact.
+    fn shows(&self, feature: &Feature) -> bool {
+        let Some(evidence) = feature.evidence.as_deref() else { return false };
+        let report = report_name(&feature.id);
+        self.any(evidence, |kind, name| feature.manual == Some(true) || (kind == Kind::Reports && name == report))
+    }
+}
+
+/// Returns the name of the artifact that shows that a feature's tests have passed.
+pub(super) fn report_name(id: &str) -> String {
+    format!("verify_{}.json", id.to_ascii_lowercase())
 }
 
 /// Returns the code without `.forge/`; none without git, or before the first commit.
@@ -72,13 +98,7 @@ pub(super) fn code_tree(git: Option<&Git>) -> Result<Option<String>> {
 pub(super) fn work_tree(git: &Git) -> Result<String> {
     let folder = tempfile::tempdir_in(git.git_dir())
         .map_err(|error| crate::Error::io("cannot write in", git.git_dir(), &error))?;
-    let index = folder.path().join("index");
-    let own = git.git_dir().join("index");
-    match std::fs::copy(&own, &index) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(crate::Error::io("cannot copy", &own, &error)),
-    }
+    let index = git.copy_index(folder.path(), "index")?;
     git.succeed(&["add", "--all", "--", ":/"], &Run::writing().variable("GIT_INDEX_FILE", &index))?;
     git.code_tree(&git.write_tree(&index)?)
 }
@@ -87,8 +107,8 @@ pub(super) fn work_tree(git: &Git) -> Result<String> {
 /// be read shows no evidence.
 pub(crate) fn judge_by_evidence(project: &Project, features: &[Feature]) -> Vec<Standing> {
     let evidence = Evidence::read(project).ok();
-    let is_there = |reference: &str| evidence.as_ref().is_some_and(|evidence| evidence.is_there(reference));
-    let ground = Ground { code_tree: None, is_there: &is_there, same_tests: &|_| true };
+    let shows = |feature: &Feature| evidence.as_ref().is_some_and(|evidence| evidence.shows(feature));
+    let ground = Ground { code_tree: None, shows: &shows, same_tests: &|_| true };
     features.iter().map(|feature| feature.standing(&ground)).collect()
 }
 
@@ -100,7 +120,7 @@ pub(super) fn judge(project: &Project, features: &[Feature], closely: bool) -> R
     let tests = git.as_ref().filter(|_| closely).map(TestFiles::new);
     let ground = Ground {
         code_tree: code_tree.as_deref(),
-        is_there: &|reference| evidence.is_there(reference),
+        shows: &|feature| evidence.shows(feature),
         same_tests: &|feature| tests.as_ref().is_some_and(|tests| tests.same(feature)),
     };
     Ok(features.iter().map(|feature| feature.standing(&ground)).collect())

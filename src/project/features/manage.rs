@@ -1,24 +1,20 @@
 //! Adding, changing and removing features, within what was agreed.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contract::{self, Difference, Weakened, differences, weakened};
-use super::file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, split_id};
+use super::file::{ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, split_id};
+use super::numbers::Numbers;
 use super::{Features, ground};
 use crate::error::{Category, Error, Result};
 use crate::events::subjects::Subject;
 use crate::git::{Git, Oid};
-use crate::json::Members;
+use crate::json::{Json, Members};
 use crate::layout::FEATURES;
 use crate::time::Time;
 use crate::triv::Reference;
 
-/// Of which file the highest number of each prefix is kept, in the folder all work trees share: two of them must not give one id to
-/// two features.
-const NUMBERS: &str = "forge/feature-numbers.json";
 /// The prefix of the first feature's id.
 const PREFIX: &str = "FORGE";
 /// The longest name or step, in characters.
@@ -113,6 +109,8 @@ pub struct Audit {
     pub weakened: Vec<Weakened>,
     /// Features that are said to pass without evidence.
     pub unverified: Vec<String>,
+    /// Features that were agreed to be built, and are left for later now: no regression is seen in them.
+    pub put_off: Vec<String>,
     /// How the contract was changed since, and why.
     pub amendments: Vec<Amendment>,
 }
@@ -147,12 +145,12 @@ impl Features<'_> {
         };
         let (tests, steps) = (list(&add.tests, "test")?, list(&add.steps, "step")?);
         let git = self.project.repository()?;
-        let _common = self.project.common_lock()?;
-        let mut numbers = read_numbers(git.as_ref());
+        let guard = self.project.common_lock()?;
+        let mut numbers = Numbers::read(git.as_ref());
         let feature = self.project.files().edit(if_match, |file: &mut FeaturesFile| {
             let id = match &add.id {
                 Some(id) => id.clone(),
-                None => next_id(file, &numbers),
+                None => numbers.next_id(file, last_prefix(file)),
             };
             let mut feature = Feature::new(id, name);
             (feature.tests, feature.steps) = (tests, steps);
@@ -162,11 +160,9 @@ impl Features<'_> {
             file.features.push(feature.clone());
             Ok(feature)
         })?;
-        if let (Some(git), Some((prefix, number))) = (&git, split_id(&feature.id)) {
-            let highest = numbers.entry(prefix.to_owned()).or_default();
-            *highest = number.max(*highest);
-            write_numbers(git, &numbers);
-        }
+        numbers.note(&feature.id);
+        numbers.write();
+        drop(guard);
         self.event(&Told { id: &feature.id, from: None, to: Some(feature.status), evidence: None });
         Ok(Changed { feature, amended: Vec::new() })
     }
@@ -249,6 +245,10 @@ impl Features<'_> {
             let feature = file.get_mut(id)?.clone();
             file.features.retain(|other| other.id != id);
             file.retired.push(id.to_owned());
+            // Taken over once, and not wanted: it is not taken over again.
+            if let Some(Json::String(from)) = feature.other.0.get(ADOPTED_FROM) {
+                file.not_adopted.push(adopted_name(from, &feature.name));
+            }
             Ok(feature)
         })?;
         self.event(&Told { id, from: Some(changed.feature.status), to: None, evidence: None });
@@ -268,7 +268,7 @@ impl Features<'_> {
             return Err(Error::refused(format!("{by} is the agent: a person must have seen that {id} works")));
         }
         let reference = Reference::parse(&manual.evidence).map_err(Error::usage)?;
-        if !ground::Evidence::read(project)?.is_there(reference.as_str()) {
+        if !ground::Evidence::read(project)?.is_there(&reference) {
             return Err(
                 Error::not_found(format!("there is no artifact {reference}")).next("helmdeck forge artifact list")
             );
@@ -331,7 +331,12 @@ impl Features<'_> {
         let standings = ground::judge(self.project, &file.features, false)?;
         let unverified = file.features.iter().zip(standings);
         let unverified = unverified.filter(|(_, standing)| *standing == super::Standing::UnverifiedPass);
+        let put_off = file.features.iter().filter(|feature| feature.status == Status::Deferred);
+        let put_off =
+            put_off.filter(|feature| agreed.file.get(&feature.id).is_some_and(|then| then.status != Status::Deferred));
+        let put_off = put_off.map(|feature| feature.id.clone()).collect();
         Ok(Audit {
+            put_off,
             since: agreed.tag,
             commit: agreed.commit.as_str().to_owned(),
             differences: differences(&agreed.file, &file),
@@ -416,34 +421,9 @@ fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
     Ok(None)
 }
 
-/// Returns the next id after the last feature's prefix.
-fn next_id(file: &FeaturesFile, numbers: &BTreeMap<String, u64>) -> String {
-    let prefix =
-        file.features.iter().rev().find_map(|feature| split_id(&feature.id)).map_or(PREFIX, |(prefix, _)| prefix);
-    let used = file.features.iter().map(|feature| feature.id.as_str()).chain(file.retired.iter().map(String::as_str));
-    let used = used.filter_map(split_id).filter(|(other, _)| *other == prefix).map(|(_, number)| number);
-    let highest = used.chain(numbers.get(prefix).copied()).max().unwrap_or(0);
-    format!("{prefix}-{:03}", highest.saturating_add(1))
-}
-
-/// Reads the highest number of each prefix. It is a help only: without it, ids may meet in a merge, which then says so.
-fn read_numbers(git: Option<&Git>) -> BTreeMap<String, u64> {
-    let bytes = git.and_then(|git| std::fs::read(git.common_dir().join(NUMBERS)).ok());
-    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
-}
-
-fn write_numbers(git: &Git, numbers: &BTreeMap<String, u64>) {
-    let path = git.common_dir().join(NUMBERS);
-    let write = || -> std::io::Result<()> {
-        let folder = path.parent().unwrap_or_else(|| git.common_dir());
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut file, numbers)?;
-        file.persist(&path)?;
-        Ok(())
-    };
-    if let Err(error) = write() {
-        tracing::warn!(path = %path.display(), %error, "the highest numbers of features are not kept");
-    }
+/// Returns the prefix of the last feature's id.
+fn last_prefix(file: &FeaturesFile) -> &str {
+    file.features.iter().rev().find_map(|feature| split_id(&feature.id)).map_or(PREFIX, |(prefix, _)| prefix)
 }
 
 /// Returns a text as it is stored.

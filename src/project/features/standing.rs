@@ -1,5 +1,7 @@
 //! What a feature's status is worth, and which feature comes next.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +60,8 @@ pub struct Counts {
 pub(crate) struct Ground<'a> {
     /// The code as it is, without `.forge/`; none without git.
     pub(crate) code_tree: Option<&'a str>,
-    /// Says whether an artifact is there.
-    pub(crate) is_there: &'a dyn Fn(&str) -> bool,
+    /// Says whether what is said to show that a feature works is there, and is of that feature.
+    pub(crate) shows: &'a dyn Fn(&Feature) -> bool,
     /// Says whether the tests of a feature are what they were when it was verified.
     pub(crate) same_tests: &'a dyn Fn(&Feature) -> bool,
 }
@@ -81,7 +83,7 @@ impl Feature {
             Status::Blocked => Standing::Blocked,
             Status::Deferred => Standing::Deferred,
             Status::Passing => {
-                let shown = self.evidence.as_deref().is_some_and(|evidence| (ground.is_there)(evidence));
+                let shown = self.evidence.is_some() && (ground.shows)(self);
                 let seen = self.manual != Some(true) || self.verified_by.is_some();
                 let same = match (ground.code_tree, &self.verified_code_tree) {
                     (None, _) => true,
@@ -117,11 +119,19 @@ impl FeaturesFile {
 
     /// Returns the feature to work on next: one that no longer works, then one in progress by this agent or by nobody in particular,
     /// then one that does not work (or is only said to), then one that nobody has begun and that waits for nothing. In the order of
-    /// the file.
-    pub(crate) fn next(&self, standings: &[Standing], agent: &str) -> Option<(&Feature, Next)> {
+    /// the file. What others have claimed is left out.
+    pub(crate) fn next(
+        &self,
+        standings: &[Standing],
+        agent: &str,
+        claimed: &BTreeSet<String>,
+    ) -> Option<(&Feature, Next)> {
         let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
             let mut all = self.features.iter().zip(standings);
-            all.find(|(feature, standing)| fits(feature, **standing)).map(|(feature, _)| (feature, why))
+            let fits = |(feature, standing): &(&Feature, &Standing)| {
+                !claimed.contains(&feature.id) && fits(feature, **standing)
+            };
+            all.find(fits).map(|(feature, _)| (feature, why))
         };
         let free = |feature: &Feature| {
             feature.blockers().all(|blocker| {
@@ -212,11 +222,11 @@ mod tests {
     }
 
     fn standings(file: &FeaturesFile) -> Vec<Standing> {
-        judged(file, &Ground { code_tree: Some("tree"), is_there: &|_| true, same_tests: &|_| false })
+        judged(file, &Ground { code_tree: Some("tree"), shows: &|_| true, same_tests: &|_| false })
     }
 
     fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
-        file.next(&standings(file), "Forge").map(|(feature, why)| (feature.id.as_str(), why))
+        file.next(&standings(file), "Forge", &BTreeSet::new()).map(|(feature, why)| (feature.id.as_str(), why))
     }
 
     #[test]
@@ -227,7 +237,7 @@ mod tests {
         assert_eq!((counts.passing, counts.counted, counts.unverified), (0, 2, 1));
         let file = file(&[("A-001", Status::Passing)]);
         assert_eq!(standings(&file), [Standing::Passing]);
-        let ground = Ground { code_tree: Some("tree"), is_there: &|_| false, same_tests: &|_| true };
+        let ground = Ground { code_tree: Some("tree"), shows: &|_| false, same_tests: &|_| true };
         assert_eq!(judged(&file, &ground), [Standing::UnverifiedPass], "its evidence is gone");
         let mut manual = file;
         manual.features[0].manual = Some(true);
@@ -239,7 +249,7 @@ mod tests {
     #[test]
     fn a_pass_of_other_code_is_stale_and_counts() {
         let file = file(&[("A-001", Status::Passing), ("A-002", Status::Deferred)]);
-        let mut ground = Ground { code_tree: Some("other"), is_there: &|_| true, same_tests: &|_| false };
+        let mut ground = Ground { code_tree: Some("other"), shows: &|_| true, same_tests: &|_| false };
         assert_eq!(judged(&file, &ground), [Standing::PassingStale, Standing::Deferred]);
         let counts = FeaturesFile::counts(&judged(&file, &ground));
         assert_eq!((counts.passing, counts.stale, counts.counted, counts.total), (1, 1, 1, 2));

@@ -198,7 +198,10 @@ fn an_audit_lists_weakened_tests_and_unverified_passes() {
     let audit = project.features().audit(Some("A-1-v1")).unwrap();
     let paths: Vec<_> = audit.weakened.iter().map(|weak| (weak.path.as_str(), weak.tests_after)).collect();
     assert_eq!(paths, [("src/a.rs", 2), ("src/b.rs", 0)]);
-    assert_eq!(audit.unverified, ["FORGE-001"]);
+    assert_eq!((audit.unverified, audit.put_off), (vec!["FORGE-001".to_owned()], vec![]));
+    let later = Edit { status: Some(Status::Deferred), reason: Some("later".into()), ..Edit::default() };
+    project.features().set("FORGE-001", &later, None).unwrap();
+    assert_eq!(project.features().audit(None).unwrap().put_off, ["FORGE-001"]);
     assert_eq!(project.features().audit(Some("none")).unwrap_err().category, Category::NotFound);
 }
 
@@ -273,4 +276,85 @@ fn what_looks_like_a_credential_does_not_reach_the_report() {
     assert!(verified.passed);
     assert!(!verified.runs[0].output.contains("0123456789"), "{}", verified.runs[0].output);
     assert!(verified.runs[0].output.ends_with("1 passed\n"));
+}
+
+#[test]
+fn a_private_key_that_a_test_prints_reaches_no_report() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let key = |word: &str| format!("-----{word} RSA PRIVATE {}-----", "KEY");
+    let script = format!("cat <<'E'\n{}\nMIIEow\nAAKCAQ\n{}\nE\necho '1 passed'\n", key("BEGIN"), key("END"));
+    tests(&repository, &script);
+    let id = add(&project, "One", &["a"]);
+    let verified = project.features().verify(&id).unwrap();
+    assert!(verified.passed && verified.runs[0].output.ends_with("1 passed\n"), "{verified:?}");
+    let entry = project.artifacts().get(&verified.evidence.unwrap()).unwrap().entry;
+    let report = String::from_utf8(project.artifacts().bytes(&entry).unwrap()).unwrap();
+    assert!(report.contains("1 passed") && !report.contains("MIIEow") && !report.contains("AAKCAQ"), "{report}");
+}
+
+#[test]
+fn evidence_shows_only_the_feature_it_is_of() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    tests(&repository, "echo '1 passed'\n");
+    let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
+    let evidence = project.features().verify(&first).unwrap().evidence.unwrap();
+    let text = std::fs::read_to_string(repository.path().join(FEATURES)).unwrap();
+    let say = |evidence: &str| {
+        let mut file: FeaturesFile = serde_json::from_str(&text).unwrap();
+        let from = file.features[0].clone();
+        let to = &mut file.features[1];
+        (to.status, to.verified_at, to.evidence) = (Status::Passing, from.verified_at, Some(evidence.to_owned()));
+        (to.verified_commit, to.verified_code_tree) = (from.verified_commit, from.verified_code_tree);
+        repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+        standing(&project, &second)
+    };
+    assert_eq!(say(&evidence), Standing::UnverifiedPass, "that of another");
+    let short = format!("{}_{}", &evidence[..8], ["abc", "def"].join("_"));
+    assert_eq!(say(&short), Standing::UnverifiedPass);
+    let put = crate::artifacts::Put::new(crate::artifacts::Kind::Code, "verify_forge-002.json");
+    let code = project.artifacts().put(b"{}", &put).unwrap().entry.triv.to_string();
+    assert_eq!(say(&code), Standing::UnverifiedPass, "no report");
+    let own = project.features().verify(&second).unwrap().evidence.unwrap();
+    assert_eq!(standing(&project, &second), Standing::Passing);
+
+    // The index was lost: the file of the report is enough, with or without a new index.
+    let index = repository.path().join(crate::layout::ARTIFACT_INDEX);
+    let before = std::fs::read(&index).unwrap();
+    std::fs::remove_file(&index).unwrap();
+    assert_eq!(standing(&project, &second), Standing::Passing);
+    assert_eq!(say(&evidence), Standing::UnverifiedPass, "that of another, by its file");
+    assert_eq!(say(&own), Standing::Passing);
+    project.artifacts().rebuild().unwrap();
+    assert_eq!(standing(&project, &second), Standing::Passing);
+    assert_eq!(say(&evidence), Standing::UnverifiedPass);
+    std::fs::write(&index, before).unwrap();
+    let entry = project.artifacts().get(&own).unwrap().entry;
+    say(&own);
+    std::fs::remove_file(repository.path().join(&entry.path)).unwrap();
+    assert_eq!(standing(&project, &second), Standing::UnverifiedPass, "the report is gone");
+    assert_eq!(standing(&project, &first), Standing::Passing);
+}
+
+#[test]
+fn a_test_that_fails_does_not_hide_behind_one_that_cannot_start() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let mut config = std::fs::read_to_string(repository.path().join(".forge/config.toml")).unwrap();
+    config.push_str("[verify.runners.missing]\ncommand = \"there-is-no-such-program {prefix}\"\n");
+    tests(&repository, "echo '1 passed'\n");
+    let id = add(&project, "One", &["a"]);
+    project.features().verify(&id).unwrap();
+    let mut file = project.features().read().unwrap();
+    file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
+    repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+    repository.write(".forge/config.toml", config);
+    let project = Project::open(repository.path(), World::default()).unwrap().unwrap();
+    let verified = project.features().verify(&id).unwrap();
+    assert_eq!((verified.problem, verified.status), (Some(Problem::CannotStart), Status::Passing), "it tells nothing");
+    tests(&repository, "echo '0 passed'; exit 1\n");
+    let verified = project.features().verify(&id).unwrap();
+    assert_eq!((verified.problem, verified.status), (Some(Problem::TestsFailed), Status::Failing));
+    assert!(verified.regressed);
 }

@@ -7,8 +7,7 @@ use super::file::{Feature, FeaturesFile, Status, unknown};
 use super::{Features, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
-use crate::runner::run_check;
-use crate::secrets;
+use crate::layout::CONFIG;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -43,6 +42,9 @@ pub struct Verified {
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
     pub dirty: bool,
+    /// What may be wrong with how it is tested, if no test was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// Why a feature did not pass.
@@ -184,7 +186,7 @@ impl Features<'_> {
             };
             let bytes = crate::json::print(&report)
                 .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
-            let put = Put::new(artifacts::Kind::Reports, format!("verify_{}.json", id.to_ascii_lowercase()));
+            let put = Put::new(artifacts::Kind::Reports, ground::report_name(id));
             evidence = Some(project.artifacts().put(&bytes, &put)?.entry.triv.to_string());
         }
         let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
@@ -216,6 +218,7 @@ impl Features<'_> {
             Ok((from, current.status, regressed))
         })?;
         self.tell(id, from, status, evidence.as_deref());
+        let hint = problem.filter(|_| executed == 0).map(|problem| hint(id, problem, &runs));
         Ok(Verified {
             id: id.to_owned(),
             passed: problem.is_none(),
@@ -228,6 +231,7 @@ impl Features<'_> {
             commit: after.commit,
             code_tree: tree,
             dirty: after.dirty,
+            hint,
         })
     }
 
@@ -240,7 +244,26 @@ impl Features<'_> {
         let file = self.read()?;
         let standings = ground::judge(self.project, &file.features, false)?;
         let count = count.unwrap_or(self.project.config().session.probes);
-        file.least_recent(&standings, count).into_iter().map(|feature| self.test(&feature.id)).collect()
+        let unknown = |feature: &Feature| Verified {
+            id: feature.id.clone(),
+            passed: false,
+            status: feature.status,
+            problem: Some(Problem::CannotStart),
+            regressed: false,
+            executed: 0,
+            runs: Vec::new(),
+            evidence: None,
+            commit: None,
+            code_tree: None,
+            dirty: false,
+            hint: None,
+        };
+        let probed = file.least_recent(&standings, count).into_iter().map(|feature| match self.test(&feature.id) {
+            // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
+            Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
+            tested => tested,
+        });
+        probed.collect()
     }
 
     /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
@@ -254,7 +277,6 @@ impl Features<'_> {
 
     fn run(&self, feature: &Feature) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let verify = &self.project.config().verify;
-        let clock = &*self.project.world().clock;
         let mut runs = Vec::new();
         let mut problem = feature.tests().is_empty().then_some(Problem::NoTests);
         for test in feature.tests() {
@@ -268,7 +290,7 @@ impl Features<'_> {
                 executed: 0,
                 output: String::new(),
             };
-            let found = match run_check(self.project.root(), &call.command, verify.timeout(), clock) {
+            let found = match self.project.run_check(&call.command, verify.timeout()) {
                 Err(error) if error.code == "E_CANNOT_START" => {
                     run.output = error.to_string();
                     Some(Problem::CannotStart)
@@ -277,7 +299,7 @@ impl Features<'_> {
                 Ok(ran) => {
                     run.executed = execute::count(&call, &ran.output)?;
                     (run.exit, run.timed_out, run.ms) = (ran.exit, ran.timed_out, ran.ms);
-                    run.output = without_secrets(ran.tail(OUTPUT));
+                    run.output = ran.end(OUTPUT);
                     if ran.timed_out {
                         Some(Problem::TimedOut)
                     } else if !ran.passed() {
@@ -290,8 +312,12 @@ impl Features<'_> {
                 }
             };
             runs.push(run);
-            // The first says why; the others still run, since whoever mends it wants to know all.
-            problem = problem.or(found);
+            // The first says why, unless it says nothing of the feature and another does. The others still run, since whoever mends it
+            // wants to know all.
+            problem = match (problem, found) {
+                (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
+                (first, other) => first.or(other),
+            };
             if found == Some(Problem::TimedOut) {
                 break;
             }
@@ -311,17 +337,14 @@ impl Features<'_> {
     }
 }
 
-/// Returns a text without the lines in which something looks like a credential.
-pub(crate) fn without_secrets(text: &str) -> String {
-    let findings = secrets::scan(text);
-    if findings.is_empty() {
-        return text.to_owned();
+/// Says what may be wrong with how a feature is tested.
+fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
+    match (problem, runs.last()) {
+        (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
+        (_, Some(run)) => format!(
+            "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
+            run.command
+        ),
+        (_, None) => format!("no test is named: helmdeck forge features set {id} --test <test>"),
     }
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for finding in findings {
-        if let Some(line) = lines.get_mut((finding.line as usize).saturating_sub(1)) {
-            *line = format!("[a line is left out: it looks like it holds a credential ({})]", finding.rule);
-        }
-    }
-    lines.join("\n") + "\n"
 }

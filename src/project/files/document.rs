@@ -150,7 +150,27 @@ fn syntax(text: &str, error: &serde_json::Error) -> Damage {
 fn place(error: &serde_json::Error, what: &str) -> Damage {
     // serde says the place again at the end.
     let what = what.rsplit_once(" at line ").map_or(what, |(what, _)| what);
-    Damage { line: error.line().max(1), column: error.column().max(1), what: what.to_owned() }
+    // It names what it found instead, which may be anything.
+    let what = crate::secrets::shown(in_words_of_json(what));
+    Damage { line: error.line().max(1), column: error.column().max(1), what }
+}
+
+/// Says what was found and expected in words of JSON: the names of our types tell nobody anything.
+pub(crate) fn in_words_of_json(what: &str) -> String {
+    let mut words = what
+        .replace("invalid type: sequence", "invalid type: list")
+        .replace("invalid type: map", "invalid type: object");
+    for (kind, said) in [
+        ("tuple struct ", "a list"),
+        ("struct ", "an object"),
+        ("internally tagged enum ", "an object"),
+        ("enum ", "one of its words"),
+    ] {
+        let Some((before, rest)) = words.split_once(&format!("expected {kind}")) else { continue };
+        let after = rest.trim_start_matches(|letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':');
+        words = format!("{before}expected {said}{after}");
+    }
+    words.replace("expected a sequence", "expected a list").replace("expected a map", "expected an object")
 }
 
 /// A type of document, without the type: for all that is done with any of them.

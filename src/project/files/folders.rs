@@ -67,6 +67,44 @@ impl Files {
         Ok(entries)
     }
 
+    /// Adds a line to a list of lines that only ever grows. When the list has got long it becomes one of its older parts, and a new one
+    /// begins: no part is ever too large to be read.
+    ///
+    /// # Errors
+    /// As [`Files::append`].
+    pub(crate) fn append_to_parts(&self, path: &str, line: &str, long: u64) -> Result<()> {
+        self.check_writing(path)?;
+        self.check_secrets(path, line.as_bytes())?;
+        let _guard = self.lock()?;
+        if self.entry(path)?.is_some_and(|entry| entry.bytes >= long) {
+            let next = self.older_parts(path)?.last().map_or(1, |(number, _)| number + 1);
+            self.rename(path, &part(path, next))?;
+        }
+        self.append(path, line)
+    }
+
+    /// Returns the parts of a list of lines that are there, the oldest first.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub(crate) fn parts(&self, path: &str) -> Result<Vec<String>> {
+        let mut all: Vec<String> = self.older_parts(path)?.into_iter().map(|(_, part)| part).collect();
+        if self.entry(path)?.is_some() {
+            all.push(path.to_owned());
+        }
+        Ok(all)
+    }
+
+    fn older_parts(&self, path: &str) -> Result<Vec<(u32, String)>> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let entries = self.list(folder)?.into_iter().filter(|entry| !entry.folder);
+        let mut all: Vec<(u32, String)> = entries
+            .filter_map(|entry| Some((part_of(name, &entry.name)?, format!("{folder}/{}", entry.name))))
+            .collect();
+        all.sort();
+        Ok(all)
+    }
+
     /// Says what lies at a path, if anything does.
     ///
     /// # Errors
@@ -79,6 +117,19 @@ impl Files {
             Err(error) => Err(Error::io("cannot read", &self.root().join(path), &error.into())),
         }
     }
+}
+
+/// Returns where an older part of a list lies: `index.3.jsonl` for `index.jsonl`.
+fn part(path: &str, number: u32) -> String {
+    let (stem, ending) = path.rsplit_once('.').unwrap_or((path, ""));
+    format!("{stem}.{number}.{ending}")
+}
+
+/// Returns the number of a file that is an older part of a list.
+pub(crate) fn part_of(list: &str, name: &str) -> Option<u32> {
+    let (stem, ending) = list.rsplit_once('.')?;
+    let number = name.strip_prefix(stem)?.strip_prefix('.')?.strip_suffix(ending)?.strip_suffix('.')?;
+    number.parse().ok().filter(|number| part(list, *number) == name)
 }
 
 fn about(name: &str, stat: &rustix::fs::Stat) -> Entry {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::by_hand::{ByHand, given, in_turn};
+use crate::by_hand::ByHand;
 use crate::files::decode;
 use crate::json::{self, Json};
 
@@ -138,9 +138,19 @@ fn what_makes_no_sense_is_refused() {
     for bad in ["a\nb", &"x".repeat(501)] {
         assert_eq!(focus.set(&task(bad)).unwrap_err().category.exit_code(), 2);
     }
+    for bad in ["", "  "] {
+        let error = focus.set(&task(bad)).unwrap_err();
+        assert_eq!((error.code, error.next.as_deref()), ("E_USAGE", Some("helmdeck forge focus clear")), "{bad:?}");
+    }
     let phase = |phase: &str| SetFocus { phase: Some(phase.into()), ..task("T") };
+    assert!(focus.set(&phase("nope")).unwrap_err().message.contains("REVIEW"));
+    let feature = |id: &str| SetFocus { feature_id: Some(id.into()), ..task("T") };
+    let features = "{\"schema_version\": \"1.0\", \"features\": [{\"id\": \"A-001\", \"name\": \"n\", \"status\": \"failing\", \"tests\": [], \"blocked_by\": null}]}";
+    by_hand.repository.write(crate::layout::FEATURES, features);
+    assert_eq!(focus.set(&feature("A-099")).unwrap_err().code, "E_NOT_FOUND");
     assert!(focus.set(&phase(&"x".repeat(33))).is_err());
     assert!(!by_hand.has(FOCUS));
+    assert!(focus.set(&feature("A-001")).is_ok());
     assert!(focus.set(&key("SX9-1")).is_ok());
 }
 
@@ -192,30 +202,5 @@ fn a_damaged_focus_is_loud_and_not_written_over() {
         assert_eq!(by_hand.project.focus().show().unwrap_err().code, "E_CORRUPT", "cut at {end}");
         assert_eq!(by_hand.project.focus().set(&task("One")).unwrap_err().code, "E_CORRUPT");
         assert_eq!(by_hand.text(FOCUS), SAMPLE[..end]);
-    }
-}
-
-#[test]
-fn eight_processes_lose_no_change() {
-    let by_hand = ByHand::new();
-    by_hand.project.focus().set(&task("Count")).unwrap();
-    by_hand.eight("focus::tests::a_worker_counts");
-    let focus = by_hand.project.focus().show().unwrap().unwrap().focus;
-    assert_eq!(focus.other.0["count"], Json::Number(1600.into()));
-}
-
-#[test]
-#[ignore = "a worker of another test"]
-fn a_worker_counts() {
-    let Some((project, _)) = given() else { return };
-    for _ in 0..200 {
-        in_turn(|| {
-            project.files().edit::<Focus, _>(None, |focus| {
-                let count = focus.other.0.entry("count".to_owned()).or_insert(Json::Number(0.into()));
-                let Json::Number(number) = count else { panic!("no number") };
-                *count = Json::Number((number.as_u64().unwrap() + 1).into());
-                Ok(())
-            })
-        });
     }
 }

@@ -77,11 +77,21 @@ impl Git {
     /// # Errors
     /// `E_GIT` if the commit is not here.
     pub fn changes_of(&self, from: &Oid, paths: &[&str]) -> Result<Vec<Change>> {
-        if paths.is_empty() {
-            return Ok(Vec::new());
+        let mut changes = BTreeMap::new();
+        let mut rest = paths;
+        while !rest.is_empty() {
+            // A program takes only so many arguments, and git's `diff` reads paths from nowhere else.
+            let mut bytes = 0;
+            let fit = rest.iter().take_while(|path| {
+                bytes += path.len() + 1;
+                bytes <= MOST_BYTES
+            });
+            let (some, others) = rest.split_at(fit.count().max(1));
+            let args = [&["--literal-pathspecs"], NUMSTAT, &[from.as_str(), "--"], some].concat();
+            changes.extend(parse(&self.read(&args)?.stdout));
+            rest = others;
         }
-        let args = [&["--literal-pathspecs"], NUMSTAT, &[from.as_str(), "--"], paths].concat();
-        Ok(parse(&self.read(&args)?.stdout).into_values().collect())
+        Ok(changes.into_values().collect())
     }
 
     fn numstat(&self, what: &[&str]) -> Result<BTreeMap<String, Change>> {
@@ -90,6 +100,9 @@ impl Git {
         Ok(parse(&self.read(&args)?.stdout))
     }
 }
+
+/// The most bytes of paths that git is told at once.
+const MOST_BYTES: usize = 256 << 10;
 
 const NUMSTAT: &[&str] = &[
     "diff",
@@ -200,5 +213,23 @@ mod tests {
             ]
         );
         assert_eq!(short(&git.changes_of(&from, &["changed", "staged", "to?"]).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn more_paths_than_a_program_takes_are_asked_for_in_turn() {
+        let repository = Repository::new();
+        repository.write("a/first.txt", "one\n");
+        repository.write("z/last.txt", "one\n");
+        let first = repository.commit("first");
+        repository.write("a/first.txt", "two\n");
+        repository.write("z/last.txt", "two\n");
+        // Three megabytes, and the most that one program takes is two.
+        let mut paths: Vec<String> = (0..3_500).map(|n| format!("m/{n}/{}", "x".repeat(900))).collect();
+        paths.insert(0, "a".to_owned());
+        paths.push("z/last.txt".to_owned());
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let changes = repository.git().changes_of(&first, &paths).unwrap();
+        let found: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+        assert_eq!(found, ["a/first.txt", "z/last.txt"]);
     }
 }

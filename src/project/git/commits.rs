@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::features::changed_features;
+use super::learned::{new_entries, one_line};
 use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, Trailers, is_key, lint};
 use super::message::{NONE, placeholder};
 use super::repository::complaint;
@@ -109,7 +110,9 @@ impl Commits<'_> {
 /// What is about to be committed, in an index that is not the repository's own.
 struct Staged {
     tree: Oid,
+    code_tree: String,
     features: Vec<Feature>,
+    learned: Vec<String>,
 }
 
 impl Commits<'_> {
@@ -117,7 +120,7 @@ impl Commits<'_> {
     ///
     /// # Errors
     /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if the message breaks a rule;
-    /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
+    /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
     /// `E_GIT` with what git or a hook said.
     pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
         self.project.check_not_paused()?;
@@ -127,9 +130,10 @@ impl Commits<'_> {
         let head = git.head()?;
         let parent = parent(git, head.as_ref(), new, origin)?;
         let staged = self.stage_aside(git, head.as_ref(), new)?;
-        let code_tree = git.code_tree_of(staged.tree.as_str())?;
+        let code_tree = staged.code_tree;
         let style = self.project.config().git.style;
-        let message = message(new, origin, &parent, &code_tree, &staged.features, style);
+        let mut message = message(new, origin, &parent, &code_tree, &staged.features, style);
+        note_learned(&mut message.memory, staged.learned);
         let text = message.to_string();
         check_rules(&text)?;
         self.project.files().check_secrets("the message of the commit", text.as_bytes())?;
@@ -179,6 +183,8 @@ impl Commits<'_> {
     /// Stages in a copy of the index, and checks what would be committed.
     fn stage_aside(&self, git: &Git, head: Option<&Oid>, new: &NewCommit) -> Result<Staged> {
         let folder = private(git)?;
+        // What turns out to be a secret is in no object of the repository then.
+        let git = &git.aside(folder.path())?;
         let index = git.copy_index(folder.path(), "index")?;
         self.stage(git, new, Some(&index))?;
         let against = match head {
@@ -221,14 +227,31 @@ impl Commits<'_> {
             return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
                 .hint("name the paths to be committed, or stage them with git add"));
         }
+        let changed =
+            ["diff", "--cached", "--name-only", "-z", "--no-ext-diff", "--no-renames", "--no-relative", &against];
+        let changed = git.succeed(&changed, &run)?.stdout;
+        let changed = changed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let changed: Vec<String> = changed.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        self.project.check_whole(git, &changed)?;
+        // A name is seen by whoever sees the commit, too. It is not said again here.
+        let names = ["diff", "--cached", "--name-only", "-z", "--diff-filter=A", "--no-renames", "--no-relative"];
+        let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;
+        let names: Vec<u8> = names.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect();
+        self.project.files().check_secrets("the names of new files", &names)?;
         for (path, added) in diffs.iter().flat_map(|diff| added(diff)) {
             self.project.files().check_secrets(&path, &added)?;
         }
         let tree = git.write_tree(&index)?;
-        let features = self.below_root(git, layout::FEATURES);
-        let old = head.map(|head| git.file_at(head, &features)).transpose()?.flatten();
-        let new = git.file_of_tree(&tree, &features)?;
-        Ok(Staged { tree, features: changed_features(old.as_deref(), new.as_deref()) })
+        let both = |path: &str| -> Result<_> {
+            let path = self.below_root(git, path);
+            let old = head.map(|head| git.file_at(head, &path)).transpose()?.flatten();
+            Ok((old, git.file_of_tree(&tree, &path)?))
+        };
+        let (old, new) = both(layout::FEATURES)?;
+        let features = changed_features(old.as_deref(), new.as_deref());
+        let (old, new) = both(layout::KNOWLEDGE)?;
+        let learned = new_entries(old.as_deref(), new.as_deref());
+        Ok(Staged { code_tree: git.code_tree_of(tree.as_str())?, tree, features, learned })
     }
 
     /// Stages what is named, in the index of the repository or in another one.
@@ -397,7 +420,7 @@ fn message(
         style,
         scope: new.key.clone().map_or(Scope::Session, Scope::Key),
         kind: new.kind.clone(),
-        subject: new.subject.trim().trim_end_matches('.').to_owned(),
+        subject: without_period(new.subject.trim()).to_owned(),
         what: new.what.clone(),
         why: new.why.clone(),
         memory,
@@ -418,6 +441,28 @@ fn message(
             other: Vec::new(),
         },
         sections: Vec::new(),
+    }
+}
+
+/// Returns a subject without the period at its end. Several of them say something.
+fn without_period(subject: &str) -> &str {
+    subject.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(subject)
+}
+
+/// Adds what is new in the knowledge to what is said of the memory, unless that says it already.
+fn note_learned(memory: &mut Vec<Note>, learned: Vec<String>) {
+    let said: Vec<String> = memory
+        .iter()
+        .filter_map(|note| match note {
+            Note::Learned(text) | Note::Invariant(text) => Some(one_line(text)),
+            _ => None,
+        })
+        .collect();
+    let at = memory.iter().take_while(|note| matches!(note, Note::Learned(_))).count();
+    let new: Vec<Note> = learned.into_iter().filter(|text| !said.contains(text)).map(Note::Learned).collect();
+    if !new.is_empty() {
+        memory.retain(|note| *note != Note::None);
+        memory.splice(at.min(memory.len())..at.min(memory.len()), new);
     }
 }
 

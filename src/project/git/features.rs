@@ -18,16 +18,17 @@ struct Entry {
     status: String,
 }
 
-/// Returns the features whose status differs, in the order of the new file, then those that are gone. A side that is absent or cannot
-/// be read has none: whoever reads that file says that it is damaged.
+/// Returns the features whose status differs, in the order of the new file, then those that are gone. A side that is absent has none. Of
+/// one that cannot be read nothing is known: what stood in a damaged file is not removed.
 pub(super) fn changed_features(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<Feature> {
     let read = |bytes: Option<&[u8]>| {
-        bytes.and_then(|bytes| serde_json::from_slice::<File>(bytes).ok()).unwrap_or_default().features
+        let file = bytes.map_or_else(|| Ok(File::default()), serde_json::from_slice::<File>);
+        file.ok().map(|file| file.features)
     };
     if old == new {
         return Vec::new();
     }
-    let (old, new) = (read(old), read(new));
+    let (Some(old), Some(new)) = (read(old), read(new)) else { return Vec::new() };
     let status = |all: &[Entry], id: &str| all.iter().find(|entry| entry.id == id).map(|entry| entry.status.clone());
     let changed = new.iter().filter(|entry| status(&old, &entry.id).as_ref() != Some(&entry.status));
     let gone = old.iter().filter(|entry| status(&new, &entry.id).is_none());
@@ -50,6 +51,9 @@ mod tests {
         assert_eq!(told, ["A-004=blocked", "A-002=passing", "A-003=removed"]);
         assert_eq!(changed_features(Some(old), Some(old)), []);
         assert_eq!(changed_features(None, Some(b"{broken")), []);
+        assert_eq!(changed_features(Some(old), Some(b"{broken")), [], "damage removes no feature");
+        assert_eq!(changed_features(Some(b"{broken"), Some(new)), []);
+        assert_eq!(changed_features(Some(old), None).len(), 3);
         assert_eq!(changed_features(None, Some(new)).len(), 3);
     }
 }

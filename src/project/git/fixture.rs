@@ -15,8 +15,18 @@ pub(crate) struct Repository {
 impl Repository {
     /// Makes one whose first branch is `main`.
     pub(crate) fn new() -> Self {
-        let repository = Self { folder: tempfile::tempdir().unwrap() };
-        repository.run(&["init", "--quiet", "--initial-branch=main"]);
+        Self::with_format("sha1")
+    }
+
+    /// Makes the folder of one, and nothing in it.
+    pub(crate) fn absent() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Makes one whose objects are named by a hash of this kind.
+    pub(crate) fn with_format(format: &str) -> Self {
+        let repository = Self::absent();
+        repository.run(&["init", "--quiet", "--initial-branch=main", &format!("--object-format={format}")]);
         // Whatever the settings of who runs the tests say.
         for name in ["commit.gpgSign", "tag.gpgSign"] {
             repository.run(&["config", name, "false"]);
@@ -80,6 +90,11 @@ const IDENTITY: &[(&str, &str)] = &[
     ("GIT_COMMITTER_NAME", "Ann"),
     ("GIT_COMMITTER_EMAIL", "ann@example.com"),
 ];
+
+/// Returns the name of a blob, in a repository whose names have so many bytes.
+pub(crate) fn blob(bytes: &[u8], hash_bytes: usize) -> String {
+    super::trees::blob_name(bytes, hash_bytes)
+}
 
 /// Runs git in a folder and wants it to succeed.
 pub(crate) fn run_at(folder: &Path, args: &[&str]) -> String {

@@ -13,6 +13,7 @@ use super::message::{
 };
 use super::run::Run;
 use crate::error::{Category, Error, Result};
+use crate::layout::FORGE;
 
 /// What shows that a hook is ours.
 const MARK: &str = "# forge hook";
@@ -53,16 +54,29 @@ impl Hook {
         }
     }
 
-    /// Returns the script. It does nothing without a memory, or where the program is not installed.
-    fn script(self, program: &str) -> String {
+    /// Returns the script. It does nothing without a memory, or where the program is not installed. `memory` is the folder of the memory
+    /// below the root of the work tree, in which git runs hooks.
+    fn script(self, program: &str, memory: &str) -> String {
         let (name, program) = (self.name(), quoted(program));
+        let project = match memory.strip_suffix(FORGE).and_then(|folder| folder.strip_suffix('/')) {
+            Some(folder) => format!("--project {} ", quoted(folder)),
+            None => String::new(),
+        };
+        let memory = if project.is_empty() { memory.to_owned() } else { quoted(memory) };
         format!(
             "#!/bin/sh\n{MARK} 1: {name}\nset -u\nbefore=\"$(dirname \"$0\")/{name}.before-forge\"\n\
              if [ -x \"$before\" ]; then\n    \"$before\" \"$@\" || exit $?\nfi\n\
-             [ -d .forge ] || exit 0\ncommand -v {program} >/dev/null 2>&1 || exit 0\n\
-             exec {program} forge hook {name} \"$@\"\n"
+             [ -d {memory} ] || exit 0\ncommand -v {program} >/dev/null 2>&1 || exit 0\n\
+             exec {program} forge {project}hook {name} \"$@\"\n"
         )
     }
+}
+
+/// Says whether git made a message up: it takes back a commit, or is to be melted into one by `rebase --autosquash`.
+fn is_of_git(text: &str) -> bool {
+    let taken_back = |start: &str| text.starts_with(start) && text.contains("\nThis reverts commit ");
+    ["fixup! ", "squash! ", "amend! "].iter().any(|start| text.starts_with(start))
+        || ["Revert \"", "Reapply \""].into_iter().any(taken_back)
 }
 
 /// Returns a word of a shell that stands for a text.
@@ -78,7 +92,7 @@ impl Commits<'_> {
     pub fn install_hook(&self, hook: Hook, program: &str) -> Result<Installed> {
         self.project.check_not_paused()?;
         let (path, before) = self.hook_paths(hook)?;
-        let script = hook.script(program);
+        let script = hook.script(program, self.project.git()?.memory());
         let there = read(&path)?;
         let keeps = |before: &Path| Some(before.to_owned()).filter(|before| before.exists());
         if there.as_deref() == Some(script.as_bytes()) {
@@ -116,10 +130,13 @@ impl Commits<'_> {
         Ok(Installed { hook, path, before: None, changed: ours })
     }
 
-    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count.
+    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count. Messages that git itself makes are
+    /// not ours to judge: of merges, of commits that take back others, and of those that are to be melted into others.
     #[must_use]
     pub fn check_message(&self, text: &str) -> Vec<Finding> {
-        lint(&strip_comments(text))
+        let text = strip_comments(text);
+        let merges = || self.project.git().is_ok_and(|git| git.git_dir().join("MERGE_HEAD").exists());
+        if is_of_git(&text) || merges() { Vec::new() } else { lint(&text) }
     }
 
     /// Returns what the hook `prepare-commit-msg` makes of a message that is about to be edited: where it comes from is written into it;
@@ -141,7 +158,7 @@ impl Commits<'_> {
         let shown: usize = text.split_inclusive('\n').take_while(|line| !is_comment(line)).map(str::len).sum();
         let (said, comments) = text.split_at(shown);
         let parsed = parse(said);
-        if parsed.messages.iter().any(Message::is_ours) {
+        if is_of_git(said) || parsed.messages.iter().any(Message::is_ours) {
             return Ok(None);
         }
         let git = self.project.git()?;

@@ -10,6 +10,7 @@ mod features;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod hooks;
+mod learned;
 mod lint;
 mod log;
 mod merges;

@@ -1,7 +1,8 @@
 //! A repository with a work tree: where it lies, what is checked out, and how its commits hang together.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::time::Time;
 
 /// How long a run may take unless something else is said.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest anybody may ask for.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A repository with a work tree.
 #[derive(Debug, Clone)]
@@ -24,6 +27,7 @@ pub struct Git {
     common_dir: PathBuf,
     environment: Vec<(String, OsString)>,
     timeout: Duration,
+    longest: Option<Duration>,
     memory: String,
 }
 
@@ -74,23 +78,26 @@ impl Git {
             return Ok(None);
         }
         let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
-        let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let mut lines = text.lines();
+        let output = run::run(&start, &[], (TIMEOUT, None), &args, &Run::default())?;
+        // A path need not be text.
+        let mut lines = output.stdout.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
-            (Some("true"), Some(git_dir), Some(common_dir), Some(root)) if output.ok() => Ok(Some(Self {
-                root: root.into(),
-                git_dir: git_dir.into(),
-                // Printed relative to where git ran, unless it lies elsewhere.
-                common_dir: start
-                    .join(common_dir)
-                    .canonicalize()
-                    .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
-                environment: Vec::new(),
-                timeout: TIMEOUT,
-                memory: layout::FORGE.to_owned(),
-            })),
-            (Some("false"), ..) => {
+            (Some(inside), Some(git_dir), Some(common_dir), Some(root)) if output.ok() && inside == "true" => {
+                Ok(Some(Self {
+                    root: root.into(),
+                    git_dir: git_dir.into(),
+                    // Printed relative to where git ran, unless it lies elsewhere.
+                    common_dir: start
+                        .join(common_dir)
+                        .canonicalize()
+                        .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
+                    environment: Vec::new(),
+                    timeout: TIMEOUT,
+                    longest: None,
+                    memory: layout::FORGE.to_owned(),
+                }))
+            }
+            (Some(inside), ..) if inside == "false" => {
                 let message = format!("{} is inside a repository of git, but in no work tree", start.display());
                 Err(Error::new(Category::Refused, "E_BARE_REPO", message)
                     .hint("a bare repository holds no memory: use one with a work tree, from within it"))
@@ -110,7 +117,14 @@ impl Git {
     /// Sets how long a run may take for which nothing else is said; 60 seconds by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
+        self
+    }
+
+    /// Lets nothing take longer than this, whatever it is, and whatever it usually may: for who has to end soon.
+    #[must_use]
+    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest);
         self
     }
 
@@ -148,6 +162,12 @@ impl Git {
         path.strip_prefix(folder)
     }
 
+    /// Returns where a path of the project lies below the root of the work tree: `a` is `sub/a` in a project below `sub`.
+    #[must_use]
+    pub fn of_project(&self, path: &str) -> String {
+        format!("{}{path}", self.memory.strip_suffix(layout::FORGE).unwrap_or_default())
+    }
+
     pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
         self.environment.clone_from(&other.environment);
         self.timeout = other.timeout;
@@ -178,7 +198,7 @@ impl Git {
     /// # Errors
     /// `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`; `E_GIT` if it cannot be started.
     pub fn run(&self, args: &[&str], options: &Run) -> Result<Output> {
-        run::run(&self.root, &self.environment, self.timeout, args, options)
+        run::run(&self.root, &self.environment, (self.timeout, self.longest), args, options)
     }
 
     /// Runs git and wants it to succeed.
@@ -302,6 +322,30 @@ impl Git {
     /// What [`Git::succeed`] says, so if the range names something that is not here.
     pub fn count(&self, range: &str) -> Result<u64> {
         let args = ["rev-list", "--count", "--end-of-options", range, "--"];
+        let output = self.read(&args)?;
+        output.text().parse().map_err(|_| complaint(&args, &output))
+    }
+
+    /// Returns how many commits of a range are work: those by which a session only keeps its memory are not.
+    ///
+    /// # Errors
+    /// As [`Git::count`].
+    pub fn count_work(&self, range: &str) -> Result<u64> {
+        let kept = [
+            r"--grep=^(\[session\]|chore\(session\):) ",
+            r"--grep=^(\[[A-Z][A-Z0-9]*-[0-9]+\]|[a-z]+\([A-Z][A-Z0-9]*-[0-9]+\):) Session checkpoint$",
+        ];
+        let args = [
+            "rev-list",
+            "--count",
+            "--extended-regexp",
+            "--invert-grep",
+            kept[0],
+            kept[1],
+            "--end-of-options",
+            range,
+            "--",
+        ];
         let output = self.read(&args)?;
         output.text().parse().map_err(|_| complaint(&args, &output))
     }

@@ -35,6 +35,20 @@ pub struct Rescue {
     pub raw: Vec<String>,
 }
 
+/// What is to be rescued, in objects.
+struct Gathered {
+    /// The work tree.
+    tree: Oid,
+    /// The index.
+    staged: Oid,
+    left: Vec<String>,
+    raw: Vec<String>,
+}
+
+fn taken(reference: &str) -> Error {
+    Error::refused(format!("{reference} is there already")).hint("take another name")
+}
+
 /// Where the sides of conflicts go in the tree of the index, which cannot hold them as such.
 const UNMERGED: &str = ".forge-unmerged";
 
@@ -50,32 +64,62 @@ impl Git {
     /// `E_REFUSED` if the name is taken; `E_USAGE` if it is no good; `E_GIT` or `E_IO` if a file cannot be read or nothing can be
     /// written. Then nothing holds the rescue, and one must not go on.
     pub fn rescue(&self, name: &str, message: &str) -> Result<Rescue> {
+        let reference = self.free_rescue(name)?;
+        let found = self.gather()?;
+        self.hold(reference, name, message, found)
+    }
+
+    /// As [`Git::rescue`], unless the work tree and the index are still what an earlier rescue holds.
+    ///
+    /// # Errors
+    /// As [`Git::rescue`].
+    pub fn rescue_since(&self, last: &str, name: &str, message: &str) -> Result<Option<Rescue>> {
+        let reference = self.free_rescue(name)?;
+        let found = self.gather()?;
+        let (tree, index) = (format!("{last}^{{tree}}"), format!("{last}^2^{{tree}}"));
+        let known = self.run(&["rev-parse", &tree, &index], &Run::default())?;
+        if known.ok() && known.text() == format!("{}\n{}", found.tree, found.staged) {
+            return Ok(None);
+        }
+        self.hold(reference, name, message, found).map(Some)
+    }
+
+    fn free_rescue(&self, name: &str) -> Result<String> {
         let reference = format!("refs/forge/rescue/{name}");
         if !self.is_reference_name(&reference)? {
             return Err(Error::usage(format!("{name:?} is no name of a reference")));
         }
-        let taken = || Error::refused(format!("{reference} is there already")).hint("take another name");
         if self.reference(&reference)?.is_some() {
-            return Err(taken());
+            return Err(taken(&reference));
         }
+        Ok(reference)
+    }
+
+    /// Puts everything into objects. Nothing leads to them yet.
+    fn gather(&self) -> Result<Gathered> {
         let folder = tempfile::Builder::new()
             .prefix("forge-rescue-")
             .tempdir_in(self.git_dir())
             .map_err(|error| Error::io("cannot write in", self.git_dir(), &error))?;
-        let head = self.head()?;
         let staged = self.copy_index(folder.path(), "staged")?;
         let all = self.copy_index(folder.path(), "all")?;
         let left = self.add_everything(&all)?;
         let raw = self.add_raw(&all, folder.path())?;
         let tree = self.write_tree(&all)?;
-        let index = self.staged_tree(&staged)?;
+        let staged = self.staged_tree(&staged)?;
+        Ok(Gathered { tree, staged, left, raw })
+    }
+
+    fn hold(&self, reference: String, name: &str, message: &str, found: Gathered) -> Result<Rescue> {
+        let Gathered { tree, staged, left, raw } = found;
+        let head = self.head()?;
         let parents: Vec<&Oid> = head.iter().collect();
-        let index = self.commit_tree(&index, &parents, &format!("index of {name}\n"))?;
+        let index = self.commit_tree(&staged, &parents, &format!("index of {name}\n"))?;
         let parents: Vec<&Oid> = head.iter().chain([&index]).collect();
         let commit = self.commit_tree(&tree, &parents, message)?;
         match self.update_ref(&reference, Some(&commit), None, "forge: rescue")? {
             Updated::Done => Ok(Rescue { reference, commit, index, head, left, raw }),
-            Updated::Differs => Err(taken()),
+            Updated::Differs => Err(taken(&reference)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +17,8 @@ use crate::error::{Category, Error, Result};
 
 /// How much of the end of stderr is kept, in bytes: what went wrong stands in the last lines.
 const STDERR_BYTES: usize = 16 << 10;
-/// How long the pipes of a program that has ended are still read: something it left running may hold them open.
+/// How long nothing must come from the pipes of a program that has ended before they count as read: something it left running may hold
+/// them open.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Variables that would send git elsewhere or change what it prints. Who commits (`GIT_AUTHOR_NAME`), where settings lie
@@ -200,7 +202,7 @@ type Shared = Arc<Mutex<Vec<u8>>>;
 pub(super) fn run(
     root: &Path,
     environment: &[(String, OsString)],
-    usual: Duration,
+    (usual, longest): (Duration, Option<Duration>),
     args: &[&str],
     run: &Run,
 ) -> Result<Output> {
@@ -231,7 +233,8 @@ pub(super) fn run(
         }
         _ => failed(args, format!("cannot be started: {error}")),
     })?;
-    wait(child, args, run, run.timeout.unwrap_or(usual))
+    let limit = run.timeout.unwrap_or(usual);
+    wait(child, args, run, longest.map_or(limit, |longest| limit.min(longest)))
 }
 
 fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result<Output> {
@@ -244,17 +247,23 @@ fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result
         thread::spawn(move || drop(pipe.write_all(&bytes)));
     }
     let mut pipes = 0;
+    let mut ends: Vec<OwnedFd> = Vec::new();
     if let Some(pipe) = child.stdout.take() {
         pipes += 1;
+        ends.extend(pipe.as_fd().try_clone_to_owned());
         read(pipe, &stdout, run.max_output, false, tell.clone());
     }
     if let Some(pipe) = child.stderr.take() {
         pipes += 1;
+        ends.extend(pipe.as_fd().try_clone_to_owned());
         read(pipe, &stderr, STDERR_BYTES, true, tell.clone());
     }
     thread::spawn(move || drop(tell.send(Told::Ended(child.wait()))));
 
-    let status = listen(&told, pipes, &mut group, timeout).map_err(|end| end.error(args, run.max_output, timeout))?;
+    // On a busy machine the threads that read may come to it late.
+    let unread = || ends.iter().any(|end| rustix::io::ioctl_fionread(end).is_ok_and(|bytes| bytes > 0));
+    let status =
+        listen(&told, pipes, &mut group, timeout, &unread).map_err(|end| end.error(args, run.max_output, timeout))?;
     let take = |shared: &Shared| std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Output {
         status: status.code(),
@@ -281,24 +290,41 @@ impl Wrong {
     }
 }
 
-/// Waits for the end of the program and of its pipes.
-fn listen(told: &Receiver<Told>, mut pipes: u32, group: &mut Group, timeout: Duration) -> Result<ExitStatus, Wrong> {
+/// Waits for the end of the program and of its pipes. If something holds these open, they are at their end when nothing is `unread`, and
+/// nothing comes for a while: what the program itself wrote was in them before it ended.
+fn listen(
+    told: &Receiver<Told>,
+    mut pipes: u32,
+    group: &mut Group,
+    timeout: Duration,
+    unread: &dyn Fn() -> bool,
+) -> Result<ExitStatus, Wrong> {
     let mut status = None;
-    let mut deadline = Instant::now() + timeout;
+    let end = Instant::now() + timeout;
+    // Bytes that were just taken from a pipe may still be on their way: one look is not enough.
+    let mut quiet = 0;
     loop {
         if let (0, Some(status)) = (pipes, status) {
             return Ok(status);
         }
-        match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        let left = end.saturating_duration_since(Instant::now());
+        match told.recv_timeout(if status.is_some() { GRACE } else { left }) {
             Ok(Told::Ended(ended)) => {
                 // It is gone; its number may soon be another's.
                 group.0 = None;
                 status = Some(ended.map_err(|error| Wrong::Lost(error.to_string()))?);
-                deadline = deadline.min(Instant::now() + GRACE);
             }
             Ok(Told::Read { everything: true }) => pipes -= 1,
             Ok(Told::Read { everything: false }) => return Err(Wrong::TooLarge),
             Err(RecvTimeoutError::Timeout) if status.is_none() => return Err(Wrong::TooLong),
+            Err(RecvTimeoutError::Timeout) if unread() => {
+                // Better no answer than half of one.
+                if left.is_zero() {
+                    return Err(Wrong::TooLong);
+                }
+                quiet = 0;
+            }
+            Err(RecvTimeoutError::Timeout) if quiet == 0 => quiet += 1,
             Err(_) => return status.ok_or_else(|| Wrong::Lost("its end was not told".to_owned())),
         }
     }
@@ -344,4 +370,40 @@ fn named(args: &[&str], what: &str) -> String {
 
 pub(super) fn failed(args: &[&str], what: String) -> Error {
     Error::new(Category::Failed, "E_GIT", named(args, &what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_comes_to_it_late_is_waited_for() {
+        let (tell, told) = channel();
+        tell.send(Told::Ended(Command::new("true").status())).unwrap();
+        let looks = Cell::new(0);
+        // The third time something has come of it.
+        let unread = || {
+            looks.set(looks.get() + 1);
+            if looks.get() == 3 {
+                tell.send(Told::Read { everything: true }).unwrap();
+            }
+            true
+        };
+        let ended = listen(&told, 1, &mut Group(None), Duration::from_secs(600), &unread);
+        assert!(ended.is_ok_and(|status| status.success()));
+        assert_eq!(looks.get(), 3);
+    }
+
+    #[test]
+    fn half_of_an_answer_is_none() {
+        let (tell, told) = channel();
+        tell.send(Told::Ended(Command::new("true").status())).unwrap();
+        let ended = listen(&told, 1, &mut Group(None), Duration::ZERO, &|| true);
+        assert!(matches!(ended, Err(Wrong::TooLong)));
+        tell.send(Told::Ended(Command::new("true").status())).unwrap();
+        let ended = listen(&told, 1, &mut Group(None), Duration::from_secs(600), &|| false);
+        assert!(ended.is_ok(), "something it left running holds the pipe");
+    }
 }

@@ -188,6 +188,18 @@ impl Git {
         }
     }
 
+    /// Returns this repository for trying something: what is read comes from it, and what is written goes into a folder that is removed.
+    pub(super) fn aside(&self, folder: &Path) -> Result<Self> {
+        let objects = folder.join("objects");
+        let info = objects.join("info");
+        let mut own = self.common_dir().join("objects").into_os_string();
+        own.push("\n");
+        std::fs::create_dir_all(&info)
+            .and_then(|()| std::fs::write(info.join("alternates"), own.as_encoded_bytes()))
+            .map_err(|error| Error::io("cannot write in", &objects, &error))?;
+        Ok(self.clone().variable("GIT_OBJECT_DIRECTORY", objects))
+    }
+
     /// Writes the tree of an index file that is not the repository's own.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct Worktree {
     pub bare: bool,
     /// Whether its folder is gone.
     pub gone: bool,
+    /// Whether git was cut short while it made it: then only some of its files are there.
+    pub unfinished: bool,
 }
 
 impl Git {
@@ -68,6 +70,8 @@ fn parse(bytes: &[u8]) -> Vec<Worktree> {
             "branch" => last.branch = Some(value.trim_start_matches("refs/heads/").to_owned()),
             "bare" => last.bare = true,
             "prunable" => last.gone = true,
+            // git holds this lock of its own until all is checked out.
+            "locked" => last.unfinished = value == "initializing",
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::repair::Damaged;
 use crate::time::Time;
 
 /// All that the five components are judged by.
@@ -71,6 +72,9 @@ pub struct LongTerm {
     pub entries: u64,
     /// How many bytes it has.
     pub bytes: u64,
+    /// Other files that are damaged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
 }
 
 /// What is being done.
@@ -86,6 +90,9 @@ pub struct ShortTerm {
     pub abandoned: Option<(String, Time)>,
     /// How many lines follow no rule.
     pub malformed_lines: u64,
+    /// Other files that are damaged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
 }
 
 /// What works.
@@ -105,6 +112,9 @@ pub struct Features {
     pub unverified: u64,
     /// How many work, as was verified on code that has changed since; `None` if that was not looked into.
     pub stale: Option<u64>,
+    /// Other files that are damaged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
 }
 
 /// The repository.
@@ -136,6 +146,9 @@ pub struct Git {
     pub checkpoint_at: Option<Time>,
     /// How many commits came after it.
     pub commits_since: u64,
+    /// Other files that are damaged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
 }
 
 /// The issues.
@@ -157,4 +170,7 @@ pub struct Linear {
     pub orphans: u64,
     /// The first of them, shortened.
     pub orphan_commits: Vec<String>,
+    /// Other files that are damaged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
 }

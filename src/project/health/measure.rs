@@ -8,8 +8,10 @@ mod trials;
 
 use super::inputs::{File, Inputs};
 use super::{Health, judge};
-use crate::files::{Document, Files};
+use crate::files::{Document, Files, LOST};
+use crate::layout;
 use crate::project::Project;
+use crate::repair::Extent;
 
 impl Project {
     /// Says how the memory of this project is doing. It always can: what cannot be read is a reason.
@@ -33,15 +35,34 @@ impl Project {
             (knowledge, short_term, features, found)
         });
         long_term.features = features.file.clone();
-        long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, crate::layout::KNOWLEDGE));
+        long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, layout::KNOWLEDGE));
         let linear = issues::linear(known, &found);
-        Inputs { long_term, short_term, features, git: found.git, linear }
+        let mut inputs = Inputs { long_term, short_term, features, git: found.git, linear };
+        self.share_out_damage(&mut inputs);
+        inputs
+    }
+
+    /// Tells of damage in files that the components do not read themselves, each with the component that it belongs to.
+    fn share_out_damage(&self, inputs: &mut Inputs) {
+        const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
+        let damaged = self.damage(|path| !TOLD.contains(&path)).unwrap_or_default();
+        for one in damaged.into_iter().filter(|one| one.extent != Extent::Newer) {
+            let component = match one.path.as_str() {
+                layout::CONFIG => &mut inputs.long_term.damaged,
+                path if path.starts_with(layout::ARTIFACTS) => &mut inputs.features.damaged,
+                layout::BRANCHES => &mut inputs.git.damaged,
+                path if path.starts_with(layout::CHECKPOINTS) => &mut inputs.git.damaged,
+                _ => &mut inputs.short_term.damaged,
+            };
+            component.push(one);
+        }
     }
 }
 
 /// Reads a document without a trace, and says how it was found.
 fn load<D: Document>(files: &Files) -> (File, Option<D>) {
     match files.load::<D>() {
+        Ok(None) if files.is_lost(D::PATH).unwrap_or(false) => (File::Damaged(format!("{}: {LOST}", D::PATH)), None),
         Ok(None) => (File::Absent, None),
         Ok(Some(loaded)) if loaded.read_only => (File::Newer("a newer program's".to_owned()), Some(loaded.value)),
         Ok(Some(loaded)) => (File::Valid, Some(loaded.value)),

@@ -78,6 +78,8 @@ codes! {
     KnowledgeCorrupt, "knowledge_corrupt", "helmdeck forge repair .forge/memory/long-term/knowledge.json";
     /// `features.json` cannot be read.
     FeaturesCorrupt, "features_corrupt", "helmdeck forge repair .forge/memory/long-term/features.json";
+    /// Another file of the memory is damaged, or lines of it are.
+    FileCorrupt, "file_corrupt", "helmdeck forge repair";
     /// A newer program wrote a file.
     SchemaNewer, "schema_newer", "helmdeck --version";
     /// Nothing was learned or confirmed for more than seven days.

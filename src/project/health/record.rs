@@ -118,12 +118,16 @@ impl Project {
     pub fn record_health(&self, health: &Health) -> Result<Option<Change>> {
         let files = self.files();
         let guard = files.lock()?;
-        let ring = self.health_history()?;
+        let bytes = files.read(layout::HEALTH)?.unwrap_or_default();
+        let ring = parse(&bytes);
         let Step { entry, change, drop } = step(&ring, health.colours(), health.measured_at);
         if let Some(entry) = entry {
             if drop == 0 {
                 files.append(layout::HEALTH, &line(&entry)?)?;
             } else {
+                if bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() > ring.len() {
+                    files.quarantine(layout::HEALTH, &bytes)?;
+                }
                 let lines = ring.iter().skip(drop).chain([&entry]).map(|entry| Ok(line(entry)? + "\n"));
                 files.write(layout::HEALTH, lines.collect::<Result<String>>()?.as_bytes())?;
             }

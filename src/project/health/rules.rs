@@ -4,6 +4,7 @@ use super::inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTe
 use super::reason::{Code, Reason, Severity};
 use super::{Colour, Component, Health};
 use crate::config::{HealthConfig, Softer};
+use crate::repair::{Damaged, Extent};
 use crate::time::Time;
 
 /// So old may what was learned be, in seconds.
@@ -75,6 +76,22 @@ fn skew(last: Option<Last>, now: Time) -> Option<Reason> {
     Some(info(Code::ClockSkew, format!("{} lies in the future", last.at)))
 }
 
+/// Tells of damaged files that no other reason names.
+fn damaged(files: &[Damaged]) -> impl Iterator<Item = Reason> {
+    files.iter().map(|file| {
+        let severity = match file.extent {
+            Extent::Whole => Severity::Error,
+            Extent::Lines => Severity::Warning,
+            Extent::Newer | Extent::Harmless => Severity::Info,
+        };
+        let reason = Reason::new(severity, Code::FileCorrupt, format!("{}: {}", file.path, file.detail), None);
+        match &file.next {
+            Some(next) => Reason { next: next.clone(), ..reason },
+            None => reason,
+        }
+    })
+}
+
 fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     let mut reasons = Vec::new();
     match &given.knowledge {
@@ -88,6 +105,7 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     if let File::Damaged(why) = &given.features {
         reasons.push(error(Code::FeaturesCorrupt, why));
     }
+    reasons.extend(damaged(&given.damaged));
     if given.knowledge == File::Valid
         && let Some(last) = given.last.filter(|last| age(last.at, now) > LONG_TERM)
     {
@@ -109,6 +127,7 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
         File::Absent => reasons.push(error(Code::ProgressMissing, "progress.txt does not exist")),
         File::Damaged(why) => reasons.push(error(Code::ProgressNotText, why)),
     }
+    reasons.extend(damaged(&given.damaged));
     if given.progress == File::Valid
         && let Some(last) = given.last.filter(|last| age(last.at, now) > SHORT_TERM)
     {
@@ -143,6 +162,11 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
             return reasons;
         }
     }
+    reasons.extend(damaged(&given.damaged));
+    // Without what shows that they work, nobody can say how many do.
+    if given.damaged.iter().any(|file| file.extent == Extent::Whole) {
+        return reasons;
+    }
     let (passing, total) = (u128::from(given.passing) * 100, u128::from(given.total));
     let detail = format!("{} of {} features work", given.passing, given.total);
     if total == 0 {
@@ -175,7 +199,7 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
     if given.absent {
         return vec![error(Code::RepositoryLost, "the project lay in a git repository, and there is none")];
     }
-    let mut reasons = Vec::new();
+    let mut reasons: Vec<Reason> = damaged(&given.damaged).collect();
     if let Some(why) = &given.failed {
         reasons.push(error(Code::GitFailed, why));
         return reasons;
@@ -223,6 +247,7 @@ fn linear(given: &Linear) -> Vec<Reason> {
     if let File::Damaged(why) = &given.active {
         reasons.push(error(Code::ActiveCorrupt, why));
     }
+    reasons.extend(damaged(&given.damaged));
     if given.outbox_failed > 0 {
         let detail = format!("{} changes could not be delivered", given.outbox_failed);
         reasons.push(error(Code::OutboxFailed, detail));

@@ -106,6 +106,7 @@ fn long_term_memory() {
                         last: Some(ago(8 * DAY)),
                         entries: 501,
                         bytes: 0,
+                        damaged: Vec::new(),
                     }
                 },
                 Red,

@@ -3,15 +3,14 @@
 //! A feature that another tool calls done is failing here until it is verified. Notes become proposals: nothing of them is learned
 //! unless somebody says so.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::files::Document;
-use crate::json::{Json, Members};
-use crate::layout::{FEATURES, SCRATCH, SESSIONS};
+use crate::features::{ADOPTED_FROM, BlockedBy, Feature, FeaturesFile, Numbers, Status, adopted_name};
+use crate::json::Json;
+use crate::layout::{SCRATCH, SESSIONS};
+use crate::progress;
 use crate::project::Project;
-use crate::{progress, secrets};
 
 /// The longest name of a feature, in characters; what is longer stands in full in its description.
 const MAX_NAME: usize = 200;
@@ -71,30 +70,13 @@ struct Bead {
     issue_type: String,
 }
 
-/// The features, as far as they matter here: entries are kept as they are.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-struct Features {
-    schema_version: String,
-    features: Vec<Members>,
-    #[serde(flatten)]
-    other: Members,
-}
-
-impl Document for Features {
-    const PATH: &'static str = FEATURES;
-
-    fn skeleton() -> Self {
-        Self { schema_version: "1.0".into(), features: Vec::new(), other: Members::default() }
-    }
-}
-
 /// A feature that is to be taken over.
 struct New {
     name: String,
     description: String,
     category: Option<String>,
     steps: Vec<String>,
-    status: &'static str,
+    status: Status,
     from: String,
 }
 
@@ -109,7 +91,7 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
             category: listed.category,
             steps: listed.steps,
             // Others may say that it works: here it must be seen.
-            status: if listed.passes { "failing" } else { "not_implemented" },
+            status: if listed.passes { Status::Failing } else { Status::NotImplemented },
             from: "feature_list.json".into(),
         }));
         Ok(())
@@ -128,7 +110,7 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
     for from in ["MEMORY.md", "CLAUDE.md"] {
         let mut proposals = Vec::new();
         take(project, from, &mut adopted, |text, skipped| {
-            proposals = notes(from, text, skipped);
+            proposals = notes(project, from, text, skipped);
             Ok(())
         })?;
         adopted.proposals.append(&mut proposals);
@@ -178,12 +160,12 @@ fn of_bead(bead: Bead) -> Option<New> {
     let status = match bead.status.as_str() {
         // What is done and was no feature needs no test.
         "closed" if !matches!(bead.issue_type.as_str(), "feature" | "epic") => return None,
-        "closed" => "failing",
-        "in_progress" => "in_progress",
-        "blocked" => "blocked",
-        "deferred" => "deferred",
+        "closed" => Status::Failing,
+        "in_progress" => Status::InProgress,
+        "blocked" => Status::Blocked,
+        "deferred" => Status::Deferred,
         "tombstone" => return None,
-        _ => "not_implemented",
+        _ => Status::NotImplemented,
     };
     Some(New {
         name: bead.title,
@@ -195,59 +177,60 @@ fn of_bead(bead: Bead) -> Option<New> {
     })
 }
 
-fn add(project: &Project, new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
+/// Says whether a feature is there, or was and is not wanted.
+fn is_known(file: &FeaturesFile, from: &str, name: &str) -> bool {
+    let here = |feature: &Feature| {
+        feature.name == name && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(other)) if other == from)
+    };
+    file.features.iter().any(here) || file.not_adopted.contains(&adopted_name(from, name))
+}
+
+fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
+    let file = project.features().read()?;
+    new.retain(|new| !is_known(&file, &new.from, &one_line(&new.name)));
     if new.is_empty() {
         return Ok(());
     }
-    let string = |members: &Members, name: &str| match members.0.get(name) {
-        Some(Json::String(text)) => text.clone(),
-        _ => String::new(),
-    };
     let (mut ids, mut skipped) = (Vec::new(), Vec::new());
-    project.files().edit::<Features, _>(None, |features| {
-        let mut last = features
-            .features
-            .iter()
-            .filter_map(|feature| string(feature, "id").strip_prefix(PREFIX)?.strip_prefix('-')?.parse::<u32>().ok())
-            .max()
-            .unwrap_or(0);
+    let git = project.repository()?;
+    let guard = project.common_lock()?;
+    let mut numbers = Numbers::read(git.as_ref());
+    project.files().edit(None, |file: &mut FeaturesFile| {
         for new in new {
             let name = one_line(&new.name);
-            let here =
-                |feature: &Members| string(feature, "adopted_from") == new.from && string(feature, "name") == name;
-            if name.is_empty() || features.features.iter().any(here) {
+            if name.is_empty() || is_known(file, &new.from, &name) {
                 continue;
             }
-            if [&new.name, &new.description].into_iter().chain(&new.steps).any(|text| !secrets::scan(text).is_empty()) {
+            let mut texts = vec![&new.name, &new.description];
+            texts.extend(new.steps.iter().chain(&new.category));
+            if texts.into_iter().any(|text| is_secret(project, &new.from, text)) {
                 skipped.push(format!("{}: a feature holds what looks like a secret", new.from));
                 continue;
             }
-            last += 1;
-            let id = format!("{PREFIX}-{last:03}");
-            let text = |text: String| Json::String(text);
-            let mut members = Members::default();
-            let mut put = |name: &str, value| members.0.insert(name.to_owned(), value);
-            put("id", text(id.clone()));
-            put("name", text(name.clone()));
-            put("status", text(new.status.into()));
-            put("tests", Json::Array(Vec::new()));
-            let blocked = if new.status == "blocked" { text(format!("as {} says", new.from)) } else { Json::Null };
-            put("blocked_by", blocked);
-            if let Some(category) = new.category {
-                put("category", text(category));
+            let mut feature = Feature::new(numbers.next_id(file, PREFIX), name);
+            numbers.note(&feature.id);
+            ids.push(feature.id.clone());
+            feature.status = new.status;
+            feature.tests = Some(Vec::new());
+            feature.blocked_by = Some(match new.status {
+                Status::Blocked => BlockedBy::One(format!("as {} says", new.from)),
+                _ => BlockedBy::Nothing,
+            });
+            feature.category = new.category;
+            feature.steps = Some(new.steps).filter(|steps| !steps.is_empty());
+            let other = &mut feature.other.0;
+            if !new.description.is_empty() && new.description != feature.name {
+                other.insert("description".to_owned(), Json::String(new.description));
             }
-            if !new.steps.is_empty() {
-                put("steps", Json::Array(new.steps.into_iter().map(Json::String).collect()));
-            }
-            if !new.description.is_empty() && new.description != name {
-                put("description", text(new.description));
-            }
-            put("adopted_from", text(new.from));
-            features.features.push(members);
-            ids.push(id);
+            other.insert(ADOPTED_FROM.to_owned(), Json::String(new.from));
+            file.features.push(feature);
         }
         Ok(())
     })?;
+    if !ids.is_empty() {
+        numbers.write();
+    }
+    drop(guard);
     adopted.features = ids;
     adopted.skipped.append(&mut skipped);
     Ok(())
@@ -284,7 +267,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
 }
 
 /// Finds the list items of a Markdown text that stand in no block of code.
-fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
+fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
     let mut found = Vec::new();
     let mut code = false;
     let mut secret = 0;
@@ -300,7 +283,7 @@ fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
         if !NOTE.contains(&note.chars().count()) || note.chars().any(char::is_control) {
             continue;
         }
-        if !secrets::scan(note).is_empty() {
+        if is_secret(project, from, note) {
             secret += 1;
         } else if found.len() < MAX_NOTES {
             found.push(Proposal { from: from.to_owned(), line: at + 1, text: note.to_owned() });
@@ -310,6 +293,11 @@ fn notes(from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
         skipped.push(format!("{from}: {secret} notes look like a secret"));
     }
     found
+}
+
+/// Says whether a text looks as if a credential stood in it, and nobody has said that it is none.
+fn is_secret(project: &Project, from: &str, text: &str) -> bool {
+    project.files().check_secrets(from, text.as_bytes()).is_err()
 }
 
 fn one_line(text: &str) -> String {

@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::tree;
 use crate::config::Config;
 use crate::error::Result;
-use crate::files::{KINDS, Unreadable};
 use crate::layout::{CONFIG, INIT, LOCAL};
 use crate::project::Project;
+use crate::repair::Extent;
 
 /// What is wrong with one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -17,6 +17,8 @@ use crate::project::Project;
 pub enum Problem {
     /// It is not there.
     Missing,
+    /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It is created when it is needed.
+    NotYet,
     /// Nobody knows what it is for.
     Unexpected,
     /// It cannot be run, or may be written by everybody.
@@ -48,7 +50,7 @@ pub struct Diagnosis {
 /// What the doctor found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doctor {
-    /// Whether nothing is wrong, or is no more.
+    /// Whether nothing is wrong, or is no more. What is not there yet is not wrong.
     pub healthy: bool,
     /// What was found, in the order of the paths.
     pub found: Vec<Diagnosis>,
@@ -68,30 +70,40 @@ impl Project {
         if fix {
             self.check_not_paused()?;
         }
-        if fix && found.iter().any(|diagnosis| diagnosis.problem == Problem::Missing) {
+        if fix && found.iter().any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet)) {
             let created = self.create_missing()?;
             for diagnosis in &mut found {
                 diagnosis.fixed = created.contains(&diagnosis.path);
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Doctor { healthy: found.iter().all(|diagnosis| diagnosis.fixed), found })
+        let well = |diagnosis: &Diagnosis| diagnosis.fixed || diagnosis.problem == Problem::NotYet;
+        let healthy = found.iter().all(well);
+        if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
+            // A clone in which nobody worked yet lacks all of it: once is enough to say so.
+            found[local].detail =
+                "nobody has worked in this clone yet; what belongs to one clone is created then".into();
+            found[local].next = Some("helmdeck forge session start".into());
+            found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);
+        }
+        Ok(Doctor { healthy, found })
     }
 
     fn find_missing(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
         let folders = tree::folders().into_iter().map(|path| (path, true));
         let files = tree::files(self.world(), self.config().git.enabled).into_iter().map(|seed| (seed.path, false));
         for (path, folder) in folders.chain(files) {
-            if self.files().entry(&path)?.is_none() {
+            // What was there and is gone is named with what is damaged.
+            if self.files().entry(&path)?.is_none() && !self.files().is_lost(&path)? {
                 // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
-                let detail = match (folder, tree::is_local(&path) || path == LOCAL) {
-                    (true, _) => "the folder is created when it is needed",
-                    (false, true) => "it belongs to one clone, and this one has none yet",
-                    (false, false) => "the file is part of every project",
+                let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
+                    (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
+                    (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
+                    (false, false) => (Problem::Missing, "the file is part of every project"),
                 };
                 found.push(Diagnosis {
                     path,
-                    problem: Problem::Missing,
+                    problem,
                     detail: detail.into(),
                     fixed: false,
                     next: Some("helmdeck forge doctor --fix".into()),
@@ -131,66 +143,21 @@ impl Project {
     }
 
     fn find_damaged(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
-        let damaged = |path: &str, problem, detail: String| {
-            let next = (problem == Problem::Damaged).then(|| format!("helmdeck forge repair {path}"));
-            Diagnosis { path: path.to_owned(), problem, detail, fixed: false, next }
-        };
-        for path in self.documents()? {
-            let Some(kind) = crate::files::kind_of(&path) else { continue };
-            match self.files().read(&path) {
-                Ok(None) => {}
-                Ok(Some(bytes)) => match kind.check(&bytes) {
-                    Ok(()) => {}
-                    Err(Unreadable::Newer(version)) => found.push(damaged(&path, Problem::SchemaNewer, version)),
-                    Err(Unreadable::Damaged(at)) => {
-                        let detail = format!("line {}, column {}: {}", at.line, at.column, at.what);
-                        found.push(damaged(&path, Problem::Damaged, detail));
-                    }
-                },
-                Err(error) => found.push(damaged(&path, Problem::Damaged, error.message)),
-            }
+        for one in self.damage(|_| true)? {
+            let problem = if one.extent == Extent::Newer { Problem::SchemaNewer } else { Problem::Damaged };
+            found.push(Diagnosis { path: one.path, problem, detail: one.detail, fixed: false, next: one.next });
         }
-        let settings = match self.files().read(CONFIG) {
-            Ok(bytes) => bytes.unwrap_or_default(),
-            Err(error) => {
-                found.push(damaged(CONFIG, Problem::Damaged, error.message));
-                return Ok(());
-            }
-        };
-        let text = String::from_utf8_lossy(&settings);
-        match Config::parse(&text) {
-            Err(at) => {
-                let detail = format!("line {}, column {}: {}", at.line, at.column, at.what);
-                found.push(damaged(CONFIG, Problem::Damaged, detail));
-            }
-            Ok(_) => found.extend(
-                Config::unknown(&text)
-                    .into_iter()
-                    .map(|name| damaged(CONFIG, Problem::UnknownSetting, format!("{name} has no effect"))),
-            ),
-        }
+        // What cannot be read was named.
+        let Ok(settings) = self.files().reading().read(CONFIG) else { return Ok(()) };
+        let settings = settings.unwrap_or_default();
+        let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter().map(|name| Diagnosis {
+            path: CONFIG.to_owned(),
+            problem: Problem::UnknownSetting,
+            detail: format!("{name} has no effect"),
+            fixed: false,
+            next: None,
+        });
+        found.extend(unknown);
         Ok(())
-    }
-
-    /// Returns the path of every document there is.
-    pub(crate) fn documents(&self) -> Result<Vec<String>> {
-        let mut paths = Vec::new();
-        for kind in KINDS {
-            if kind.path.ends_with(".json") {
-                paths.push(kind.path.to_owned());
-                continue;
-            }
-            for entry in self.files().list(kind.path)? {
-                let path = format!("{}/{}", kind.path, entry.name);
-                if entry.folder {
-                    let inner = self.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
-                    paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
-                } else {
-                    paths.push(path);
-                }
-            }
-        }
-        paths.retain(|path| path.ends_with(".json"));
-        Ok(paths)
     }
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::*;
 use crate::error::Category;
-use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, SCRATCH};
+use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, LOCAL, SCRATCH};
 
 fn git(folder: &Path, args: &[&str]) {
     let output = Command::new("git")
@@ -137,6 +137,14 @@ fn where_the_memory_lies_depends_on_the_repository() {
         assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
     }
 
+    // A work tree may lie inside of a bare repository.
+    let holder = repository();
+    git(holder.path(), &["commit", "-q", "--allow-empty", "-m", "begin"]);
+    git(bare.path(), &["fetch", "-q", holder.path().to_str().unwrap(), "HEAD:refs/heads/main"]);
+    git(bare.path(), &["worktree", "add", "-q", "main", "main"]);
+    let (inside, _) = init(&bare.path().join("main"), &Init::default());
+    assert_eq!(inside.root(), bare.path().join("main").canonicalize().unwrap());
+
     let folder = repository();
     let root = folder.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("a/b")).unwrap();
@@ -195,6 +203,7 @@ fn what_belongs_to_one_clone_is_ignored_by_git() {
     assert!(attributes(".forge/linear/active.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/index.jsonl").contains("merge: union"));
     assert!(attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union"));
+    assert!(attributes(".forge/memory/short-term/sessions/a/session.json").contains("merge: forge-json"));
     assert!(attributes(".forge/memory/artifacts/code/a.rs").contains("text: unset"));
 }
 
@@ -262,6 +271,50 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
 }
 
 #[test]
+fn what_was_taken_over_and_removed_is_not_taken_over_again() {
+    let folder = repository();
+    let list = |names: &[&str]| {
+        let items: Vec<String> = names.iter().map(|name| format!(r#"{{"description":"{name}"}}"#)).collect();
+        std::fs::write(folder.path().join("feature_list.json"), format!("[{}]", items.join(","))).unwrap();
+    };
+    let adopt = || init(folder.path(), &Init { adopt: true, ..Init::default() });
+    let ids = |done: Initialised| done.adopted.unwrap().features;
+    list(&["One", "Two", "Three"]);
+    let (project, done) = adopt();
+    assert_eq!(ids(done), ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003"]);
+    project.features().remove("ADOPTED-003", None, None).unwrap();
+    assert!(ids(adopt().1).is_empty());
+    list(&["One", "Two", "Three", "Four"]);
+    assert_eq!(ids(adopt().1), ["ADOPTED-004"], "no number is given again");
+    project.features().list(false).unwrap();
+
+    // Another work tree of the repository does not give a number that was given here.
+    git(folder.path(), &["add", "-A"]);
+    git(folder.path(), &["commit", "-qm", "memory"]);
+    list(&["One", "Two", "Three", "Four", "Five"]);
+    assert_eq!(ids(adopt().1), ["ADOPTED-005"]);
+    let other = tempfile::tempdir().unwrap();
+    let tree = other.path().join("tree");
+    git(folder.path(), &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    std::fs::write(tree.join("feature_list.json"), r#"[{"description":"Six"}]"#).unwrap();
+    assert_eq!(ids(init(&tree, &Init { adopt: true, ..Init::default() }).1), ["ADOPTED-006"]);
+}
+
+#[test]
+fn nothing_is_taken_over_into_a_damaged_file() {
+    let folder = repository();
+    init(folder.path(), &Init::default());
+    std::fs::write(folder.path().join("feature_list.json"), r#"[{"description":"One"}]"#).unwrap();
+    let damaged =
+        r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","blocked_by":"A-002"}]}"#;
+    std::fs::write(folder.path().join(FEATURES), damaged).unwrap();
+    let options = Init { adopt: true, ..Init::default() };
+    let error = Project::init(folder.path(), World::default(), &options).unwrap_err();
+    assert_eq!(error.category, Category::Corrupt);
+    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), damaged);
+}
+
+#[test]
 fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
     use std::os::unix::fs::PermissionsExt;
 
@@ -282,7 +335,7 @@ fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
             (".forge/linear/notes.txt", Problem::Unexpected),
             (FEATURES, Problem::Damaged),
             (KNOWLEDGE, Problem::Missing),
-            (SCRATCH, Problem::Missing),
+            (SCRATCH, Problem::NotYet),
         ]
     );
     assert_eq!(everything(folder.path()), before);
@@ -301,4 +354,41 @@ fn the_bootstrap_script_is_valid_and_starts_nothing() {
     let run = |args: &[&str]| Command::new("sh").args(args).arg(folder.path().join(INIT)).output().unwrap();
     assert!(run(&["-n"]).status.success());
     assert!(run(&[]).status.success(), "without anything to set up it does nothing");
+}
+
+#[test]
+fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
+    let folder = repository();
+    init(folder.path(), &Init::default());
+    git(folder.path(), &["add", "-A"]);
+    git(folder.path(), &["commit", "-q", "-m", "begin"]);
+    let clones = tempfile::tempdir().unwrap();
+    git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
+    let clone = clones.path().join("clone");
+    let doctor = || Project::open(&clone, World::default()).unwrap().unwrap().doctor(false).unwrap();
+    let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
+    assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
+    assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));
+    std::fs::remove_file(clone.join(FEATURES)).unwrap();
+    assert!(!doctor().healthy, "what is part of every project is missed all the same");
+}
+
+#[test]
+fn what_looks_like_a_secret_is_taken_over_only_if_its_rule_is_put_aside() {
+    let folder = repository();
+    let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
+    let list = format!("[{{\"description\":\"uses {token}\",\"passes\":false}}]");
+    std::fs::write(folder.path().join("feature_list.json"), list).unwrap();
+    std::fs::write(folder.path().join("MEMORY.md"), format!("- the token of tests is {token}\n")).unwrap();
+    let adopts = |rules: &[&str]| {
+        let allow_secrets = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let (_, done) = init(folder.path(), &Init { adopt: true, allow_secrets, ..Init::default() });
+        done.adopted.unwrap()
+    };
+    let adopted = adopts(&["jwt"]);
+    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (0, 0, 2), "{adopted:?}");
+    let adopted = adopts(&["github-token"]);
+    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (1, 1, 0), "{adopted:?}");
+    let log = std::fs::read_to_string(folder.path().join(crate::layout::EXCEPTIONS)).unwrap();
+    assert!(log.contains("github-token") && !log.contains("a1B2"), "{log}");
 }

@@ -1,6 +1,6 @@
 //! What a new project holds: the tree of the RFC, and what makes it work in a repository.
 
-use crate::files::kind_of;
+use crate::files::{kind_of, part_of};
 use crate::layout::{
     ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT,
     KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
@@ -82,7 +82,7 @@ pub(super) fn is_expected(path: &str) -> bool {
         ".forge/git" => &["branches.json", "checkpoints", "commits.log"],
         _ => return true,
     };
-    known.contains(&name)
+    known.contains(&name) || (folder == ARTIFACTS && part_of("index.jsonl", name).is_some())
 }
 
 /// Returns the folders whose contents are known.

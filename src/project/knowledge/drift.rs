@@ -55,9 +55,11 @@ impl KnowledgeFile {
         for (commit, paths) in &mut paths {
             paths.sort_unstable();
             paths.dedup();
+            let paths: Vec<String> = paths.iter().map(|path| git.of_project(path)).collect();
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
             let known = match git.resolve(&format!("{commit}^{{commit}}")) {
                 Ok(Some(oid)) => {
-                    let changes = git.changes_of(&oid, paths)?;
+                    let changes = git.changes_of(&oid, &paths)?;
                     Some((oid, changes))
                 }
                 _ => None,
@@ -72,10 +74,10 @@ impl KnowledgeFile {
             let below = |path: &str, folder: &str| {
                 path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
+            let changes = changes.iter().filter_map(|change| Some((git.in_project(&change.path)?, change)));
             let changed: Vec<Change> = changes
-                .iter()
-                .filter(|change| entry.trace.paths.iter().any(|path| below(&change.path, path)))
-                .cloned()
+                .filter(|(changed, _)| entry.trace.paths.iter().any(|path| below(changed, path)))
+                .map(|(path, change)| Change { path: path.to_owned(), ..change.clone() })
                 .collect();
             if !changed.is_empty() {
                 let text = entry.texts()[0].1.to_owned();

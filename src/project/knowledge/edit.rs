@@ -25,7 +25,7 @@ pub struct Learning {
     /// The commit at which it was learned. With `paths` and without this: the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The files and folders it is about, from the root of the repository.
+    /// The files and folders it is about, from the root of the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
@@ -222,7 +222,7 @@ impl KnowledgeFile {
     }
 
     /// Puts something in the place of an entry, which stays and says so.
-    pub(super) fn supersede(&mut self, id: &str, learning: &Learning, now: Time) -> Result<Superseded> {
+    pub(crate) fn supersede(&mut self, id: &str, learning: &Learning, now: Time) -> Result<Superseded> {
         let (at, id, kind) = self.find(id)?;
         let what = stored(&learning.what)?;
         if what.id() == id && what.kind() == kind {
@@ -233,6 +233,12 @@ impl KnowledgeFile {
                 "the entry {} was superseded by {id} itself: they cannot take each other's place",
                 what.id()
             )));
+        }
+        let taken = self.entries().nth(at).and_then(|entry| entry.trace.superseded_by.clone());
+        if let Some(other) = taken.filter(|other| *other != what.id()) {
+            // Two in its place would be a link lost: who looks for what holds now goes from entry to entry.
+            return Err(Error::usage(format!("the entry {id} was superseded by {other} already"))
+                .hint(format!("supersede {other}, which holds in its place")));
         }
         let by = self.add(learning, now)?;
         // Entries only ever grow at the end of their kind: the place must be looked up again.
@@ -453,7 +459,13 @@ mod tests {
         assert!(file.supersede(&old, &works("c", " old "), now(3)).is_err(), "itself");
         assert!(file.supersede(&by.by.id, &works("c", "old"), now(3)).is_err(), "in a ring");
         let again = file.add(&works("c", "old"), now(4)).unwrap();
-        assert_eq!(again.superseded_by, Some(by.by.id));
+        assert_eq!(again.superseded_by.as_ref(), Some(&by.by.id));
+        let error = file.supersede(&old, &works("c", "newer"), now(5)).unwrap_err();
+        assert!(error.category == crate::Category::Usage && error.hint.unwrap().contains(&by.by.id));
+        assert_eq!(file.patterns.successful[1].trace.superseded_by.as_ref(), Some(&by.by.id), "the first link stays");
+        assert!(!file.supersede(&old, &works("c", "new"), now(6)).unwrap().by.new, "the same once more");
+        let last = file.supersede(&by.by.id, &works("c", "newer"), now(7)).unwrap();
+        assert!(last.by.new);
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub struct Found {
     pub entries: Vec<Hit>,
     /// How many there are in all.
     pub total: usize,
+    /// The etag of the file, for who changes it afterwards; none if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
 }
 
 /// An entry that was found.
@@ -137,7 +140,7 @@ impl KnowledgeFile {
         });
         hits.truncate(search.limit.unwrap_or(10));
         let entries = hits.into_iter().map(|(score, entry, id)| Hit::of(&entry, id, score)).collect();
-        Found { entries, total }
+        Found { entries, total, etag: None }
     }
 }
 

@@ -67,6 +67,23 @@ fn what_was_learned_of_files_that_changed_may_be_stale() {
 }
 
 #[test]
+fn files_of_a_project_below_the_root_of_the_repository_are_its_own() {
+    let repository = Repository::new();
+    repository.write("sub/src/a.rs", "one\n");
+    repository.write("src/a.rs", "one\n");
+    repository.commit("first");
+    std::fs::create_dir_all(repository.path().join("sub/.forge/memory/long-term")).unwrap();
+    let project = Project::open(&repository.path().join("sub"), World::default()).unwrap().unwrap();
+    let mut about = works("a", "x");
+    about.paths = vec!["src".into()];
+    project.knowledge().add(&about, None).unwrap();
+    repository.write("src/a.rs", "one\ntwo\n");
+    assert_eq!(project.knowledge().drift().unwrap().maybe_stale, []);
+    repository.write("sub/src/a.rs", "one\ntwo\n");
+    assert_eq!(project.knowledge().drift().unwrap().maybe_stale[0].changed[0].path, "src/a.rs");
+}
+
+#[test]
 fn entries_are_merged_only_when_git_keeps_them() {
     let repository = Repository::new();
     let project = project(&repository);

@@ -1,5 +1,9 @@
 //! What becomes of two versions of a file, and the one they come from.
 
+use std::collections::BTreeSet;
+
+use super::apart::{apart, feature, retired};
+use super::links::settle;
 use crate::features::FeaturesFile;
 use crate::files::{Document, Unreadable, decode};
 use crate::json::{self, Json, Members};
@@ -39,16 +43,22 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
         check(bytes).map_err(|why| format!("{whose} is damaged: {why}"))?;
         serde_json::from_slice(bytes).map_err(|error| format!("{whose} is damaged: {error}"))
     };
-    let (our, their) = match (read(ours, "ours"), read(theirs, "theirs")) {
+    let (our, mut their) = match (read(ours, "ours"), read(theirs, "theirs")) {
         (Ok(our), Ok(their)) => (our, their),
         (Err(why), _) | (_, Err(why)) => return all_of(ours, vec![why]),
     };
     // Without what both come from, everything is new on both sides: that loses nothing.
     let base: Option<Json> = serde_json::from_slice(base).ok();
     let mut conflicts = Vec::new();
+    if names(path, FEATURES) {
+        conflicts = apart(base.as_ref(), &our, &mut their);
+    }
     let mut merged = value(base.as_ref(), &our, &their, Place { path: "", depth: 0, newer: None }, &mut conflicts);
     if names(path, FEATURES) {
         take_removed(&mut merged, base.as_ref(), &our, &their);
+    }
+    if names(path, KNOWLEDGE) {
+        settle(&mut merged, &our, &their);
     }
     let bytes = json::print(&merged).unwrap_or_default();
     match check(&bytes) {
@@ -68,21 +78,9 @@ fn names(path: &str, document: &str) -> bool {
 /// Takes out the features that one side removed for good, and the other left as they were. One that was changed there stays, and is a
 /// conflict.
 fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
-    fn list<'a>(file: &'a Json, name: &str) -> &'a [Json] {
-        match file {
-            Json::Object(members) => match members.0.get(name) {
-                Some(Json::Array(items)) => items,
-                _ => &[],
-            },
-            _ => &[],
-        }
-    }
-    let feature = |file: &Json, id: &str| -> Option<Json> {
-        list(file, "features").iter().find(|item| name_of(item).as_deref() == Some(id)).cloned()
-    };
     let removed = |here: &Json, there: &Json, id: &str| {
-        let retired = list(here, "retired").iter().any(|item| matches!(item, Json::String(text) if text == id));
-        retired && feature(here, id).is_none() && base.is_some_and(|base| feature(base, id) == feature(there, id))
+        let gone = retired(here).any(|retired| retired == id);
+        gone && feature(here, id).is_none() && base.is_some_and(|base| feature(base, id) == feature(there, id))
     };
     if let Json::Object(members) = merged
         && let Some(Json::Array(features)) = members.0.get_mut("features")
@@ -198,7 +196,8 @@ fn object(
                     let newer = newer.or(Some(Newer::Ours));
                     value(was(name), our, their, Place { newer, ..place }, conflicts)
                 }
-                "superseded_by" if our != their && was(name) == Some(our) => their.clone(),
+                // Settled last, when all entries are there.
+                "superseded_by" => our.clone(),
                 "schema_version" => version(our, their),
                 _ => value(was(name), our, their, place, conflicts),
             }),
@@ -225,23 +224,33 @@ fn object(
             merged.0.insert("seen".to_owned(), Json::Number(sum.into()));
         }
     }
-    if feature && SEEN.iter().any(|name| ours.0.get(*name) != theirs.0.get(*name)) {
+    if feature {
         whole(base, ours, theirs, &mut merged, newer);
     }
     merged
 }
 
 /// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A feature that does not pass has no
-/// evidence.
+/// evidence, and one that is now shown by other tests than those that were run does not pass.
 fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
     let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
+    let both = same(ours, theirs);
     let from = match base {
+        _ if both => ours,
         Some(base) if same(base, ours) => theirs,
         Some(base) if same(base, theirs) => ours,
         _ if newer == Some(Newer::Theirs) => theirs,
         _ => ours,
     };
-    let passing = merged.0.get("status") == Some(&Json::String("passing".to_owned()));
+    let passing = |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
+    // What either side alone says of one and the same pass, it says by itself.
+    let ran = shown_by(merged) == shown_by(from) || both && shown_by(merged) == shown_by(theirs);
+    if passing(merged) && !ran {
+        merged.0.insert("status".to_owned(), Json::String("failing".to_owned()));
+    } else if both {
+        return;
+    }
+    let passing = passing(merged);
     for name in SEEN {
         match from.0.get(name) {
             Some(value) if passing || name != "evidence" => {
@@ -252,6 +261,21 @@ fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut 
             }
         }
     }
+}
+
+/// Returns what shows that a feature works: its tests in whatever order, or a person.
+fn shown_by(feature: &Members) -> (BTreeSet<&str>, bool) {
+    fn text(item: &Json) -> Option<&str> {
+        match item {
+            Json::String(text) => Some(text),
+            _ => None,
+        }
+    }
+    let tests = match feature.0.get("tests") {
+        Some(Json::Array(tests)) => tests.iter().filter_map(text).collect(),
+        _ => BTreeSet::new(),
+    };
+    (tests, feature.0.get("manual") == Some(&Json::Bool(true)))
 }
 
 fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: Place<'_>, conflicts: &mut Vec<String>) -> Vec<Json> {
@@ -294,7 +318,7 @@ fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: Place<'_>, confli
 }
 
 /// Returns what names an entry among others: its id, its key, or what its texts come to; a plain value names itself.
-fn name_of(item: &Json) -> Option<String> {
+pub(super) fn name_of(item: &Json) -> Option<String> {
     match item {
         Json::Object(members) => {
             let text = |name: &str| match members.0.get(name) {

@@ -133,6 +133,135 @@ fn what_shows_a_pass_comes_from_one_side() {
 }
 
 #[test]
+fn a_pass_does_not_outlive_other_tests_than_those_that_ran() {
+    use crate::features::Status;
+    let base = first(|feature| {
+        feature.status = Status::InProgress;
+        (feature.tests, feature.verified_at) = (Some(vec!["a".into()]), None);
+    });
+    let of_base = |change: &dyn Fn(&mut crate::features::Feature)| {
+        let mut file = features(&base);
+        change(&mut file.features[0]);
+        String::from_utf8(json::print(&file).unwrap()).unwrap()
+    };
+    let verified = |feature: &mut crate::features::Feature| {
+        feature.status = Status::Passing;
+        feature.evidence = Some("triv:abc_def_ghi".into());
+        feature.verified_at = Some(crate::Time::parse("2025-12-25T10:00:00Z").unwrap());
+    };
+    let passes = of_base(&verified);
+    let more_tests = of_base(&|feature| feature.tests = Some(vec!["a".into(), "b".into()]));
+    let by_hand = of_base(&|feature| feature.manual = Some(true));
+    let same_tests = of_base(&|feature| feature.category = Some("c".into()));
+    for (other, kept) in [(&more_tests, false), (&by_hand, false), (&same_tests, true)] {
+        for (ours, theirs) in [(&passes, other), (other, &passes)] {
+            let feature = features(&merged(FEATURES, &base, ours, theirs)).features.remove(0);
+            assert_eq!((feature.status == Status::Passing, feature.evidence.is_some()), (kept, kept), "{feature:?}");
+        }
+    }
+    // Both hold one pass, and each has another test added by hand: nobody ran them all.
+    let with = |tests: [&str; 2]| {
+        of_base(&|feature| {
+            verified(feature);
+            feature.tests = Some(tests.map(str::to_owned).to_vec());
+        })
+    };
+    let feature = features(&merged(FEATURES, &passes, &with(["a", "b"]), &with(["a", "c"]))).features.remove(0);
+    assert_eq!((feature.status, feature.evidence), (Status::Failing, None));
+}
+
+#[test]
+fn two_features_that_got_one_id_stay_two() {
+    use crate::features::{BlockedBy, Feature, Status};
+    let with = |new: Vec<Feature>, retired: &[&str]| {
+        let mut file = features(RFC);
+        file.features.extend(new);
+        file.retired = retired.iter().map(|id| (*id).to_owned()).collect();
+        String::from_utf8(json::print(&file).unwrap()).unwrap()
+    };
+    let new = |id: &str, name: &str| Feature::new(id, name);
+    let mut import = new("FORGE-003", "Import");
+    (import.status, import.evidence) = (Status::InProgress, None);
+    let mut export = new("FORGE-003", "Export");
+    (export.status, export.evidence) = (Status::Passing, Some("triv:abc_def_ghi".into()));
+    let mut waits = new("FORGE-004", "Report");
+    waits.blocked_by = Some(BlockedBy::Many(vec!["FORGE-003".into(), "FORGE-001".into()]));
+    let (ours, theirs) = (with(vec![import], &["FORGE-007"]), with(vec![export, waits], &[]));
+    let result = merge(FEATURES, RFC.as_bytes(), ours.as_bytes(), theirs.as_bytes());
+    assert_eq!(result.conflicts.len(), 1, "{:?}", result.conflicts);
+    assert!(result.conflicts[0].contains("FORGE-003 is another feature") && result.conflicts[0].contains("FORGE-008"));
+    let file = features(std::str::from_utf8(&result.bytes).unwrap());
+    file.validate().unwrap();
+    let found: Vec<_> = file.features[2..].iter().map(|one| (one.id.as_str(), one.name.as_str(), one.status)).collect();
+    let wanted = [
+        ("FORGE-003", "Import", Status::InProgress),
+        ("FORGE-008", "Export", Status::Failing),
+        ("FORGE-004", "Report", Status::NotImplemented),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(file.features[3].evidence, None);
+    assert_eq!(file.features[4].blockers().collect::<Vec<_>>(), ["FORGE-008", "FORGE-001"]);
+    // The same version once more brings nothing twice.
+    let again = merge(FEATURES, RFC.as_bytes(), &result.bytes, theirs.as_bytes());
+    assert_eq!(features(std::str::from_utf8(&again.bytes).unwrap()).features.len(), 5);
+
+    // The same feature on both sides is one; one that came and went on a side is not the other side's.
+    let one = with(vec![new("FORGE-003", "One")], &[]);
+    let mut same = new("FORGE-003", "One");
+    same.category = Some("c".into());
+    assert_eq!(features(&merged(FEATURES, RFC, &one, &with(vec![same], &[]))).features.len(), 3);
+    let gone = with(vec![new("FORGE-004", "Kept")], &["FORGE-003"]);
+    let file = features(&merged(FEATURES, RFC, &one, &gone));
+    assert_eq!((file.features[2].id.as_str(), file.features.len(), file.retired.len()), ("FORGE-003", 4, 0));
+    let result = merge(FEATURES, RFC.as_bytes(), gone.as_bytes(), one.as_bytes());
+    let file = features(std::str::from_utf8(&result.bytes).unwrap());
+    assert_eq!((file.features[3].id.as_str(), file.features[3].name.as_str()), ("FORGE-005", "One"));
+    assert_eq!(file.retired, ["FORGE-003"]);
+}
+
+#[test]
+fn no_entry_is_lost_between_two_that_took_its_place() {
+    fn at(minute: u8) -> crate::Time {
+        crate::Time::parse(&format!("2025-12-26T10:{minute:02}:00Z")).unwrap()
+    }
+    let works = |approach: &str| Learning::new(What::Successful { context: "c".into(), approach: approach.to_owned() });
+    let mut base: KnowledgeFile = serde_json::from_str(KNOWN).unwrap();
+    let first = base.add(&works("first"), at(1)).unwrap().id;
+    let second = base.add(&works("second"), at(2)).unwrap().id;
+    let text = |file: &KnowledgeFile| String::from_utf8(json::print(file).unwrap()).unwrap();
+    let held = |ours: &KnowledgeFile, theirs: &KnowledgeFile| {
+        let merged: KnowledgeFile =
+            serde_json::from_str(&merged(KNOWLEDGE, &text(&base), &text(ours), &text(theirs))).unwrap();
+        let mut held: Vec<String> = merged
+            .patterns
+            .successful
+            .iter()
+            .filter(|entry| entry.context == "c" && entry.trace.superseded_by.is_none())
+            .map(|entry| entry.approach.clone())
+            .collect();
+        held.sort();
+        (held, merged)
+    };
+    // Each took the other's place.
+    let (mut ours, mut theirs) = (base.clone(), base.clone());
+    ours.supersede(&first, &works("second"), at(3)).unwrap();
+    theirs.supersede(&second, &works("first"), at(4)).unwrap();
+    for (ours, theirs) in [(&ours, &theirs), (&theirs, &ours)] {
+        assert_eq!(held(ours, theirs).0, ["second"], "the one learned last holds");
+    }
+    // Two took one's place.
+    let (mut ours, mut theirs) = (base.clone(), base.clone());
+    ours.supersede(&first, &works("ours"), at(5)).unwrap();
+    let later = theirs.supersede(&first, &works("theirs"), at(6)).unwrap().by.id;
+    for (ours, theirs) in [(&ours, &theirs), (&theirs, &ours)] {
+        let (held, merged) = held(ours, theirs);
+        assert_eq!(held, ["ours", "second", "theirs"]);
+        let old = merged.patterns.successful.iter().find(|entry| entry.approach == "first").unwrap();
+        assert_eq!(old.trace.superseded_by.as_ref(), Some(&later));
+    }
+}
+
+#[test]
 fn what_cannot_be_settled_keeps_ours_and_says_so() {
     let (ours, theirs) =
         (first(|feature| feature.name = "Ours".into()), first(|feature| feature.name = "Theirs".into()));

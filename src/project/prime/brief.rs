@@ -32,6 +32,8 @@ pub struct Brief {
     pub health: Option<String>,
     /// What is being done.
     pub focus: Option<FocusLine>,
+    /// Why nothing is being done, if nothing is.
+    pub idle: Option<String>,
     /// What the last session said comes next.
     pub next: Option<String>,
     /// Features that do not work.
@@ -40,7 +42,7 @@ pub struct Brief {
     pub commits: Section<CommitLine>,
     /// What must always hold.
     pub invariants: Section<String>,
-    /// What was learned that bears on the focus.
+    /// What was learned that bears on the focus; without one, what was learned last.
     pub learnings: Section<LearningLine>,
     /// Skills that match the focus.
     pub skills: Section<SkillLine>,
@@ -204,6 +206,7 @@ impl Brief {
         });
         head.push_str(&format!("health: {}\n", word(&self.health)));
         head.push_str(&match &self.focus {
+            None if self.idle.is_some() => format!("focus: none, {}\n", word(&self.idle)),
             None => "focus: none\n".to_owned(),
             Some(focus) => focus.line(),
         });
@@ -313,6 +316,7 @@ mod tests {
                 files: vec![text.to_owned(); 9],
                 blockers: vec![text.to_owned(); 9],
             }),
+            idle: some(),
             next: some(),
             failing: Section::first(
                 10,

@@ -4,12 +4,12 @@ use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine,
 use crate::error::Result;
 use crate::features::{Item, Standing};
 use crate::focus::Focus;
-use crate::health::Colour;
+use crate::health::{Code, Colour, Severity};
 use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
 use crate::project::Project;
-use crate::sessions::Session;
+use crate::sessions::{Session, SessionId};
 use crate::skills::Query;
 
 /// So many failing features are named.
@@ -30,12 +30,18 @@ impl Project {
     /// while work is paused.
     ///
     /// # Errors
-    /// `Corrupt` if the record of the sessions is damaged. What else cannot be read is a warning of the brief.
+    /// What cannot be read is a warning of the brief, and no error.
     pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
-        let session = self.sessions().current()?;
+        let (session, mut warnings) = match self.sessions().shown() {
+            Ok(session) => (session, Vec::new()),
+            Err(error) => (None, vec![format!("the sessions cannot be read: {error}")]),
+        };
+        if let Some(budget) = budget.filter(|budget| *budget < super::LEAST) {
+            warnings.push(format!("a brief has room for {} tokens; {budget} are too few", super::LEAST));
+        }
         let budget =
             budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
-        Ok(self.prime_of(session.as_ref(), &[])?.render(budget))
+        Ok(self.prime_of(session.as_ref(), &warnings)?.render(budget))
     }
 
     /// Returns what there is to say in a session, with warnings of whoever asks before those found here.
@@ -57,6 +63,7 @@ impl Project {
             invariants,
             learnings,
             skills: on.skills(focus.as_ref()),
+            idle: focus.as_ref().filter(|focus| focus.task.is_none()).and_then(|focus| focus.reason.clone()),
             focus: focus.as_ref().and_then(line),
             warnings: Section::default(),
         };
@@ -86,7 +93,15 @@ impl On<'_> {
     fn branch(&mut self) -> Option<String> {
         let git = self.project.git().ok()?;
         let branch = git.branch();
-        self.or_warn("the branch cannot be read", branch)
+        let branch = self.or_warn("the branch cannot be read", branch);
+        if branch.as_deref().is_some_and(crate::recovery::is_rollback) {
+            self.warnings.push(
+                "this branch was made by a rollback: it has the code of its checkpoint and all that was learned. Begin a session here \
+                 and go on; once it is good, merge it into the branch one came from"
+                    .to_owned(),
+            );
+        }
+        branch
     }
 
     fn focus(&mut self) -> Option<Focus> {
@@ -117,10 +132,8 @@ impl On<'_> {
             return Ok(Some(next));
         }
         let archives = self.project.progress().archives()?;
-        let Some(last) = archives.iter().rev().find(|id| Some(id.as_str()) != mine && session_folder(id).is_ok())
-        else {
-            return Ok(None);
-        };
+        let others = archives.iter().filter(|id| Some(id.as_str()) != mine && session_folder(id).is_ok());
+        let Some(last) = others.max_by_key(|id| order(id)) else { return Ok(None) };
         Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
     }
 
@@ -140,7 +153,7 @@ impl On<'_> {
         let git = self.project.git().ok()?;
         let usable = self.project.checkpoints().newest_usable();
         let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
-        let since = git.count(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
+        let since = git.count_work(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
         Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
     }
 
@@ -149,6 +162,9 @@ impl On<'_> {
         let health = self.project.health();
         let mut text = health.overall.as_str().to_owned();
         for (name, colour, reasons) in health.components() {
+            let damaged = reasons.iter().filter(|reason| reason.code == Code::FileCorrupt);
+            let damaged = damaged.filter(|reason| reason.severity > Severity::Info);
+            self.warnings.extend(damaged.map(|reason| format!("damaged: {}; see {}", reason.detail, reason.next)));
             if matches!(colour, Colour::Yellow | Colour::Red) {
                 let why = reasons.first().map(|reason| format!(" ({})", reason.code.as_str())).unwrap_or_default();
                 text.push_str(&format!(", {name} {}{why}", colour.as_str()));
@@ -185,9 +201,7 @@ impl On<'_> {
         let invariants =
             Section::first(INVARIANTS, file.current_invariants().map(|one| Invariant::text(one).to_owned()));
         let query = focus.map(words).unwrap_or_default();
-        if query.trim().is_empty() {
-            return (invariants, Section::default());
-        }
+        // Without a focus, nothing fits better than what was learned last.
         let kinds = vec![Kind::Successful, Kind::Failed, Kind::Decision];
         let found = file.search(&Search { query, limit: Some(LEARNINGS), kinds, superseded: false });
         let lines = found.entries.iter().map(|hit| {
@@ -230,6 +244,13 @@ impl On<'_> {
     }
 }
 
+/// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of a day that belong to no session
+/// come before its sessions, which say what comes next.
+fn order(id: &str) -> (&str, u32) {
+    let number = id.parse::<SessionId>().map_or(0, |id| id.number);
+    (id.get(..10).unwrap_or_default(), number)
+}
+
 /// Returns the words by which a focus finds what bears on it.
 fn words(focus: &Focus) -> String {
     let mut words: Vec<&str> =
@@ -247,4 +268,49 @@ fn line(focus: &Focus) -> Option<FocusLine> {
         files: focus.files.clone(),
         blockers: focus.blockers.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::brief::LEAST;
+    use crate::focus::SetFocus;
+    use crate::git::fixture::Repository;
+    use crate::init::Init;
+    use crate::project::Project;
+    use crate::world::World;
+
+    #[test]
+    fn a_brief_names_the_skills_that_fire_for_the_focus_within_its_budget() {
+        let repository = Repository::new();
+        let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        let named = |primed: &super::Primed| {
+            primed.brief.skills.items.iter().map(|skill| skill.name.clone()).collect::<Vec<_>>()
+        };
+        assert!(named(&project.prime(None).unwrap()).is_empty(), "nothing is done");
+        let set = |task: &str, files: &[&str], issue: Option<&str>| {
+            let files = Some(files.iter().map(|file| (*file).to_owned()).collect());
+            let linear_issue = Some(issue.unwrap_or_default().to_owned());
+            project
+                .focus()
+                .set(&SetFocus { task: Some(task.into()), files, linear_issue, ..SetFocus::default() })
+                .unwrap();
+            project.prime(None).unwrap()
+        };
+        let primed = set("Implement the daemon", &["src/main.rs"], None);
+        assert_eq!(named(&primed)[0], "code-generation");
+        let skill = &primed.brief.skills.items[0];
+        assert!(
+            primed.text.contains("matching skills (") && primed.text.contains(&skill.description),
+            "{}",
+            primed.text
+        );
+        assert!(named(&set("Rest", &[], None)).is_empty(), "nothing fires");
+        repository.write(crate::layout::ACTIVE, r#"[{"linear_id":"SX9-7","title":"t","labels":["enhancement"]}]"#);
+        assert_eq!(named(&set("Rest", &[], Some("SX9-7"))), ["code-generation"], "the label of its issue");
+        for budget in [LEAST, 700, 1_000, 2_000] {
+            let primed = project.prime(Some(budget)).unwrap();
+            assert!(primed.tokens <= budget && primed.text.len() <= 4 * budget, "{budget}: {}", primed.tokens);
+        }
+        assert!(project.prime(None).unwrap().tokens <= 2_000);
+    }
 }

@@ -1,5 +1,7 @@
 //! Where the progress of sessions that have ended is kept.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -10,6 +12,7 @@ use crate::error::Result;
 use crate::files::etag;
 use crate::layout::SESSIONS;
 use crate::project::Project;
+use crate::sessions::Living;
 
 /// Where the progress of a session was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -88,28 +91,49 @@ pub(super) fn list(project: &Project) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect())
 }
 
-/// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Returns the sessions.
+/// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Those of sessions that live stay.
+/// Returns the sessions.
 pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
-    let sessions = list(project)?;
-    let old = &sessions[..sessions.len().saturating_sub(project.config().session.archives)];
-    let mut removed = Vec::new();
-    if old.is_empty() {
-        return Ok(removed);
+    let keep = project.config().session.archives;
+    let old = |sessions: &[String]| sessions[..sessions.len().saturating_sub(keep)].to_vec();
+    let before: Vec<(String, Held)> = old(&list(project)?)
+        .into_iter()
+        .map(|session| held(project, &session).map(|held| (session, held)))
+        .collect::<Result<_>>()?;
+    if before.is_empty() {
+        return Ok(Vec::new());
     }
-    let Some(committed) = committed::below(project, SESSIONS) else { return Ok(removed) };
-    for session in old {
-        let folder = format!("{SESSIONS}/{session}");
-        let files = project.files().list(&folder)?;
-        let paths: Vec<String> = files.iter().map(|file| format!("{folder}/{}", file.name)).collect();
-        if !paths.iter().all(|path| committed.contains(path)) {
+    // git is asked without the lock. What is changed meanwhile is not what it has.
+    let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
+    let files = project.files();
+    let _guard = files.lock()?;
+    let living = files.load::<Living>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
+    let lives = |id: &str| living.iter().any(|session| session.id == id && session.state.is_alive());
+    let mut removed = Vec::new();
+    for (session, was) in before {
+        if lives(&session) || !was.keys().all(|path| committed.contains(path)) || held(project, &session)? != was {
             continue;
         }
-        for path in &paths {
-            project.files().remove(path)?;
+        for path in was.keys() {
+            files.remove(path)?;
         }
         // A folder that is not empty stays.
-        let _ = std::fs::remove_dir(project.root().join(&folder));
-        removed.push(session.clone());
+        let _ = std::fs::remove_dir(project.root().join(SESSIONS).join(&session));
+        removed.push(session);
     }
     Ok(removed)
+}
+
+/// The files of a session's folder, with what names their bytes.
+type Held = BTreeMap<String, String>;
+
+fn held(project: &Project, session: &str) -> Result<Held> {
+    let folder = format!("{SESSIONS}/{session}");
+    let mut all = Held::new();
+    for entry in project.files().list(&folder)? {
+        let path = format!("{folder}/{}", entry.name);
+        let bytes = if entry.folder { None } else { project.files().read(&path)? };
+        all.insert(path, bytes.map(|bytes| etag(&bytes)).unwrap_or_default());
+    }
+    Ok(all)
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::by_hand::{ByHand, given, in_turn};
+use crate::by_hand::ByHand;
 use crate::layout::QUARANTINE;
 
 const SAMPLE: &str = include_str!("../fixtures/progress.txt");
@@ -192,21 +192,25 @@ fn nothing_is_logged_while_work_is_paused() {
 }
 
 #[test]
-fn eight_processes_lose_no_line() {
-    let by_hand = ByHand::new();
-    by_hand.project.progress().begin("s-1").unwrap();
-    by_hand.eight("progress::tests::a_worker_logs");
-    let log = by_hand.project.progress().read().unwrap().unwrap();
-    assert_eq!((log.entries.len(), log.malformed_lines), (1600, 0));
-    let texts: std::collections::BTreeSet<_> = log.entries.iter().map(|entry| &entry.text).collect();
-    assert_eq!(texts.len(), 1600);
-}
-
-#[test]
-#[ignore = "a worker of another test"]
-fn a_worker_logs() {
-    let Some((project, number)) = given() else { return };
-    for n in 0..200 {
-        in_turn(|| project.progress().log(&format!("{number} did {n}")));
+fn the_archive_of_a_session_that_lives_stays_and_so_does_what_was_changed() {
+    let by_hand = ByHand::with_config("[session]\narchives = 1\n");
+    let at = |n: usize| format!("{SESSIONS}/2025-12-{n:02}-session-001/progress.txt");
+    for n in 1..=4 {
+        by_hand.repository.write(&at(n), format!("[10:00] {n}\n"));
     }
+    by_hand.repository.commit("archives");
+    let files = by_hand.project.files();
+    files
+        .edit::<crate::sessions::Living, _>(None, |living| {
+            let mut session = <crate::sessions::Session as crate::files::Document>::skeleton();
+            session.id = "2025-12-01-session-001".into();
+            session.state = crate::sessions::State::Live;
+            living.sessions.push(session);
+            Ok(())
+        })
+        .unwrap();
+    by_hand.repository.write(&at(3), "[10:00] 3\n[10:01] more\n");
+    let begun = by_hand.project.progress().begin("2025-12-05-session-001").unwrap();
+    assert_eq!(begun.removed, ["2025-12-02-session-001"]);
+    assert!(by_hand.has(&at(1)) && !by_hand.has(&at(2)) && by_hand.has(&at(3)) && by_hand.has(&at(4)));
 }

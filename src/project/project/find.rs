@@ -74,11 +74,12 @@ impl Repository {
         Ok(None)
     }
 
-    /// Says whether a folder is a repository without a work tree, or lies in one.
+    /// Says whether a folder is a repository without a work tree, or lies in one. A work tree may itself lie in such a repository.
     pub(crate) fn is_bare(start: &Path) -> bool {
-        start.ancestors().any(|folder| {
+        let bare = |folder: &Path| {
             ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists()) && folder.join("config").is_file()
-        })
+        };
+        start.ancestors().take_while(|folder| !folder.join(".git").exists()).any(bare)
     }
 }
 

@@ -13,8 +13,8 @@ use super::{FILE, Recovery, memory};
 use crate::checkpoints::{Checkpoint, State};
 use crate::config::RollbackMode;
 use crate::error::{Category, Error, Result};
-use crate::features::without_secrets;
 use crate::json::Members;
+use crate::withheld::without_secrets;
 
 /// The longest reason, in characters.
 const WHY: usize = 4_000;
@@ -58,7 +58,7 @@ impl Recovery<'_> {
     pub fn apply(&self, asked: &Apply) -> Result<Applied> {
         self.project.check_not_paused()?;
         if let Some(current) = self.journal()?.current {
-            let done = self.go_on(current, asked)?;
+            let done = self.go_on(&current.id, asked)?;
             return Ok(Applied { report: None, next: next(&done), rollback: Some(done), resumed: true });
         }
         let named = asked.checkpoint.as_deref().map(|name| self.named(name)).transpose()?;
@@ -79,8 +79,8 @@ impl Recovery<'_> {
             },
         };
         let plan = self.plan(&report, &checkpoint, asked)?;
-        let guard = self.project.common_lock()?;
-        let planned = self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
+        let id = plan.id.clone();
+        self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
             if let Some(other) = &journal.current {
                 return Err(Error::new(
                     Category::Locked,
@@ -88,11 +88,10 @@ impl Recovery<'_> {
                     format!("a rollback began at {}", other.started_at),
                 ));
             }
-            journal.current = Some(plan.clone());
-            Ok(plan)
+            journal.current = Some(plan);
+            Ok(())
         })?;
-        drop(guard);
-        let done = self.go_on(planned, asked)?;
+        let done = self.go_on(&id, asked)?;
         Ok(Applied { report: Some(report), next: next(&done), rollback: Some(done), resumed: false })
     }
 
@@ -157,6 +156,7 @@ impl Recovery<'_> {
             regressions,
             step: Step::Planned,
             rescue: None,
+            later_rescues: Vec::new(),
             target: None,
             made: None,
             worktree: None,

@@ -18,7 +18,7 @@ use crate::error::{Category, Error, Result};
 use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
-use crate::runner::run_check;
+use crate::repair::Extent;
 use crate::time::Time;
 
 /// How old the lock of the index must be to count as left behind, in seconds.
@@ -47,8 +47,8 @@ impl Default for Assess {
 }
 
 impl Recovery<'_> {
-    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It writes
-    /// nothing; the verify command may.
+    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It changes
+    /// nothing; the verify command may. Only how that went is noted in this clone, for the count of tries, unless work is paused.
     ///
     /// # Errors
     /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error: the report says so.
@@ -166,7 +166,10 @@ impl Recovery<'_> {
         let files = self.project.files().reading();
         for path in [layout::KNOWLEDGE, layout::FEATURES] {
             let detail = match files.read(path) {
-                Ok(None) => continue,
+                Ok(None) => match self.project.damage_of(path) {
+                    Some(lost) => lost.detail,
+                    None => continue,
+                },
                 Ok(Some(bytes)) => match check_memory(path, &bytes) {
                     Ok(()) => continue,
                     Err(detail) => detail,
@@ -176,7 +179,19 @@ impl Recovery<'_> {
             };
             unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
         }
+        // Without the index of the artifacts, nothing shows that any feature works.
+        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Whole);
+        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
         Ok(())
+    }
+
+    /// Finds out whether features count as broken only because lines of the index of the artifacts are damaged.
+    fn of_evidence(&self, unverified: &[String], regressions: &[String], unknown: &mut Vec<Unknown>) {
+        if !regressions.iter().any(|id| unverified.contains(id)) {
+            return;
+        }
+        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Lines);
+        unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
     }
 
     fn measure(
@@ -200,7 +215,7 @@ impl Recovery<'_> {
         let touched_protected = self.protected(git, &commit, &changes)?;
         let files = u32::try_from(changes.len()).unwrap_or(u32::MAX);
         let lines = changes.iter().fold(0_u64, |sum, change| sum.saturating_add(change.lines()));
-        let commits = u32::try_from(git.count(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
+        let commits = u32::try_from(git.count_work(&format!("{commit}..HEAD"))?).unwrap_or(u32::MAX);
         for (session, theirs) in memory::others(self.project) {
             let both: Vec<String> =
                 changes.iter().map(|change| &change.path).filter(|path| theirs.contains(path)).cloned().collect();
@@ -210,18 +225,27 @@ impl Recovery<'_> {
         }
         let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
         let features = memory::features(self.project)?;
-        let regressions: Vec<String> = listed
-            .iter()
-            .filter(|id| !features.passing.contains(id) && !features.deferred.contains(id))
-            .cloned()
-            .collect();
+        // One that was taken away with a reason does not fail; one that is said to be blocked does.
+        let stands =
+            |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
+        let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
+        self.of_evidence(&features.unverified, &regressions, unknown);
         let state = self.state_of(&commit, &changes);
         // What is unknown already needs no verification, which may take long.
+        let mut attempts = journal.attempts.failed;
         let verify = if asked.verify && unknown.is_empty() {
-            self.verify(unknown)
+            let verify = self.verify(unknown);
+            // What could not be run, or failed on verified code, says nothing of a try.
+            if let Some(command) = verify.command.as_deref().filter(|_| verify.ran && unknown.is_empty())
+                && (verify.passed || !changes.is_empty())
+            {
+                attempts = self.assessed(verify.passed, command, &state, journal).failed;
+            }
+            verify
         } else {
-            let failed = journal.attempts.state.as_deref() == Some(&state) && !changes.is_empty();
-            Verify { passed: !failed, ..self.not_run() }
+            let verify = self.not_run();
+            let failed = verify.command.as_deref().is_some_and(|command| journal.attempts.knows(&state, command));
+            Verify { passed: !failed || changes.is_empty(), ..verify }
         };
         Ok(Some(Measures {
             files,
@@ -232,7 +256,7 @@ impl Recovery<'_> {
             features_listed: u32::try_from(listed.len()).unwrap_or(u32::MAX),
             regressions,
             verify,
-            attempts: journal.attempts.failed,
+            attempts,
         }))
     }
 
@@ -245,12 +269,12 @@ impl Recovery<'_> {
         let verify = self.not_run();
         let Some(command) = verify.command.clone() else { return verify };
         let timeout: Duration = self.project.config().verify.timeout();
-        match run_check(self.project.root(), &command, timeout, &*self.project.world().clock) {
+        match self.project.run_check(&command, timeout) {
             Ok(ran) => {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });
                 }
-                let output = ran.tail(OUTPUT).to_owned();
+                let output = ran.end(OUTPUT);
                 Verify { ran: true, passed: ran.passed(), exit: ran.exit, ms: ran.ms, output, ..verify }
             }
             Err(error) => {

@@ -13,48 +13,103 @@ impl Recovery<'_> {
     pub fn tried(&self, passed: bool, what: &str) -> Result<Attempts> {
         self.project.check_not_paused()?;
         let now = self.project.world().now().seconds();
-        let state = if passed { None } else { self.state()? };
+        if passed {
+            return self.count(|attempts| attempts.green(now));
+        }
+        match self.state()? {
+            Some((state, _)) => self.count(|attempts| attempts.failed(&state, what, now)),
+            None => Ok(self.journal()?.attempts),
+        }
+    }
+
+    /// Notes how the tests of one feature went, if it worked at the checkpoint. Success sets the count back only if nothing else failed
+    /// before. That it cannot be noted spoils no test.
+    pub(crate) fn tried_feature(&self, passed: bool, id: &str) {
+        let noted = || -> Result<()> {
+            if passed {
+                return self.check_passed(id);
+            }
+            let checkpoint = self.project.checkpoints().newest_usable()?.and_then(|checkpoint| checkpoint.manifest);
+            if checkpoint.is_some_and(|manifest| manifest.features_passing.iter().any(|known| known == id)) {
+                self.tried(false, id)?;
+            }
+            Ok(())
+        };
+        if self.project.git().is_ok() {
+            spoils_nothing(id, noted());
+        }
+    }
+
+    /// Notes a command that failed for a new checkpoint. Code that is the one of the last checkpoint is no try to mend anything.
+    pub(crate) fn tried_command(&self, command: &str) {
+        let noted = || -> Result<()> {
+            let now = self.project.world().now().seconds();
+            if let Some((state, true)) = self.state()? {
+                self.count(|attempts| attempts.failed(&state, command, now))?;
+            }
+            Ok(())
+        };
+        spoils_nothing(command, noted());
+    }
+
+    /// Notes that all is well: everything that a checkpoint asks for has succeeded.
+    pub(crate) fn all_is_well(&self) {
+        let now = self.project.world().now().seconds();
+        spoils_nothing("checkpoint", self.count(|attempts| attempts.green(now)).map(drop));
+    }
+
+    /// Notes how the verify command went on a state of the code, and returns what is counted now. While work is paused nothing is
+    /// noted, and it counts all the same.
+    pub(super) fn assessed(&self, passed: bool, command: &str, state: &str, journal: &Journal) -> Attempts {
+        let now = self.project.world().now().seconds();
+        let tell = |attempts: &mut Attempts| match passed {
+            true => attempts.passed(command, now),
+            false => attempts.failed(state, command, now),
+        };
+        let mut counted = journal.attempts.clone();
+        tell(&mut counted);
+        if counted != journal.attempts && self.project.check_not_paused().is_ok() {
+            match self.count(tell) {
+                Ok(noted) => counted = noted,
+                error => spoils_nothing(command, error.map(drop)),
+            }
+        }
+        counted
+    }
+
+    fn check_passed(&self, what: &str) -> Result<()> {
+        self.project.check_not_paused()?;
+        let now = self.project.world().now().seconds();
+        self.count(|attempts| attempts.passed(what, now)).map(drop)
+    }
+
+    /// Changes the count, if that changes anything.
+    fn count(&self, tell: impl Fn(&mut Attempts)) -> Result<Attempts> {
         let before = self.journal()?.attempts;
-        if (passed && before.failed == 0) || (!passed && state.is_none()) {
+        let mut after = before.clone();
+        tell(&mut after);
+        if (after.failed, &after.failing) == (before.failed, &before.failing) {
             return Ok(before);
         }
         self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
-            match &state {
-                Some(state) => journal.attempts.failed(state, what, now),
-                None => journal.attempts.green(now),
-            }
+            tell(&mut journal.attempts);
             Ok(journal.attempts.clone())
         })
     }
 
-    /// Notes how the tests of one feature went, if it worked at the checkpoint. Success sets the count back only if it was this feature
-    /// that failed before: the others may fail still. That it cannot be noted spoils no test.
-    pub(crate) fn tried_feature(&self, passed: bool, id: &str) {
-        let noted = || -> Result<()> {
-            let before = self.journal()?.attempts;
-            if passed && before.what.as_deref() != Some(id) {
-                return Ok(());
-            }
-            let checkpoint = self.project.checkpoints().newest_usable()?.and_then(|checkpoint| checkpoint.manifest);
-            if checkpoint.is_some_and(|manifest| manifest.features_passing.iter().any(|known| known == id)) {
-                self.tried(passed, id)?;
-            }
-            Ok(())
-        };
-        if self.project.git().is_ok()
-            && let Err(error) = noted()
-        {
-            tracing::warn!(feature = id, %error, "a try to mend it was not counted");
-        }
-    }
-
-    /// Returns what tells this state of the code from others.
-    fn state(&self) -> Result<Option<String>> {
+    /// Returns what tells this state of the code from others, and whether it differs from the one of the checkpoint.
+    fn state(&self) -> Result<Option<(String, bool)>> {
         let git = self.project.git()?;
         let Some(commit) = self.project.checkpoints().newest_usable()?.and_then(|checkpoint| checkpoint.oid()) else {
             return Ok(None);
         };
         let changes = git.changes(&commit)?;
-        Ok(Some(self.state_of(&commit, &changes)))
+        Ok(Some((self.state_of(&commit, &changes), !changes.is_empty())))
+    }
+}
+
+fn spoils_nothing(what: &str, noted: Result<()>) {
+    if let Err(error) = noted {
+        tracing::warn!(what, %error, "a try to mend it was not counted");
     }
 }

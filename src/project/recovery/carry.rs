@@ -65,7 +65,7 @@ pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
 /// Keeps which ids were ever removed, since none is given again, and every change of the contract.
 fn known_since(result: &mut Json, now: &Json) {
     let there: Vec<String> = features(result).iter().filter_map(|one| text(one, "id").map(str::to_owned)).collect();
-    for name in ["retired", "amendments"] {
+    for name in ["retired", "not_adopted", "amendments"] {
         let mut all = array(result, name).to_vec();
         for entry in array(now, name) {
             if !all.contains(entry) {

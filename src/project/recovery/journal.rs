@@ -11,6 +11,8 @@ use crate::time::Time;
 
 /// How many past records are kept.
 const KEPT: usize = 50;
+/// How many states of the code that failed, and how many checks, are remembered.
+const STATES: usize = 100;
 
 /// What recovery remembers: `.forge/.local/recovery.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,11 +63,17 @@ impl Journal {
 /// Failed tries to mend something, since all was well.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Attempts {
-    /// How many failed. The same code that fails again is the same try.
+    /// How many failed. A try is a state of the code: however many checks fail on it, however often, it counts once.
     pub failed: u32,
     /// The code that failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// The states of the code that failed before it, oldest first; the newest 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// What failed, and did not succeed since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<Failing>,
     /// What failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
@@ -77,16 +85,50 @@ pub struct Attempts {
     pub other: Members,
 }
 
+/// A check that failed: a command, the tests of a feature, or what somebody told of.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Failing {
+    /// What.
+    pub what: String,
+    /// The code on which it failed last.
+    pub state: String,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
 impl Attempts {
-    /// Notes a try that failed on some state of the code.
+    /// Notes a check that failed on some state of the code.
     pub fn failed(&mut self, state: &str, what: &str, at: Time) {
-        if self.state.as_deref() == Some(state) {
+        self.what = Some(what.to_owned());
+        self.since.get_or_insert(at);
+        self.failing.retain(|failing| failing.what != what);
+        let failing = Failing { what: what.to_owned(), state: state.to_owned(), other: Members::default() };
+        self.failing.push(failing);
+        let excess = self.failing.len().saturating_sub(STATES);
+        self.failing.drain(..excess);
+        if self.state.as_deref() == Some(state) || self.before.iter().any(|before| before == state) {
             return;
         }
         self.failed = self.failed.saturating_add(1);
-        self.state = Some(state.to_owned());
-        self.what = Some(what.to_owned());
-        self.since.get_or_insert(at);
+        self.before.extend(self.state.replace(state.to_owned()));
+        let excess = self.before.len().saturating_sub(STATES);
+        self.before.drain(..excess);
+    }
+
+    /// Notes a check that succeeded. Once all that failed has, all is well.
+    pub fn passed(&mut self, what: &str, at: Time) {
+        let before = self.failing.len();
+        self.failing.retain(|failing| failing.what != what);
+        if before > 0 && self.failing.is_empty() {
+            self.green(at);
+        }
+    }
+
+    /// Says whether a check is known to fail on some state of the code.
+    #[must_use]
+    pub fn knows(&self, state: &str, what: &str) -> bool {
+        self.failing.iter().any(|failing| failing.what == what && failing.state == state)
     }
 
     /// Notes that all is well.
@@ -196,6 +238,9 @@ pub struct Rollback {
     /// The ref that holds what was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
+    /// Further references with what was saved while it was under way, before it was written over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_rescues: Vec<String>,
     /// The branch on which to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
@@ -218,12 +263,30 @@ mod tests {
     fn the_same_code_that_fails_again_is_the_same_try() {
         let at = Time::parse("2025-12-24T12:00:00Z").unwrap();
         let mut attempts = Attempts::default();
-        for state in ["a", "a", "b", "b", "a"] {
-            attempts.failed(state, "cargo test", at);
+        for (state, what) in [("a", "test"), ("a", "test"), ("b", "test"), ("b", "A-001"), ("a", "test")] {
+            attempts.failed(state, what, at);
         }
-        assert_eq!(attempts.failed, 3);
-        attempts.green(at);
-        assert_eq!((attempts.failed, attempts.state), (0, None));
+        assert_eq!(attempts.failed, 2);
+        attempts.failed("c", "test", at);
+        assert_eq!((attempts.failed, attempts.state.as_deref()), (3, Some("c")));
+        assert!(attempts.knows("c", "test") && attempts.knows("b", "A-001") && !attempts.knows("c", "A-001"));
+    }
+
+    #[test]
+    fn all_is_well_once_everything_that_failed_succeeds() {
+        let at = Time::parse("2025-12-24T12:00:00Z").unwrap();
+        let mut attempts = Attempts::default();
+        attempts.failed("a", "test", at);
+        attempts.failed("b", "A-001", at);
+        attempts.passed("other", at);
+        attempts.passed("test", at);
+        assert_eq!(attempts.failed, 2, "A-001 fails still");
+        attempts.passed("A-001", at);
+        assert_eq!(attempts, Attempts { since: Some(at), ..Attempts::default() });
+        for number in 0..250 {
+            attempts.failed(&number.to_string(), &number.to_string(), at);
+        }
+        assert_eq!((attempts.failed, attempts.before.len(), attempts.failing.len()), (250, 100, 100));
     }
 
     #[test]
@@ -244,6 +307,7 @@ mod tests {
                 regressions: Vec::new(),
                 step: Step::Planned,
                 rescue: None,
+                later_rescues: Vec::new(),
                 target: None,
                 made: None,
                 worktree: None,

@@ -24,6 +24,10 @@ pub(crate) struct Features {
     pub passing: Vec<String>,
     /// Those that are put off: nobody expects them to pass.
     pub deferred: Vec<String>,
+    /// Those that are said to pass, and what would show it is not there.
+    pub unverified: Vec<String>,
+    /// Those that were removed for good: nobody expects them at all.
+    pub retired: Vec<String>,
     /// How many there are.
     pub total: u32,
 }
@@ -36,9 +40,9 @@ pub(super) fn read(project: &Project, path: &str) -> Result<Option<Json>> {
 
 /// Returns which features there are; none if their file is damaged, which others say louder.
 pub(crate) fn features(project: &Project) -> Result<Features> {
-    if project.files().reading().load::<FeaturesFile>().is_err() {
+    let Ok(file) = project.files().reading().load::<FeaturesFile>() else {
         return Ok(Features::default());
-    }
+    };
     let listed = project.features().list(false)?;
     let those = |wanted: &dyn Fn(Standing) -> bool| {
         let fit = listed.features.iter().filter(|item| wanted(item.standing));
@@ -47,6 +51,8 @@ pub(crate) fn features(project: &Project) -> Result<Features> {
     Ok(Features {
         passing: those(&Standing::counts),
         deferred: those(&|standing| standing == Standing::Deferred),
+        unverified: those(&|standing| standing == Standing::UnverifiedPass),
+        retired: file.map(|file| file.value.retired).unwrap_or_default(),
         total: u32::try_from(listed.features.len()).unwrap_or(u32::MAX),
     })
 }
@@ -60,7 +66,7 @@ pub(crate) fn invariant_checks(project: &Project) -> Result<Vec<String>> {
 
 /// Returns the issue of the focus.
 pub(crate) fn focused_issue(project: &Project) -> Option<String> {
-    project.focus().show().ok().flatten()?.focus.linear_issue
+    project.sessions().focus_now().ok()?.show().ok().flatten()?.focus.linear_issue
 }
 
 /// Returns the session that runs here.

@@ -19,7 +19,7 @@ mod unknown;
 pub use apply::{Applied, Apply};
 pub use assess::Assess;
 pub use decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
-pub use journal::{Acknowledged, Attempts, Journal, Mode, Rollback, Step};
+pub use journal::{Acknowledged, Attempts, Failing, Journal, Mode, Rollback, Step};
 pub use pause::{Ack, By, Paused, TOKEN_SECONDS, Token};
 pub use report::{Measures, Reason, Report, Verify};
 pub use unknown::Unknown;
@@ -33,6 +33,11 @@ pub const FILE: &str = ".forge/.local/recovery.json";
 #[derive(Debug, Clone, Copy)]
 pub struct Recovery<'a> {
     project: &'a Project,
+}
+
+/// Says whether a branch is one that a rollback made.
+pub(crate) fn is_rollback(branch: &str) -> bool {
+    branch.starts_with("forge/rollback/") || branch.starts_with("forge-rollback/")
 }
 
 impl Project {

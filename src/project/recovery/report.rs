@@ -82,9 +82,9 @@ pub struct Measures {
 pub struct Verify {
     /// The command; absent if none is configured, which counts as a success.
     pub command: Option<String>,
-    /// Whether it was run now. If not, `passed` is what is known from before.
+    /// Whether it was run now.
     pub ran: bool,
-    /// Whether it succeeded.
+    /// Whether it succeeded. If it was not run: whether it is not known to have failed on this very code.
     pub passed: bool,
     /// How it ended; absent if it was not run, or did not end by itself.
     pub exit: Option<i32>,
@@ -102,13 +102,14 @@ impl Report {
         Decision { row: self.row, class: self.class, action: self.action }
     }
 
-    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; and what somebody has acknowledged
-    /// needs no second answer.
+    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; on a branch that leaves out the one
+    /// there is, as after a rebase, nothing is wrong but that there is none to go back to; and what somebody has acknowledged needs no
+    /// second answer.
     #[must_use]
     pub fn must_pause(&self) -> bool {
         self.class == Class::Unknown
             && !self.acknowledged
-            && !self.unknown.iter().all(|reason| reason.reason == Unknown::NoCheckpoint)
+            && !self.unknown.iter().all(|reason| reason.reason.is_no_alarm())
     }
 }
 
@@ -159,9 +160,13 @@ impl fmt::Display for Report {
             list(&measures.regressions)
         )?;
         let verify = &measures.verify;
-        let outcome = if verify.passed { "pass" } else { "fail" };
-        let ran = if verify.ran { format!("in {} ms", verify.ms) } else { "not run now".to_owned() };
-        writeln!(f, "verify: {outcome}, {ran} ({})", or_none(&verify.command))?;
+        let outcome = match (verify.ran, verify.passed) {
+            (true, true) => format!("pass, in {} ms", verify.ms),
+            (true, false) => format!("fail, in {} ms", verify.ms),
+            (false, true) => "not run, and not known to fail".to_owned(),
+            (false, false) => "not run, and known to fail on this code".to_owned(),
+        };
+        writeln!(f, "verify: {outcome} ({})", or_none(&verify.command))?;
         writeln!(f, "attempts: {}", measures.attempts)
     }
 }
@@ -234,6 +239,9 @@ pub(crate) mod tests {
         };
         assert!(!report().must_pause());
         assert!(!unknown(vec![Unknown::NoCheckpoint], false).must_pause());
+        let aside = Unknown::NotDescendant { checkpoint: "checkpoint/A-1-v1".to_owned() };
+        assert!(!unknown(vec![aside.clone()], false).must_pause());
+        assert!(unknown(vec![aside, Unknown::Unmerged { paths: 1 }], false).must_pause());
         assert!(unknown(vec![Unknown::NoCheckpoint, Unknown::Unmerged { paths: 1 }], false).must_pause());
         assert!(unknown(vec![Unknown::Detached], false).must_pause());
         assert!(!unknown(vec![Unknown::Detached], true).must_pause());

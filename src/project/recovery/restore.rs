@@ -7,6 +7,18 @@ use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, Updated};
 use crate::layout;
 
+/// What a restore writes: paths, each with a NUL at its end.
+pub(super) struct Paths {
+    code: Vec<u8>,
+    /// Those of the memory, which are taken back in the index only.
+    memories: Vec<u8>,
+}
+
+fn moved() -> Error {
+    Error::new(Category::Stale, "E_MOVED", "HEAD moved while the rollback was under way")
+        .hint("the rescue reference holds what was there; nothing was lost")
+}
+
 impl Recovery<'_> {
     /// Refuses if a file that is not tracked stands where the checkpoint has one.
     pub(super) fn check_in_the_way(&self, git: &Git, commit: &Oid) -> Result<()> {
@@ -36,12 +48,14 @@ impl Recovery<'_> {
         {
             return Ok(());
         }
-        Err(Error::new(Category::Stale, "E_MOVED", "HEAD moved while the rollback was under way")
-            .hint("the rescue reference holds what was there; nothing was lost"))
+        Err(moved())
     }
 
-    /// Brings the tracked files to what the commit holds.
-    pub(super) fn restore(&self, git: &Git, made: &Oid) -> Result<()> {
+    /// Returns the paths to bring back. Where one went elsewhere since the branch was moved, nothing is written over.
+    pub(super) fn paths_of(&self, git: &Git, rollback: &Rollback, made: &Oid) -> Result<Paths> {
+        if git.head()?.as_ref() != Some(made) || git.branch()? != rollback.branch {
+            return Err(moved());
+        }
         self.check_in_the_way(git, made)?;
         let (mut code, mut memories) = (Vec::new(), Vec::new());
         for place in [&[][..], &["--cached"][..]] {
@@ -53,6 +67,12 @@ impl Recovery<'_> {
                 list.extend_from_slice(&[path, b"\0"].concat());
             }
         }
+        Ok(Paths { code, memories })
+    }
+
+    /// Brings the tracked files to what the commit holds. All that is written over must have been rescued just before.
+    pub(super) fn restore(&self, git: &Git, made: &Oid, paths: Paths) -> Result<()> {
+        let Paths { code, memories } = paths;
         let source = format!("--source={made}");
         let from_stdin = ["--pathspec-from-file=-", "--pathspec-file-nul"];
         for (paths, places) in [(code, &["--staged", "--worktree"][..]), (memories, &["--staged"][..])] {

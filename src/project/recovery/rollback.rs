@@ -23,25 +23,19 @@ pub(super) const QUIET: [&str; 6] =
     ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false"];
 
 impl Recovery<'_> {
-    /// Does the steps that are left. The lock of the repository is held from one step to the next, so two never do it at once.
-    pub(super) fn go_on(&self, mut rollback: Rollback, asked: &Apply) -> Result<Rollback> {
+    /// Does the steps that are left. A lock that keeps nobody but other rollbacks waiting is held from one step to the next: to check
+    /// out may take long. References are made only where there is none, and moved only from what is expected, so they need no lock.
+    pub(super) fn go_on(&self, id: &str, asked: &Apply) -> Result<Rollback> {
         let git = self.project.git()?;
-        let guard = self.project.common_lock()?;
+        let guard = self.project.files().rollback_lock()?;
         // Somebody else may have done some of them while this one waited for the lock.
-        match self.journal()?.current {
-            Some(current) if current.id == rollback.id => rollback = current,
+        let mut rollback = match self.journal()?.current {
+            Some(current) if current.id == id => current,
             _ => {
                 return Err(Error::new(Category::Stale, "E_MOVED", "the rollback was finished by somebody else")
                     .next("helmdeck forge recover assess"));
             }
-        }
-        // What was changed since it was cut short is in no rescue yet, and a restore writes over it.
-        if rollback.step >= Step::Rescued && rollback.step < Step::CheckedOut && rollback.mode == Mode::Restore {
-            let first = rollback.rescue.clone();
-            self.rescue(git, &mut rollback)?;
-            rollback.rescue = first;
-        }
-        let mut guard = Some(guard);
+        };
         while let Some(step) = following(rollback.step) {
             fault::before(step);
             let went = match step {
@@ -50,15 +44,9 @@ impl Recovery<'_> {
                 Step::Built => self.build(git, &mut rollback),
                 Step::Branched => self.branch(git, &mut rollback),
                 Step::CheckedOut => self.check_out(git, &mut rollback, asked),
-                Step::Learned => self.learn(git, &rollback),
+                Step::Learned => self.learn(git, &mut rollback),
                 Step::Recorded => {
-                    // Others are told without the lock: that may take a while.
-                    drop(guard.take());
                     self.record(&rollback);
-                    guard = Some(self.project.common_lock()?);
-                    if self.journal()?.current.is_none_or(|current| current.id != rollback.id) {
-                        return Ok(rollback);
-                    }
                     Ok(())
                 }
             };
@@ -77,26 +65,56 @@ impl Recovery<'_> {
         Ok(rollback)
     }
 
-    /// Forgets a rollback that can never go on, so that another one may begin. As long as no branch has moved there is nothing to take
-    /// back: what was made is the rescue, which stays.
+    /// Forgets a rollback that can never go on, so that another one may begin. There is nothing to take back: what was made are the
+    /// rescue and perhaps a branch, which stay. A restore that git refuses half way is not forgotten: the next run does the rest.
     fn give_up(&self, rollback: &Rollback, error: Error) -> Error {
-        let never = matches!(error.code, "E_MOVED" | "E_GIT" | "E_INVALID");
-        if rollback.step >= Step::Branched || !never {
+        let begun = rollback.step >= Step::Branched && rollback.mode == Mode::Restore;
+        let never = match error.code {
+            "E_MOVED" | "E_INVALID" | "E_SCHEMA_NEWER" => true,
+            "E_GIT" => !begun,
+            _ => false,
+        };
+        if rollback.step >= Step::CheckedOut || !never || self.forget(error.code).is_err() {
             return error;
         }
-        let noted = self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
-            if let Some(current) = &mut journal.current {
-                current.other.0.insert("given_up".to_owned(), Json::String(error.code.to_owned()));
-            }
+        let left = match (&rollback.target, rollback.mode) {
+            (Some(branch), Mode::Branch) => format!("the branch {branch} holds what one would go on with"),
+            (Some(branch), Mode::Restore) => format!("the branch {branch} has the commit one would go on with"),
+            (None, _) => "nothing was changed".to_owned(),
+        };
+        error
+            .hint(format!("the rollback was given up: {left}, and the rescue reference stays"))
+            .next("helmdeck forge recover assess")
+    }
+
+    /// Gives up a rollback that was cut short. What it made stays, the rescue too.
+    ///
+    /// # Errors
+    /// `Paused`; `NotFound` if none was cut short; `Locked` if it goes on right now; what the files say.
+    pub fn give_up_rollback(&self) -> Result<Rollback> {
+        self.project.check_not_paused()?;
+        let guard = self.project.files().rollback_lock()?;
+        let given_up = self.forget("asked")?;
+        drop(guard);
+        memory::note(self.project, &format!("Gave up going back to {}", given_up.checkpoint));
+        memory::tell_recovery(
+            self.project,
+            &serde_json::json!({ "what": "given_up", "checkpoint": given_up.checkpoint, "rescue": given_up.rescue }),
+        );
+        Ok(given_up)
+    }
+
+    /// Moves the rollback under way to those of before, with why it was given up.
+    fn forget(&self, why: &str) -> Result<Rollback> {
+        self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
+            let Some(current) = &mut journal.current else {
+                return Err(Error::not_found("no rollback was cut short").next("helmdeck forge recover assess"));
+            };
+            current.other.0.insert("given_up".to_owned(), Json::String(why.to_owned()));
+            let given_up = current.clone();
             journal.finish();
-            Ok(())
-        });
-        match noted {
-            Ok(()) => error
-                .hint("the rollback was given up: nothing was changed, and the rescue reference stays")
-                .next("helmdeck forge recover assess"),
-            Err(_) => error,
-        }
+            Ok(given_up)
+        })
     }
 
     fn note(&self, rollback: &Rollback) -> Result<()> {
@@ -108,6 +126,24 @@ impl Recovery<'_> {
 
     /// Puts every byte of the work tree and of the index under a reference. If that cannot be done, nothing else is.
     fn rescue(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
+        let (name, message) = self.free_rescue(git, rollback)?;
+        rollback.rescue = Some(git.rescue(&name, &message)?.reference);
+        Ok(())
+    }
+
+    /// Rescues what was saved since, if anything was: what comes next writes over it.
+    fn rescue_again(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
+        let last = rollback.later_rescues.last().or(rollback.rescue.as_ref()).ok_or_else(lost)?.clone();
+        let (name, message) = self.free_rescue(git, rollback)?;
+        if let Some(rescue) = git.rescue_since(&last, &name, &message)? {
+            rollback.later_rescues.push(rescue.reference);
+            self.note(rollback)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a rescue that is free, and what its commit says.
+    fn free_rescue(&self, git: &Git, rollback: &Rollback) -> Result<(String, String)> {
         let folder = rollback.session.clone().unwrap_or_else(|| "manual".to_owned());
         let prefix = format!("refs/forge/rescue/{folder}/");
         let taken: BTreeSet<String> = git.references(&prefix)?.into_iter().map(|(name, _)| name).collect();
@@ -119,8 +155,7 @@ impl Recovery<'_> {
             one_line(&rollback.why),
             rollback.id
         );
-        rollback.rescue = Some(git.rescue(&format!("{folder}/{number}"), &message)?.reference);
-        Ok(())
+        Ok((format!("{folder}/{number}"), message))
     }
 
     /// Makes the branch. It begins at a commit whose parent is the checkpoint, so no branch is moved back.
@@ -130,37 +165,50 @@ impl Recovery<'_> {
             return self.advance(git, rollback, &made);
         }
         let checkpoint = name(rollback)?;
+        let folder = branches(git)?;
+        let broken: Vec<_> = git.worktrees()?.into_iter().filter(|tree| tree.unfinished).collect();
         for number in 1..TRIES {
-            let branch = format!("forge/rollback/{checkpoint}-{number}");
+            let branch = format!("{folder}/{checkpoint}-{number}");
             let reference = format!("refs/heads/{branch}");
-            // A rollback that was killed right here has made the branch already.
-            let ours = git.reference(&reference)?.is_some_and(|there| there == made);
+            // A rollback that was killed right here has made the branch already. One of which git has made half a work tree is in use.
+            let ours = git.reference(&reference)?.is_some_and(|there| there == made)
+                && broken.iter().all(|tree| tree.branch.as_ref() != Some(&branch));
             if ours || git.update_ref(&reference, Some(&made), None, "forge: roll back")? == Updated::Done {
                 rollback.target = Some(branch);
                 return Ok(());
             }
         }
-        Err(too_many("forge/rollback/"))
+        Err(too_many(folder))
     }
 
     /// Shows the branch: here if nothing here is changed or in the way, else in a new work tree.
     fn check_out(&self, git: &Git, rollback: &mut Rollback, asked: &Apply) -> Result<()> {
         let made = made(rollback)?;
         if rollback.mode == Mode::Restore {
-            return self.restore(git, &made);
+            let paths = self.paths_of(git, rollback, &made)?;
+            self.rescue_again(git, rollback)?;
+            return self.restore(git, &made, paths);
         }
-        let Some(branch) = rollback.target.clone() else { return Err(lost()) };
+        let Some(mut branch) = rollback.target.clone() else { return Err(lost()) };
         if git.branch()?.as_ref() == Some(&branch) {
             return Ok(());
         }
-        let full = git.worktrees()?.into_iter().find(|tree| tree.branch.as_ref() == Some(&branch) && !tree.gone);
-        if let Some(tree) = full {
-            rollback.worktree = Some(tree.path.to_string_lossy().into_owned());
-            return Ok(());
+        match git.worktrees()?.into_iter().find(|tree| tree.branch.as_ref() == Some(&branch) && !tree.gone) {
+            Some(tree) if tree.unfinished => {
+                // git was killed while it made the work tree. What is there stays, and another one is made.
+                self.branch(git, rollback)?;
+                self.note(rollback)?;
+                branch = rollback.target.clone().ok_or_else(lost)?;
+            }
+            Some(tree) => {
+                rollback.worktree = Some(tree.path.to_string_lossy().into_owned());
+                return Ok(());
+            }
+            None => {}
         }
         if self.may_switch(git, &made)? {
-            let args = [&QUIET[..], &["switch", "--quiet", "--no-guess", "--end-of-options", &branch]].concat();
-            return git.succeed(&args, &slow()).map(drop);
+            let switch = ["switch", "--quiet", "--no-guess", "--no-overwrite-ignore", "--end-of-options", &branch];
+            return git.succeed(&[&QUIET[..], &switch].concat(), &slow()).map(drop);
         }
         let folder = self.free_folder(rollback, asked)?;
         let Some(text) = folder.to_str() else {
@@ -194,11 +242,21 @@ impl Recovery<'_> {
     }
 
     /// Makes the failed pattern known here too. The commit that was made knows it already.
-    fn learn(&self, git: &Git, rollback: &Rollback) -> Result<()> {
+    fn learn(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         if rollback.mode == Mode::Branch && git.branch()? == rollback.target {
             return Ok(());
         }
-        memory::learn(self.project, &lesson(rollback), rollback.started_at)
+        match memory::learn(self.project, &lesson(rollback), rollback.started_at) {
+            // It would be refused each time, and one has gone back all the same.
+            Err(error)
+                if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" =>
+            {
+                tracing::warn!(%error, "why one went back was not learned here");
+                rollback.other.0.insert("not_learned".to_owned(), Json::String(error.code.to_owned()));
+                Ok(())
+            }
+            learned => learned,
+        }
     }
 
     fn record(&self, rollback: &Rollback) {
@@ -227,7 +285,7 @@ fn following(step: Step) -> Option<Step> {
 pub(super) fn lesson(rollback: &Rollback) -> Lesson {
     let cut = |text: String, most: usize| text.chars().take(most).collect::<String>();
     let branch = rollback.branch.as_deref().unwrap_or("a detached HEAD");
-    let head = &rollback.head[..rollback.head.len().min(12)];
+    let head: String = rollback.head.chars().take(12).collect();
     Lesson {
         context: cut(format!("What was tried on {branch} up to {head}, after {}", rollback.checkpoint), 500),
         issue: cut(rollback.why.clone(), 4_000),
@@ -240,6 +298,23 @@ pub(super) fn lesson(rollback: &Rollback) -> Lesson {
             4_000,
         ),
     }
+}
+
+/// Returns below which name branches of rollbacks can be made: a branch `forge` leaves no room for one `forge/rollback/...`.
+fn branches(git: &Git) -> Result<&'static str> {
+    for (folder, above) in [
+        ("forge/rollback", &["refs/heads/forge", "refs/heads/forge/rollback"][..]),
+        ("forge-rollback", &["refs/heads/forge-rollback"]),
+    ] {
+        let mut free = true;
+        for name in above {
+            free &= git.reference(name)?.is_none();
+        }
+        if free {
+            return Ok(folder);
+        }
+    }
+    Ok("forge-rollbacks")
 }
 
 /// Returns the paths that git does not track and that a commit would write over, or that stand where it needs a folder.

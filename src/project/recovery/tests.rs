@@ -1,10 +1,13 @@
 //! Recovery in real repositories.
 
 mod assessed;
+mod auto;
 mod below;
+mod bytes;
 pub(in crate::recovery) mod fault;
 pub(crate) mod ground;
 mod killed;
 mod paused;
 mod rolled;
+mod states;
 mod words;

@@ -1,6 +1,9 @@
 //! The commit with which one goes on: the code of the checkpoint, and what was learned since. It is put together in an index of its
 //! own, so neither the work tree nor the index is touched.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::carry::{CARRIED, learn, reset};
 use super::journal::{Mode, Rollback};
 use super::rollback::{lesson, slow};
@@ -44,8 +47,9 @@ impl Recovery<'_> {
         let listed = git.succeed(&args, &Run::default())?;
         let mut paths = Vec::new();
         for path in listed.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
-            let text = String::from_utf8_lossy(path);
-            if std::fs::symlink_metadata(git.root().join(text.as_ref())).is_ok_and(|about| !about.is_dir()) {
+            // A name need not be text.
+            let place = git.root().join(OsStr::from_bytes(path));
+            if std::fs::symlink_metadata(place).is_ok_and(|about| !about.is_dir()) {
                 paths.extend_from_slice(&[path, b"\0"].concat());
             }
         }
@@ -53,9 +57,13 @@ impl Recovery<'_> {
             git.succeed(&["update-index", "-z", "--add", "--replace", "--stdin"], &run().stdin(paths))?;
         }
         if let Some(knowledge) = self.project.files().load::<KnowledgeFile>()? {
+            check_version(layout::KNOWLEDGE, knowledge.read_only)?;
             let mut knowledge = knowledge.value;
             learn(&mut knowledge, &lesson(rollback), rollback.started_at);
             put(git, &run, &knowledge)?;
+        }
+        if let Some(features) = self.project.files().load::<FeaturesFile>()? {
+            check_version(layout::FEATURES, features.read_only)?;
         }
         let now = memory::read(self.project, layout::FEATURES)?;
         let then = git
@@ -72,6 +80,15 @@ impl Recovery<'_> {
         rollback.made = Some(git.commit_tree(&tree, &[parent], &message(rollback))?.to_string());
         Ok(())
     }
+}
+
+/// Refuses to write what a newer program wrote: what this one does not know of it would be lost.
+fn check_version(path: &str, newer: bool) -> Result<()> {
+    if newer {
+        let message = format!("a newer program wrote {path}, so it is not carried over");
+        return Err(Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use that program"));
+    }
+    Ok(())
 }
 
 /// Returns a text as one line, so that none of it passes for a heading or a trailer of a message.

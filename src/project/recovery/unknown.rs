@@ -65,7 +65,7 @@ pub enum Unknown {
         /// How long it was given, in seconds.
         seconds: u64,
     },
-    /// `knowledge.json` or `features.json` is damaged.
+    /// `knowledge.json`, `features.json` or the index of the artifacts is damaged.
     MemoryCorrupt {
         /// Which file.
         path: String,
@@ -132,6 +132,12 @@ impl Unknown {
         }
     }
 
+    /// Says whether nothing is wrong but that there is no checkpoint to go back to: none was made, or none on this branch.
+    #[must_use]
+    pub const fn is_no_alarm(&self) -> bool {
+        matches!(self, Self::NoCheckpoint | Self::NotDescendant { .. })
+    }
+
     /// Returns the reason in words.
     #[must_use]
     pub fn text(&self) -> String {
@@ -142,7 +148,9 @@ impl Unknown {
             }
             Self::ManifestCorrupt { checkpoint } => format!("the manifest of {checkpoint} is damaged"),
             Self::TagMoved { checkpoint } => format!("the tag of {checkpoint} names another commit than its manifest"),
-            Self::NotDescendant { checkpoint } => format!("HEAD does not descend from {checkpoint}"),
+            Self::NotDescendant { checkpoint } => {
+                format!("this branch has no checkpoint of its own: HEAD does not descend from {checkpoint}")
+            }
             Self::Operation { operation } => format!("git is in the middle of a {operation}"),
             Self::Unmerged { paths } => format!("{paths} paths are unmerged"),
             Self::IndexLocked { seconds } => format!("the lock of git's index is {seconds} seconds old"),
@@ -167,9 +175,11 @@ impl Unknown {
     #[must_use]
     pub const fn next(&self) -> &'static str {
         match self {
-            Self::NoCheckpoint | Self::NoUsableCheckpoint { .. } => "helmdeck forge checkpoint create",
+            Self::NoCheckpoint | Self::NoUsableCheckpoint { .. } | Self::NotDescendant { .. } => {
+                "helmdeck forge checkpoint create"
+            }
             Self::ManifestCorrupt { .. } => "helmdeck forge repair",
-            Self::TagMoved { .. } | Self::NotDescendant { .. } => "helmdeck forge checkpoint verify",
+            Self::TagMoved { .. } => "helmdeck forge checkpoint verify",
             Self::Operation { .. } | Self::Unmerged { .. } | Self::Detached => "git status",
             Self::IndexLocked { .. } | Self::IndexUnreadable { .. } => "git fsck",
             Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. } => {

@@ -1,8 +1,9 @@
 use std::process::Command;
 
 use super::*;
+use crate::artifacts::{Kind, Put};
 use crate::init::Init;
-use crate::layout::{ARTIFACT_INDEX, FEATURES, QUARANTINE};
+use crate::layout::{ARTIFACT_INDEX, CONFIG, FEATURES, PROGRESS, QUARANTINE};
 use crate::world::World;
 
 fn project() -> (tempfile::TempDir, Project) {
@@ -21,6 +22,10 @@ fn git(folder: &tempfile::TempDir, args: &[&str]) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn names(project: &Project) -> Vec<String> {
+    project.damaged().unwrap()
 }
 
 fn sources(repair: &Repair) -> Vec<Source> {
@@ -43,7 +48,7 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     let damaged = "{ \"schema_version\": \"1.0\", ";
     std::fs::write(&path, damaged).unwrap();
 
-    assert_eq!(project.damaged().unwrap(), [FEATURES]);
+    assert_eq!(names(&project), [FEATURES]);
     let shown = project.repair(FEATURES, Mend::default()).unwrap();
     assert_eq!(sources(&shown), [Source::LastGood, Source::Git, Source::Skeleton]);
     assert!(shown.damage.as_ref().unwrap().starts_with("line 1, column "), "{shown:?}");
@@ -65,13 +70,47 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
 #[test]
 fn of_a_list_of_lines_the_good_ones_are_kept() {
     let (folder, project) = project();
-    let path = folder.path().join(ARTIFACT_INDEX);
+    let path = folder.path().join(crate::layout::EVENTS_OUTBOX);
     std::fs::write(&path, b"{\"a\":1}\n{\"b\":\n\xff\n{\"c\":3}\n{\"d\"").unwrap();
-    let shown = project.repair(ARTIFACT_INDEX, Mend::default()).unwrap();
+    let shown = project.repair(crate::layout::EVENTS_OUTBOX, Mend::default()).unwrap();
     assert_eq!(sources(&shown), [Source::Salvage]);
     assert!(shown.candidates[0].detail.contains("3 damaged"));
-    project.repair(ARTIFACT_INDEX, Mend { yes: true, from: None }).unwrap();
+    project.repair(crate::layout::EVENTS_OUTBOX, Mend { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"{\"a\":1}\n{\"c\":3}\n");
+}
+
+#[test]
+fn an_index_whose_lines_are_lost_knows_its_files_again() {
+    let (folder, project) = project();
+    let path = folder.path().join(ARTIFACT_INDEX);
+    let stored = project.artifacts().put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
+    // A line of JSON that is no artifact is as bad as any other, and stops whoever adds one.
+    std::fs::write(&path, "{\"a\":1}\n").unwrap();
+    let error = project.artifacts().put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
+    assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {ARTIFACT_INDEX}")));
+    assert_eq!(names(&project), [ARTIFACT_INDEX]);
+    let shown = project.repair(ARTIFACT_INDEX, Mend::default()).unwrap();
+    assert!(shown.hint.unwrap().contains("line 1, column 1"));
+    project.repair(ARTIFACT_INDEX, Mend { yes: true, from: Some(Source::Salvage) }).unwrap();
+    let listed = project.artifacts().list(&crate::artifacts::Filter::default()).unwrap();
+    assert!(listed.artifacts[0].rebuilt && listed.artifacts[0].path == stored.entry.path, "{listed:?}");
+    assert!(names(&project).is_empty());
+}
+
+#[test]
+fn of_a_progress_the_lines_that_are_text_are_kept() {
+    let (folder, project) = project();
+    let path = folder.path().join(PROGRESS);
+    std::fs::write(&path, b"=== FORGE Session 2025-12-24 ===\n\n[11:00] one\n[11:01] t\0wo\n\xff\n[11:02] three\n")
+        .unwrap();
+    let error = project.progress().log("four").unwrap_err();
+    assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {PROGRESS}")));
+    let shown = project.repair(PROGRESS, Mend::default()).unwrap();
+    assert_eq!(sources(&shown), [Source::Salvage, Source::Skeleton]);
+    project.repair(PROGRESS, Mend { yes: true, from: None }).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, "=== FORGE Session 2025-12-24 ===\n\n[11:00] one\n[11:02] three\n");
+    project.progress().log("four").unwrap();
 }
 
 #[test]
@@ -114,7 +153,9 @@ fn damaged_settings_are_mended_without_opening_them() {
     assert!(Project::open(folder.path(), World::default()).is_err());
     drop(project);
     let project = Project::open_anyway(folder.path(), World::default()).unwrap().unwrap();
-    assert_eq!(project.damaged().unwrap(), [CONFIG]);
+    assert_eq!(names(&project), [CONFIG]);
+    let shown = project.repair(CONFIG, Mend::default()).unwrap();
+    assert!(shown.hint.unwrap().contains("line 1, column"), "one may mend it by hand");
     project.repair(CONFIG, Mend { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
 }
@@ -128,4 +169,19 @@ fn only_our_own_files_are_repaired() {
     }
     std::fs::write(folder.path().join(FEATURES), "{\"schema_version\":\"2.0\",\"features\":1}").unwrap();
     assert_eq!(project.repair(FEATURES, Mend { yes: true, from: None }).unwrap_err().code, "E_SCHEMA_NEWER");
+}
+
+#[test]
+fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
+    let ground = crate::recovery::tests::ground::Ground::new();
+    let asked = crate::checkpoints::Create { key: Some("A-1".into()), ..Default::default() };
+    let made = ground.project().checkpoints().create(&asked).unwrap();
+    let whole = ground.read(&made.path);
+    ground.write(&made.path, "{\"tag\": ");
+    let project = ground.project();
+    assert_eq!(project.damaged().unwrap(), [made.path.as_str()]);
+    let mended = project.repair(&made.path, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(mended.applied, Some(Source::Tag));
+    assert_eq!(ground.read(&made.path), whole);
+    assert!(project.checkpoints().newest_usable().unwrap().is_some());
 }

@@ -17,7 +17,8 @@ const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const MIXED: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 const HEX: &str = "0123456789abcdef";
 
-fn credentials() -> Vec<(&'static str, String)> {
+/// Credentials of every rule that are none, put together here: nothing that looks like one stands in this file.
+pub(crate) fn credentials() -> Vec<(&'static str, String)> {
     let with = |before: &str, length| format!("{before}{}", noise(MIXED, length));
     let dashes = "-".repeat(5);
     vec![
@@ -34,6 +35,8 @@ fn credentials() -> Vec<(&'static str, String)> {
         ("npm-token", with(concat!("np", "m_"), 36)),
         ("pypi-token", with(concat!("py", "pi-AgEIcHlwaS5vcmc"), 60)),
         ("linear-key", with(concat!("lin_", "api_"), 40)),
+        ("hugging-face-token", with(concat!("h", "f_"), 34)),
+        ("sendgrid-key", format!("{}.{}", with(concat!("S", "G."), 22), noise(MIXED, 43))),
         ("jwt", format!("{}.{}.{}", with("eyJ", 20), with("eyJ", 40), noise(MIXED, 43))),
         ("private-key", format!("{dashes}BEGIN RSA PRIVATE KEY{dashes}")),
         ("private-key", format!("{dashes}BEGIN OPENSSH PRIVATE KEY{dashes}")),
@@ -75,6 +78,8 @@ fn every_rule_has_a_pattern_and_an_id_of_its_own() {
     assert!(RULES.iter().all(|rule| Regex::new(rule.pattern).is_ok()));
     let ids: std::collections::BTreeSet<_> = rules().map(|(id, _)| id).collect();
     assert_eq!(ids.len(), RULES.len());
+    let tried: std::collections::BTreeSet<_> = credentials().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(tried, ids, "each is tried");
 }
 
 #[test]

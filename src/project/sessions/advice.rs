@@ -17,7 +17,7 @@ const AGE: Duration = Duration::from_secs(60 * 60);
 /// What happened since the last checkpoint, or since the session began if there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Since {
-    /// Features that were shown to work.
+    /// Features that were shown to work, and did not before.
     pub features: usize,
     /// Commits.
     pub commits: usize,
@@ -71,7 +71,7 @@ impl Sessions<'_> {
     pub fn advice(&self) -> Result<Option<Advice>> {
         let Ok(git) = self.project.git() else { return Ok(None) };
         let Some(head) = git.head()? else { return Ok(None) };
-        let session = self.current()?;
+        let session = self.shown()?;
         let last = self.project.checkpoints().newest_valid()?;
         // Without a checkpoint the session's own beginning counts.
         let (commit, at) = match (&last, &session) {
@@ -85,10 +85,17 @@ impl Sessions<'_> {
         let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
         let seconds = self.project.world().now().0.as_second().saturating_sub(at.0.as_second());
         let listed = self.project.features().list(false)?;
-        let fresh = |item: &Item| item.standing.counts() && item.feature.verified_at.is_some_and(|then| then > at);
+        // What worked then, or was only tested again when the session began, has not turned.
+        let known = last.as_ref().and_then(|last| last.manifest.as_ref()).map(|known| known.features_passing.clone());
+        let probed = session.as_ref().and_then(|session| session.step(super::start::step::PROBE)?.note.clone());
+        let known = known.unwrap_or_else(|| probed.iter().flat_map(|ids| ids.split(", ")).map(str::to_owned).collect());
+        let fresh = |item: &Item| {
+            let tested = item.standing.counts() && item.feature.verified_at.is_some_and(|then| then > at);
+            tested && !known.contains(&item.feature.id)
+        };
         Ok(advise(&Since {
             features: listed.features.iter().filter(|item| fresh(item)).count(),
-            commits: usize::try_from(git.count(&range)?).unwrap_or(usize::MAX),
+            commits: usize::try_from(git.count_work(&range)?).unwrap_or(usize::MAX),
             age: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
             changed: dirty || tree != Some(git.code_tree(&head)?),
         }))

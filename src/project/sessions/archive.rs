@@ -1,12 +1,16 @@
-//! Where a session goes that is over: its record, its focus and its progress lie in `short-term/sessions/<id>/`, which is committed.
+//! Where a session goes that is over: its record, its focus and its progress lie in `short-term/sessions/<id>/`, which is committed at
+//! its end.
 
 use super::record::{Living, Session, State};
 use super::{Sessions, parts};
 use crate::error::Result;
 use crate::focus::Focus;
 use crate::json::print;
-use crate::layout::{FOCUS, SESSION_LOCKS};
+use crate::layout::{ENDED, FOCUS, SESSION_LOCKS};
 use crate::progress::session_folder;
+
+/// So many sessions that ended are known with all their steps.
+const KEPT: usize = 20;
 
 impl Sessions<'_> {
     /// Puts away the sessions that were given up. Returns their names.
@@ -59,6 +63,25 @@ impl Sessions<'_> {
         #[cfg(test)]
         super::death::point();
         Ok(())
+    }
+
+    /// Keeps the whole record of a session that ended, with the steps after its commit, which the archive cannot hold.
+    pub(super) fn keep_ended(&self, session: &Session) -> Result<()> {
+        self.project.files().edit_at::<Living, ()>(ENDED, None, |ended| {
+            ended.sessions.retain(|old| old.uuid != session.uuid);
+            ended.sessions.push(session.clone());
+            let over = ended.sessions.len().saturating_sub(KEPT);
+            ended.sessions.drain(..over);
+            Ok(())
+        })
+    }
+
+    /// Returns the whole record of a session that ended in this work tree.
+    pub(super) fn ended_here(&self, session: &Session) -> Result<Option<Session>> {
+        let kept = self.project.files().load_at::<Living>(ENDED)?;
+        Ok(kept.and_then(|kept| {
+            kept.value.sessions.into_iter().find(|old| (&old.id, &old.uuid) == (&session.id, &session.uuid))
+        }))
     }
 
     /// Returns the record of a session that is over.

@@ -26,18 +26,24 @@ impl Sessions<'_> {
         let today = world.zone.to_datetime(now.0).date();
         let _common = self.project.common_lock()?;
         let _local = self.project.files().lock()?;
-        let who = Who {
-            agent: &world.agent,
-            named: world.session.as_deref(),
-            join: start.join,
-            take_over: start.take_over,
-            now,
-            lease: LEASE,
-        };
+        let who = Who { now, ..self.who(start) };
         self.project.files().edit::<Living, Session>(None, |living| {
             let id = take_place(living, &who, &|id| self.is_free(id), |living| self.fresh(living, today))?;
             living.get(&id).cloned().ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))
         })
+    }
+
+    /// Returns who starts, and how.
+    pub(super) fn who(&self, start: &Start) -> Who<'_> {
+        let world = self.project.world();
+        Who {
+            agent: &world.agent,
+            named: world.session.as_deref(),
+            join: start.join,
+            take_over: start.take_over,
+            now: world.now(),
+            lease: LEASE,
+        }
     }
 
     fn fresh(&self, living: &Living, today: Date) -> Result<Session> {

@@ -41,7 +41,7 @@ impl Sessions<'_> {
     /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
     pub fn log(&self, log: &Log) -> Result<Logged> {
         self.project.check_not_paused()?;
-        let session = self.current_or_refuse()?;
+        let session = self.acting()?;
         let progress = match &session {
             Some(session) => self.progress(session)?,
             None => self.project.progress(),
@@ -60,7 +60,7 @@ impl Sessions<'_> {
     /// What adding it says.
     pub fn learn(&self, learning: Learning) -> Result<Added> {
         self.project.check_not_paused()?;
-        let session = self.current_or_refuse()?.map(|session| session.id);
+        let session = self.mine()?.map(|session| session.id);
         let added =
             self.project.knowledge().add(&Learning { session: learning.session.or(session), ..learning }, None)?;
         self.touch()?;
@@ -82,17 +82,19 @@ impl Sessions<'_> {
         })
     }
 
-    /// Returns the current session; who names one that does not live is refused, since what it does belongs nowhere.
-    pub(super) fn current_or_refuse(&self) -> Result<Option<Session>> {
-        match &self.project.world().session {
-            Some(named) => super::place::named_one(&self.living()?, named).cloned().map(Some),
-            None => self.current(),
+    /// Says that the session lives, if who works is in it. That it could not be said matters to nobody: the lease only ends sooner.
+    pub fn lives(&self) {
+        if let Err(error) = self.touch() {
+            tracing::debug!(%error, "the lease of the session is not renewed");
         }
     }
 
-    /// Returns the current session.
-    pub(super) fn required(&self) -> Result<Session> {
-        self.current_or_refuse()?.ok_or_else(|| {
+    /// Returns the session in which something is done that needs one.
+    ///
+    /// # Errors
+    /// `NotFound` if none lives; what [`Self::acting`] says.
+    pub fn required(&self) -> Result<Session> {
+        self.acting()?.ok_or_else(|| {
             Error::not_found("no session lives in this work tree")
                 .hint("`helmdeck forge session start` begins one")
                 .next("helmdeck forge session start")

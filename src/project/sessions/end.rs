@@ -1,6 +1,8 @@
 //! The end of a session: steps in a fixed order, each noted when it is done. How it is to end is kept before the first of them, so an
 //! end that was cut short goes on the same way.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +44,7 @@ pub struct Finished {
     pub duration_s: u64,
     /// Commits made in it.
     pub commits: usize,
-    /// The ids of what was learned at its end.
+    /// The ids of what was learned in it.
     pub learned: Vec<String>,
     /// The commit that holds its memory; `null` if there was nothing to commit, or no git.
     pub commit: Option<String>,
@@ -58,30 +60,49 @@ pub(super) mod step {
     pub(in super::super) const LEARNED: &str = "end_learned";
     pub(in super::super) const CACHES: &str = "end_caches";
     pub(in super::super) const COMMIT: &str = "end_commit";
-    pub(in super::super) const ARCHIVE: &str = "end_archive";
     pub(in super::super) const EVENT: &str = "end_event";
 }
 
 impl Sessions<'_> {
     /// Ends the current session. Cut short at any point, the same command does the rest; ended already, it changes nothing.
     ///
-    /// In this order: the last entry; what was learned; the caches; the commit of the memory; the archive; tell others; release.
+    /// In this order: the last entry; what was learned; the caches; the archive; the commit of the memory, with it; tell others; release.
     ///
     /// # Errors
     /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a session; `Paused`, `Secret`.
     pub fn end(&self, end: &End) -> Result<Finished> {
-        match self.current_or_refuse() {
-            Ok(Some(session)) => self.end_of(&session.id, end),
-            Ok(None) => self.ended_before(None),
-            Err(over) => match &self.project.world().session {
-                Some(named) => self.ended_before(Some(named)).map_err(|_| over),
-                None => Err(over),
-            },
+        match (self.acting(), &self.project.world().session) {
+            (Ok(Some(session)), _) => self.end_of(&session.id, end),
+            (Ok(None), _) => self.ended_before(None),
+            (Err(over), Some(named)) => self.ended_before(Some(named)).map_err(|_| over),
+            // Only another agent's lives: this one's may have ended before.
+            (Err(live), None) if !self.has_own()? => self.ended_before(None).map_err(|_| live),
+            (Err(other), None) => Err(other),
         }
     }
 
+    /// Says whether a session of this agent lives.
+    fn has_own(&self) -> Result<bool> {
+        let agent = &self.project.world().agent;
+        Ok(self.living()?.sessions.iter().any(|session| session.state.is_alive() && session.agent == *agent))
+    }
+
     /// Ends a session.
-    pub(super) fn end_of(&self, id: &str, end: &End) -> Result<Finished> {
+    fn end_of(&self, id: &str, end: &End) -> Result<Finished> {
+        self.prepare(id, end, false)?;
+        self.finish(id, Then::Stop)
+    }
+
+    /// Ends a session since this process has to end soon: no run of git takes longer than `longest`, and what does is left out and said.
+    pub(super) fn end_soon(&self, id: &str, end: &End, longest: Duration) -> Result<Finished> {
+        let hurried = self.project.within(id).hurried(longest);
+        let sessions = Sessions { project: &hurried };
+        sessions.prepare(id, end, true)?;
+        sessions.finish_inside(id, Then::GoOn)
+    }
+
+    /// Keeps how a session is to end, before anything is done. `stopped` says that a signal ends it.
+    fn prepare(&self, id: &str, end: &End, stopped: bool) -> Result<()> {
         self.project.check_not_paused()?;
         if let Some(key) = end.key.as_deref().filter(|key| !is_key(key)) {
             return Err(Error::usage(format!("{key:?} is no key of an issue such as SX9-123")));
@@ -91,7 +112,7 @@ impl Sessions<'_> {
         let ending = match &session.ending {
             None => {
                 self.check_clean(end)?;
-                Some(Ending::begun(end, self.project.world().now().seconds()))
+                Some(Ending { stopped, ..Ending::begun(end, self.project.world().now().seconds()) })
             }
             // An end that a text stopped goes on with another one.
             Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
@@ -103,11 +124,16 @@ impl Sessions<'_> {
                 session.ending = Some(ending);
             })?;
         }
-        self.finish(id, Then::Stop)
+        Ok(())
     }
 
     /// Does what is left of an end.
     pub(super) fn finish(&self, id: &str, then: Then) -> Result<Finished> {
+        // What is done belongs to that session, whoever ends it.
+        Sessions { project: &self.project.within(id) }.finish_inside(id, then)
+    }
+
+    fn finish_inside(&self, id: &str, then: Then) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
         let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
         let mut on =
@@ -117,13 +143,13 @@ impl Sessions<'_> {
         let learned = on.learned();
         on.or_go_on(step::LEARNED, then, learned)?;
         on.caches()?;
+        on.archive()?;
         let commit = on.commit();
         on.or_go_on(step::COMMIT, then, commit)?;
-        on.archive()?;
         on.event()?;
         let finished = on.finished(false);
-        // Its record says all that was done. From here on whoever looks for a session that lives does not find it.
-        self.archive(&on.over())?;
+        // What the commit could not hold of it. From here on whoever looks for a session that lives does not find it.
+        self.keep_ended(&on.over())?;
         self.forget(id)?;
         Ok(finished)
     }
@@ -162,6 +188,7 @@ impl Sessions<'_> {
                 if session.state != State::Ended {
                     break;
                 }
+                let session = self.ended_here(&session)?.unwrap_or(session);
                 let ending = session.ending.clone().unwrap_or_default();
                 return Ok(On { sessions: *self, session, ending, warnings: Vec::new() }.finished(true));
             }
@@ -241,11 +268,25 @@ impl On<'_> {
                 None => {
                     let session = Some(self.session.id.clone());
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
-                    self.sessions.project.knowledge().add(&learning, None)?.id
+                    match self.sessions.project.knowledge().add(&learning, None) {
+                        Ok(added) => added.id,
+                        // It became so since the end began. Trying again changes nothing, and the record holds what was learned.
+                        Err(error) if error.code == "E_SCHEMA_NEWER" => {
+                            self.warnings
+                                .push(format!("what was learned stands only in the record of the session: {error}"));
+                            break;
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             };
             self.done(&name, Some(id.clone()))?;
             ids.push(id);
+        }
+        for id in parts::learned_in(self.sessions.project, &self.session) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
         }
         self.done(step::LEARNED, Some(ids.join(" ")).filter(|ids| !ids.is_empty()))
     }
@@ -275,17 +316,16 @@ impl On<'_> {
         }
     }
 
-    /// The session as its record keeps it.
+    /// The session as its record keeps it: the same whenever an end that was cut short goes on.
     fn over(&self) -> Session {
-        Session { state: State::Ended, ended_at: self.ending.since, ..self.session.clone() }
+        let session = self.session.clone();
+        let until = self.ending.since.unwrap_or(session.seen_at);
+        Session { state: State::Ended, ended_at: self.ending.since, seen_at: until, lease_until: until, ..session }
     }
 
-    fn archive(&mut self) -> Result<()> {
-        if self.is_done(step::ARCHIVE) {
-            return Ok(());
-        }
-        self.sessions.archive(&self.over())?;
-        self.done(step::ARCHIVE, None)
+    /// Puts the session away before the commit, which takes it along: afterwards nothing is left uncommitted.
+    fn archive(&self) -> Result<()> {
+        if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
     fn event(&mut self) -> Result<()> {
@@ -298,7 +338,8 @@ impl On<'_> {
             self.warnings.extend(names.into_iter().map(text));
         }
         let finished = self.finished(false);
-        parts::tell_end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
+        let Ending { leave_dirty, stopped, .. } = &self.ending;
+        parts::tell_end(self.sessions.project, &finished, leave_dirty.is_some(), *stopped);
         self.done(step::EVENT, Some(finished.commits.to_string()))
     }
 

@@ -1,7 +1,7 @@
 //! The lock of a session: kept by a process that works for it, freed by the kernel when that dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Sessions;
 use super::record::{Holder, Living};
@@ -52,15 +52,20 @@ impl<'a> Sessions<'a> {
 
     /// Says whether nobody keeps the lock of a session. The caller holds the lock of the work tree.
     pub(super) fn is_free(&self, id: &str) -> bool {
-        match File::open(self.lock_path(id)) {
-            // Who cannot look takes it for held: nobody's session is given up for that.
-            Ok(file) => file.try_lock_shared().is_ok(),
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        }
+        is_free(&self.lock_path(id))
     }
 
     fn lock_path(&self, id: &str) -> PathBuf {
         self.project.root().join(SESSION_LOCKS).join(format!("{id}.lock"))
+    }
+}
+
+/// Says whether nobody keeps a lock.
+pub(super) fn is_free(lock: &Path) -> bool {
+    match File::open(lock) {
+        // Who cannot look takes it for held: nobody's session is given up for that.
+        Ok(file) => file.try_lock_shared().is_ok(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
 

@@ -1,10 +1,13 @@
 //! The names of sessions, as the RFC prints them: `2025-12-24-session-001`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::civil::Date;
 
+/// The highest number of a day. Who writes a larger one, or this one, into some commit must not stop the sessions of that day.
+const LAST: u32 = 999_999;
 /// What stands between the day and the number.
 const MIDDLE: &str = "-session-";
 
@@ -19,11 +22,14 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// Returns the name after all that are known of that day. What is no name of a session, or is of another day, does not count.
+    /// Returns the name after all that are known of that day; the first free one if the last is taken. What is no name of a session,
+    /// or is of another day, does not count.
     pub fn next<'a>(date: Date, known: impl IntoIterator<Item = &'a str>) -> Self {
         let taken = known.into_iter().filter_map(|id| id.parse::<Self>().ok()).filter(|id| id.date == date);
-        let last = taken.map(|id| id.number).max().unwrap_or(0);
-        Self { date, number: last.saturating_add(1) }
+        let taken: BTreeSet<u32> = taken.map(|id| id.number).collect();
+        let after = taken.last().map_or(1, |last| last + 1);
+        let number = if after <= LAST { after } else { (1..LAST).find(|free| !taken.contains(free)).unwrap_or(LAST) };
+        Self { date, number }
     }
 }
 
@@ -40,7 +46,7 @@ impl FromStr for SessionId {
             date: day.parse().ok().filter(|_| form).ok_or_else(wrong)?,
             number: number.parse().map_err(|_| wrong())?,
         };
-        if id.number == 0 { Err(wrong()) } else { Ok(id) }
+        if id.number == 0 || id.number > LAST { Err(wrong()) } else { Ok(id) }
     }
 }
 
@@ -69,6 +75,7 @@ mod tests {
             "2025-13-24-session-001",
             "25-12-24-session-001",
             "2025-12-24-session-001x",
+            "2025-12-24-session-1000000",
             "2025-12-24-session-99999999999",
             "../2025-12-24-session-001",
         ] {
@@ -84,5 +91,16 @@ mod tests {
         assert_eq!(next(&["2025-12-23-session-007", "README.md", "2025-12-24-session-x"]), "2025-12-24-session-001");
         assert_eq!(next(&["2025-12-24-session-002", "2025-12-24-session-001"]), "2025-12-24-session-003");
         assert_eq!(next(&["2025-12-24-session-999"]), "2025-12-24-session-1000");
+    }
+
+    #[test]
+    fn no_name_that_somebody_made_up_is_the_last_of_a_day() {
+        let day: Date = "2025-12-24".parse().unwrap();
+        for made_up in ["999999", "1000000", "999999999", "4294967295"] {
+            let known = [format!("{day}-session-{made_up}"), format!("{day}-session-001")];
+            let next = SessionId::next(day, known.iter().map(String::as_str)).to_string();
+            assert_eq!(next, format!("{day}-session-002"), "{made_up}");
+            assert!(crate::git::message::is_session(&next));
+        }
     }
 }

@@ -6,6 +6,7 @@
 mod advice;
 mod archive;
 mod begin;
+mod claims;
 #[cfg(test)]
 mod death;
 mod during;
@@ -32,7 +33,7 @@ pub use end::{End, Finished};
 pub use hold::Hold;
 pub use id::SessionId;
 pub use record::{Ending, Holder, LEASE, Living, Session, State, Step};
-pub use run::{Outcome, VARIABLE};
+pub use run::{How, Outcome, VARIABLE};
 pub use select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use start::{Probed, Start, Started};
 
@@ -59,18 +60,56 @@ impl<'a> Sessions<'a> {
         Ok(self.project.files().load::<Living>()?.map_or_else(Living::empty, |loaded| loaded.value))
     }
 
-    /// Returns the session in which the work is done: the one that [`World::session`](crate::World::session) names, or else the
-    /// primary one. `None` if it does not live.
+    /// Returns the session of who works: the one that [`World::session`](crate::World::session) names, or else the only one of this
+    /// agent's name. `None` if there is none, or if it cannot be told which.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn current(&self) -> Result<Option<Session>> {
+        let world = self.project.world();
         let living = self.living()?;
-        let session = match &self.project.world().session {
+        let session = match &world.session {
             Some(named) => living.get(named).filter(|session| session.state.is_alive()),
-            None => living.primary(),
+            None => place::own(&living, &world.agent).ok().flatten(),
         };
         Ok(session.cloned())
+    }
+
+    /// Returns the session that who only looks is shown: their own, or else the primary one.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn shown(&self) -> Result<Option<Session>> {
+        match self.current()? {
+            None if self.project.world().session.is_none() => Ok(self.living()?.primary().cloned()),
+            own => Ok(own),
+        }
+    }
+
+    /// Returns the session in which something is changed. `None` says that none lives, and that it may be done without. Who names no
+    /// session never works in another agent's.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Locked` (`E_SESSION_LIVE`) if only another agent's lives, or
+    /// several of this name; `Corrupt`.
+    pub fn acting(&self) -> Result<Option<Session>> {
+        let world = self.project.world();
+        let living = self.living()?;
+        match &world.session {
+            Some(named) => place::named_one(&living, named).cloned().map(Some),
+            None => Ok(place::own(&living, &world.agent)?.cloned()),
+        }
+    }
+
+    /// Returns the session to which something belongs that can also belong to none. `None` if this agent has none.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Corrupt`.
+    pub fn mine(&self) -> Result<Option<Session>> {
+        match self.acting() {
+            Err(error) if error.code == place::LIVE => Ok(None),
+            mine => mine,
+        }
     }
 
     fn progress(&self, session: &Session) -> Result<Progress<'a>> {
@@ -83,14 +122,27 @@ impl<'a> Sessions<'a> {
         if session.primary { Ok(focus) } else { focus.of(&session.id) }
     }
 
-    /// Returns the focus of the session in which the work is done: the primary one unless it is said.
+    /// Returns the focus to look at: of one's own session, or else the primary one.
     ///
     /// # Errors
     /// `NotFound` for a session that does not live; `Corrupt`.
     pub fn focus_now(&self) -> Result<Focused<'a>> {
-        match self.current_or_refuse()? {
+        // Refuses a named session that is over.
+        self.mine()?;
+        match self.shown()? {
             Some(session) => self.focus(&session),
             None => Ok(self.project.focus()),
+        }
+    }
+
+    /// Returns the focus to change, and the session whose it is.
+    ///
+    /// # Errors
+    /// As [`Self::acting`].
+    pub fn focus_to_change(&self) -> Result<(Focused<'a>, Option<String>)> {
+        match self.acting()? {
+            Some(session) => Ok((self.focus(&session)?, Some(session.id))),
+            None => Ok((self.project.focus(), None)),
         }
     }
 

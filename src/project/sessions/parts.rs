@@ -8,8 +8,10 @@ use crate::events::{Replay, Subject, data};
 use crate::features::{Feature, FeaturesFile, Standing};
 use crate::git::{Git, NewCommit, Origin, Run};
 use crate::knowledge::{Learning, What};
+use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
-use crate::recovery::{Action, Assess};
+use crate::recovery::{Action, Applied, Apply, Assess, Unknown};
+use crate::repair::Extent;
 use crate::time::Time;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
@@ -30,9 +32,23 @@ pub(super) fn budget(project: &Project) -> usize {
     usize::try_from(project.config().session.prime_tokens).unwrap_or(crate::prime::BUDGET)
 }
 
-/// Reads the features, to find out whether they can be read.
-pub(super) fn read_features(project: &Project) -> Result<()> {
-    project.files().load::<FeaturesFile>().map(drop)
+/// Refuses to go on without what was learned if it was there.
+pub(super) fn check_knowledge(project: &Project) -> Result<()> {
+    project.damage_of(KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
+}
+
+/// Reads the features and what shows that they work, to find out whether they can be read. Returns a warning if only some lines cannot.
+pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
+    if project.files().load::<FeaturesFile>()?.is_none()
+        && let Some(lost) = project.damage_of(FEATURES)
+    {
+        return Err(lost.error());
+    }
+    match project.damaged_index() {
+        Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
+        Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),
+        _ => Ok(None),
+    }
 }
 
 /// Tests some features again that worked: those whose last test is longest ago.
@@ -57,10 +73,16 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     }
     let report = project.recovery().assess(Assess { verify: false })?;
     let class = report.class.to_string();
+    if report.action == Action::RollBack && project.config().recovery.auto {
+        return go_back(project, class).map(Some);
+    }
     if !report.must_pause() {
-        let plain = matches!(report.action, Action::Continue | Action::Pause);
-        let warning =
-            (!plain).then(|| format!("{class} (row {} of the recovery table): {}", report.row, report.action.text()));
+        let aside = report.unknown.iter().find(|reason| matches!(reason.reason, Unknown::NotDescendant { .. }));
+        let warning = match report.action {
+            Action::Pause => aside.map(|reason| format!("{}; `{}` makes one", reason.text, reason.reason.next())),
+            Action::Continue => None,
+            action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
+        };
         return Ok(Some(Assessed { class, warning, paused: None }));
     }
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
@@ -68,11 +90,28 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
 }
 
+/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says otherwise. That it fails stops no start.
+fn go_back(project: &Project, class: String) -> Result<Assessed> {
+    let (warning, paused) = match project.recovery().apply(&Apply::default()) {
+        Ok(Applied { rollback: Some(done), next, .. }) => {
+            (format!("rolled back to {}, as [recovery] auto asks for: {next}", done.checkpoint), None)
+        }
+        Ok(Applied { next, .. }) => (format!("{class}, but {next}"), None),
+        Err(error) => {
+            let paused = project.recovery().paused()?.map(|paused| paused.reason);
+            (format!("{class}, and it could not be rolled back: {error}"), paused)
+        }
+    };
+    Ok(Assessed { class, warning: Some(warning), paused })
+}
+
 /// Returns the first feature that worked once and does not, and the one that comes next.
 pub(super) fn features(project: &Project) -> Result<(Option<Named>, Option<Named>)> {
     let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
     let listed = project.features().list(false)?;
-    let regressed = listed.features.iter().find(|item| item.standing == Standing::Regressed);
+    let claimed = project.sessions().claimed();
+    let mut regressed = listed.features.iter().filter(|item| item.standing == Standing::Regressed);
+    let regressed = regressed.find(|item| !claimed.contains(&item.feature.id));
     let next = project.features().next()?;
     Ok((regressed.map(|item| named(&item.feature)), next.map(|next| named(&next.feature))))
 }
@@ -85,6 +124,17 @@ pub(super) fn learned_since(project: &Project, learning: &Learning, since: Optio
     let kept = file.entries().find(|entry| entry.id() == id);
     let fresh = kept.and_then(|entry| entry.fresh_at()).is_some_and(|fresh| fresh >= since);
     Ok(fresh.then_some(id))
+}
+
+/// Returns the ids of what was learned in a session, if what is known can be read.
+pub(super) fn learned_in(project: &Project, session: &Session) -> Vec<String> {
+    let Ok(file) = project.knowledge().read() else { return Vec::new() };
+    // Another clone may have a session of the same name.
+    let mine = file.entries().filter(|entry| {
+        entry.trace.session.as_deref() == Some(session.id.as_str())
+            && entry.learned_at.is_none_or(|then| then >= session.started_at)
+    });
+    mine.map(|entry| entry.id()).collect()
 }
 
 /// Writes the caches of git anew.
@@ -126,6 +176,11 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
                 head.subject.ends_with(SUBJECT) && head.trailer("Forge-Session-Id").any(|id| id == session.uuid)
             });
             Ok(mine.map_or(Kept::Nothing, |head| Kept::In(head.oid.to_string())))
+        }
+        // It ends all the same: the next end, or a commit, takes the memory once it is repaired.
+        Err(error) if error.code == "E_CORRUPT" => {
+            let next = error.next.as_deref().map(|next| format!("; see {next}")).unwrap_or_default();
+            Ok(Kept::Not(format!("the memory was not committed, for a file of it is damaged: {error}{next}")))
         }
         Err(error) => Err(error),
     }
@@ -208,12 +263,12 @@ fn health(project: &Project) -> String {
 }
 
 /// Tells others that a session ended.
-pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool) {
+pub(super) fn tell_end(project: &Project, finished: &Finished, dirty: bool, stopped: bool) {
     if is_told(project, Subject::SessionEnd, &finished.session) {
         return;
     }
     let told = data::Ended {
-        reason: "done".to_owned(),
+        reason: if stopped { "signal" } else { "done" }.to_owned(),
         commits: count(finished.commits),
         learned: count(finished.learned.len()),
         duration_s: finished.duration_s,

@@ -6,6 +6,9 @@ use super::record::{Living, Session, State};
 use crate::error::{Category, Error, Result};
 use crate::time::Time;
 
+/// The code of the error that says that a session of somebody else lives.
+pub(super) const LIVE: &str = "E_SESSION_LIVE";
+
 /// Who starts, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'a> {
@@ -31,9 +34,11 @@ pub(super) fn take_place(
     free: &dyn Fn(&str) -> bool,
     fresh: impl FnOnce(&Living) -> Result<Session>,
 ) -> Result<String> {
+    let mut taken_over = false;
     for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
         let free = free(&session.id);
-        let taken = who.take_over && session.primary && free && who.named != Some(session.id.as_str());
+        let taken = who.takes(session, free);
+        taken_over |= taken;
         let why = session.given_up(who.now, free);
         if let Some(why) = why.or_else(|| taken.then(|| format!("{} took its place", who.agent))) {
             session.state = State::Abandoned;
@@ -41,11 +46,16 @@ pub(super) fn take_place(
             session.ended_at = Some(who.now.seconds());
         }
     }
-    let id = match (who.named, living.primary()) {
-        (Some(named), _) => named_one(living, named)?.id.clone(),
-        (None, Some(primary)) if !who.join => again(primary, who, free)?.id.clone(),
-        (None, primary) => {
-            let primary = primary.is_none();
+    let own = match who.named {
+        Some(named) => Some(named_one(living, named)?),
+        None if who.join || taken_over => None,
+        None => own(living, who.agent)?,
+    };
+    let id = match own {
+        Some(own) if who.named.is_none() && !free(&own.id) => return Err(live(own)),
+        Some(own) => own.id.clone(),
+        None => {
+            let primary = living.primary().is_none();
             let left =
                 living.sessions.iter().rev().find(|session| session.state == State::Abandoned && session.primary);
             let resumes = left.filter(|_| primary).map(|session| session.id.clone());
@@ -59,6 +69,34 @@ pub(super) fn take_place(
         session.renew(who.now, who.lease);
     }
     Ok(id)
+}
+
+impl Who<'_> {
+    /// Says whether a session is given up for who starts.
+    pub(super) fn takes(&self, session: &Session, free: bool) -> bool {
+        self.take_over && session.primary && free && self.named != Some(session.id.as_str())
+    }
+}
+
+/// Returns the session of who names none: the only one of the agent's name. `None` if nobody's primary session is in the way.
+///
+/// # Errors
+/// `Locked` if the primary session is another agent's, and if several sessions have the agent's name.
+pub(super) fn own<'a>(living: &'a Living, agent: &str) -> Result<Option<&'a Session>> {
+    let all: Vec<&Session> =
+        living.sessions.iter().filter(|session| session.state.is_alive() && session.agent == agent).collect();
+    match (all.as_slice(), living.primary()) {
+        ([own], _) => Ok(Some(own)),
+        ([], None) => Ok(None),
+        ([], Some(primary)) => Err(live(primary)),
+        (several, _) => {
+            let ids: Vec<_> = several.iter().map(|session| session.id.as_str()).collect();
+            let message = format!("{} sessions of {agent} live in this work tree: {}", ids.len(), ids.join(", "));
+            Err(Error::new(Category::Locked, LIVE, message)
+                .hint("say which is yours, with --session or HELMDECK_FORGE_SESSION")
+                .next("helmdeck forge session status"))
+        }
+    }
 }
 
 /// Returns the session that somebody says they are in.
@@ -78,20 +116,20 @@ pub(super) fn named_one<'a>(living: &'a Living, named: &str) -> Result<&'a Sessi
     }
 }
 
-/// Returns the primary session to the agent whose it is; nobody else gets it.
-fn again<'a>(primary: &'a Session, who: &Who<'_>, free: &dyn Fn(&str) -> bool) -> Result<&'a Session> {
-    if primary.agent == who.agent && free(&primary.id) {
-        return Ok(primary);
-    }
-    let Session { id, agent, seen_at, .. } = primary;
-    let process = primary.holder.as_ref().map(|holder| format!(", process {}", holder.pid)).unwrap_or_default();
-    Err(Error::new(
+/// Says whose session is in the way.
+fn live(session: &Session) -> Error {
+    let Session { id, agent, seen_at, .. } = session;
+    let process = session.holder.as_ref().map(|holder| format!(", process {}", holder.pid)).unwrap_or_default();
+    Error::new(
         Category::Locked,
-        "E_SESSION_LIVE",
+        LIVE,
         format!("session {id} of {agent}{process} lives in this work tree, last seen at {}", seen_at.seconds()),
     )
-    .hint("work in another work tree, beside it (--join), or in its place if it is yours and stuck (--take-over)")
-    .next("helmdeck forge session start --join"))
+    .hint(
+        "if it is yours, name it (--session or HELMDECK_FORGE_SESSION); else work in another work tree, beside it (--join), or in its \
+         place if it is stuck (--take-over)",
+    )
+    .next("helmdeck forge session start --join")
 }
 
 #[cfg(test)]

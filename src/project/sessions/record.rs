@@ -14,6 +14,7 @@ use crate::files::Document;
 use crate::json::Members;
 use crate::knowledge::Learning;
 use crate::layout::{LIVING, SESSIONS};
+use crate::progress::session_folder;
 use crate::time::Time;
 
 /// How long a session lives without a command, unless configured: an hour, after which `progress.txt` is stale as well.
@@ -41,6 +42,9 @@ impl Document for Living {
     }
 
     fn check(&self) -> Result<(), String> {
+        if let Some(session) = self.sessions.iter().find(|session| session_folder(&session.id).is_err()) {
+            return Err(format!("{:?} is no id of a session", session.id));
+        }
         let primary = self.sessions.iter().filter(|session| session.primary && session.state.is_alive()).count();
         if primary > 1 { Err("more than one session that lives is primary".to_owned()) } else { Ok(()) }
     }
@@ -211,6 +215,9 @@ pub struct Ending {
     /// What was learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<Learning>,
+    /// Whether a signal ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 impl Session {

@@ -1,6 +1,7 @@
 //! What to work on next: one rule after another, each the same for the same inputs.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use crate::issues::{Issue, key_order};
 use crate::time::Time;
 
 /// What the choice is made from.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     /// What an abandoned session on this branch was at, if it was not done.
     pub unfinished: Option<&'a Unfinished>,
@@ -19,6 +20,8 @@ pub struct Inputs<'a> {
     pub issues: &'a [Issue],
     /// The keys of issues that are done and no longer in `issues`.
     pub done: &'a [String],
+    /// The features and issues on which other sessions work.
+    pub claimed: &'a BTreeSet<String>,
     /// Who chooses.
     pub agent: &'a str,
     /// What the list of features says comes next.
@@ -85,7 +88,9 @@ pub struct Choice {
 /// Chooses: what an abandoned session left, a feature that broke, an issue, a feature, nothing.
 #[must_use]
 pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
-    if let Some(left) = inputs.unfinished {
+    let claimed = |what: Option<&String>| what.is_some_and(|what| inputs.claimed.contains(what));
+    let free = |left: &&Unfinished| !claimed(left.feature_id.as_ref()) && !claimed(left.linear_issue.as_ref());
+    if let Some(left) = inputs.unfinished.filter(free) {
         return Choice {
             rule: Rule::Abandoned,
             reason: format!("session {} was abandoned while at it", left.session),
@@ -95,7 +100,8 @@ pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
             files: left.files.clone(),
         };
     }
-    if let Some(broken) = inputs.regressed {
+    let free = |named: &&Named| !claimed(Some(&named.id));
+    if let Some(broken) = inputs.regressed.filter(free) {
         return feature(Rule::Regressed, format!("{} worked once and does not any more", broken.id), broken);
     }
     let open = inputs.issues.iter().filter(|issue| is_free(issue, inputs));
@@ -114,7 +120,7 @@ pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
             files: Vec::new(),
         };
     }
-    if let Some(next) = inputs.feature {
+    if let Some(next) = inputs.feature.filter(free) {
         return feature(Rule::Feature, format!("{} is the next feature", next.id), next);
     }
     Choice {
@@ -138,10 +144,11 @@ fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
     }
 }
 
-/// Says whether an issue may be taken: open, mine or nobody's, and nothing in front of it.
+/// Says whether an issue may be taken: open, mine or nobody's, nobody at it, and nothing in front of it.
 fn is_free(issue: &Issue, inputs: &Inputs<'_>) -> bool {
     let mine = issue.owner().is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
-    mine && !issue.is_over() && !issue.state_is(&["blocked"]) && issue.blocked_by.iter().all(|key| is_done(key, inputs))
+    let free = mine && !inputs.claimed.contains(&issue.linear_id);
+    free && !issue.is_over() && !issue.state_is(&["blocked"]) && issue.blocked_by.iter().all(|key| is_done(key, inputs))
 }
 
 /// Says whether an issue is done. One that nobody knows is not: it may lie where we do not look.
@@ -163,7 +170,7 @@ fn nothing(inputs: &Inputs<'_>) -> String {
     let issues = if inputs.issues.iter().all(Issue::is_over) {
         "no issue is open"
     } else {
-        "every open issue is blocked or somebody else's"
+        "every open issue is blocked, somebody else's or worked on already"
     };
     format!("{issues}, and no feature is left that can be worked on")
 }
@@ -182,9 +189,23 @@ mod tests {
         Some(Time::parse(&format!("2025-12-{day:02}T00:00:00Z")).unwrap())
     }
 
+    const NONE: &BTreeSet<String> = &BTreeSet::new();
+
+    fn inputs() -> Inputs<'static> {
+        Inputs {
+            unfinished: None,
+            regressed: None,
+            issues: &[],
+            done: &[],
+            claimed: NONE,
+            agent: "Forge",
+            feature: None,
+        }
+    }
+
     fn chosen(issues: &[Issue]) -> Option<String> {
         let done = ["OLD-1".to_owned()];
-        select_next_task(&Inputs { issues, done: &done, agent: "Forge", ..Inputs::default() }).linear_issue
+        select_next_task(&Inputs { issues, done: &done, ..inputs() }).linear_issue
     }
 
     #[test]
@@ -204,6 +225,7 @@ mod tests {
             regressed: Some(&broken),
             issues: &issues,
             done: &[],
+            claimed: NONE,
             agent: "Forge",
             feature: Some(&next),
         };
@@ -214,6 +236,14 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let files = vec!["a.rs".to_owned()];
         assert_eq!(told(&inputs), (Rule::Abandoned, text("left"), text("SX9-1"), text("F-009"), files));
+        // What another session works on is left out, whatever rule it comes by.
+        let all = ["SX9-1", "F-001", "A-1", "F-002"].map(str::to_owned);
+        for (claimed, rule) in
+            [(0, Rule::Abandoned), (1, Rule::Regressed), (2, Rule::Issue), (3, Rule::Feature), (4, Rule::Nothing)]
+        {
+            let claimed = all[..claimed].iter().cloned().collect();
+            assert_eq!(select_next_task(&Inputs { claimed: &claimed, ..inputs }).rule, rule);
+        }
         inputs.unfinished = None;
         assert_eq!(told(&inputs), (Rule::Regressed, text("broken"), None, text("F-001"), vec![]));
         inputs.regressed = None;
@@ -282,7 +312,7 @@ mod tests {
     #[test]
     fn nothing_to_do_says_why() {
         let issues = [issue("A-1", |issue| issue.assignee = Some("Axiom".to_owned()))];
-        let choice = select_next_task(&Inputs { issues: &issues, agent: "Forge", ..Inputs::default() });
+        let choice = select_next_task(&Inputs { issues: &issues, ..inputs() });
         assert_eq!(choice.rule, Rule::Nothing);
         assert!(choice.reason.starts_with("every open issue is blocked"), "{}", choice.reason);
     }

@@ -9,14 +9,13 @@ use super::end::Then;
 use super::record::{Session, State};
 use super::select::{Choice, Inputs, Unfinished, select_next_task};
 use super::{Sessions, parts};
-use crate::error::Result;
+use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::Active;
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{HISTORY, INIT};
 use crate::prime::Primed;
 use crate::progress::session_folder;
-use crate::runner::run_check;
 
 /// So many issues are named to others.
 const TOLD: usize = 100;
@@ -101,16 +100,26 @@ impl Sessions<'_> {
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
         self.project.check_not_paused()?;
+        let mut warnings = self.finish_left(start)?;
         let mut session = self.begin(start)?;
-        let mut warnings = Vec::new();
         if session.state == State::Ending {
             // Its end was cut short. It is finished as it was meant, and a new one begins.
-            warnings = self.finish(&session.id, Then::GoOn)?.warnings;
+            warnings.extend(self.finish(&session.id, Then::GoOn)?.warnings);
             session = self.begin(start)?;
         }
         let again = session.state == State::Live;
         let abandoned = self.bury()?;
-        let mut on = On { sessions: *self, start, session, warnings, probed: Vec::new(), recovery: None };
+        if again && self.is_nameless() {
+            warnings.push(format!(
+                "{} lived already and goes on; if somebody else works in it, give each of you a name (--agent or HELMDECK_FORGE_AGENT) and \
+                 begin beside it (--join)",
+                session.id
+            ));
+        }
+        // From here on it is this session in which things are done.
+        let inside = self.project.within(&session.id);
+        let sessions = inside.sessions();
+        let mut on = On { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
         on.probe()?;
@@ -128,6 +137,39 @@ impl Sessions<'_> {
         let prime = self.project.prime_of(Some(&on.session), &on.warnings)?.render(budget);
         let On { session, warnings, probed, recovery, .. } = on;
         Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
+    }
+}
+
+impl Sessions<'_> {
+    /// Finishes the ends that were cut short and that nobody goes on with, as they were meant: what they were to keep is kept. Returns
+    /// what is odd.
+    fn finish_left(&self, start: &Start) -> Result<Vec<String>> {
+        let who = self.who(start);
+        let left: Vec<String> = {
+            let _local = self.project.files().lock()?;
+            let ends = self.living()?.sessions.into_iter().filter(|session| session.state == State::Ending);
+            let left = ends.filter(|session| {
+                let free = self.is_free(&session.id);
+                session.given_up(who.now, free).is_some() || who.takes(session, free)
+            });
+            left.map(|session| session.id).collect()
+        };
+        let mut warnings = Vec::new();
+        for id in left {
+            match self.finish(&id, Then::GoOn) {
+                Ok(finished) => warnings.extend(finished.warnings),
+                // Somebody else was faster.
+                Err(_) if self.living()?.get(&id).is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Says whether who works has not said who they are, and so is everybody else who has not.
+    fn is_nameless(&self) -> bool {
+        let world = self.project.world();
+        world.session.is_none() && world.agent == crate::world::AGENT
     }
 }
 
@@ -157,9 +199,10 @@ impl On<'_> {
     fn long_term(&mut self) -> Result<()> {
         let files = self.sessions.project.files();
         if files.load::<KnowledgeFile>()?.is_none() {
+            parts::check_knowledge(self.sessions.project)?;
             self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
         }
-        parts::read_features(self.sessions.project)?;
+        self.warnings.extend(parts::read_features(self.sessions.project)?);
         self.done(step::LONG_TERM, None)
     }
 
@@ -170,7 +213,7 @@ impl On<'_> {
         }
         let project = self.sessions.project;
         let timeout = Duration::from_secs(project.config().session.bootstrap_timeout_s);
-        let ran = run_check(project.root(), &format!("sh {INIT}"), timeout, project.world().clock.as_ref());
+        let ran = project.run_check(&format!("sh {INIT}"), timeout);
         let failed = match &ran {
             Ok(ran) if ran.exit == Some(0) => None,
             Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),
@@ -187,7 +230,14 @@ impl On<'_> {
         if self.start.no_probe || self.is_done(step::PROBE) || !self.session.primary {
             return Ok(());
         }
-        self.probed = parts::probe(self.sessions.project)?;
+        self.probed = match parts::probe(self.sessions.project) {
+            // What they show could not be kept. Whoever repairs the file verifies them.
+            Err(error) if error.category == Category::Corrupt => {
+                self.warnings.push(format!("no feature was tested again: {error}"));
+                return self.done(step::PROBE, None);
+            }
+            probed => probed?,
+        };
         for broken in self.probed.iter().filter(|probed| !probed.passing) {
             self.warnings.push(if broken.regressed {
                 format!("{} worked and does not any more", broken.id)
@@ -247,9 +297,11 @@ impl On<'_> {
         if self.is_done(step::FOCUS) {
             return Ok(None);
         }
+        // Whoever begins at the same time in another work tree chooses after this is taken.
+        let _common = self.sessions.project.common_lock()?;
         let choice = self.choose()?;
         let focus = self.sessions.focus(&self.session)?;
-        match &choice.task {
+        let taken = match &choice.task {
             Some(task) => {
                 let set = SetFocus {
                     task: Some(task.clone()),
@@ -259,10 +311,11 @@ impl On<'_> {
                     reason: Some(choice.reason.clone()),
                     ..SetFocus::default()
                 };
-                focus.begin(&self.session.id, &set)?;
+                focus.begin(&self.session.id, &set)?
             }
-            None => drop(focus.clear(Some(&self.session.id), Some(&choice.reason))?),
-        }
+            None => focus.clear(Some(&self.session.id), Some(&choice.reason))?,
+        };
+        self.sessions.claim(&self.session, &taken.now.focus)?;
         self.done(step::FOCUS, Some(choice.reason.clone()))?;
         Ok(Some(choice))
     }
@@ -283,6 +336,7 @@ impl On<'_> {
             regressed: regressed.as_ref(),
             issues: &issues.issues,
             done: &done,
+            claimed: &project.sessions().claimed(),
             agent: project.config().linear.me.as_deref().unwrap_or(&project.world().agent),
             feature: feature.as_ref(),
         }))

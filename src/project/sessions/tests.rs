@@ -1,6 +1,10 @@
 //! Sessions in real repositories: whole days, and deaths at every step.
 
+mod claims;
 mod ends;
+mod lives;
+mod stops;
+mod whose;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -160,6 +164,11 @@ fn a_session_that_ended_is_put_away_and_ended_once() {
     assert_eq!((record.state, record.ended_at), (State::Ended, Some(bench.world().now())));
     assert!(project.sessions().current().unwrap().is_none());
     assert_eq!(told(&project, Subject::SessionEnd), 1);
+    assert_eq!(bench.repository.run(&["status", "--porcelain"]), "", "the commit has the archive too");
+    let kept = bench.repository.run(&["show", "--format=", "--name-only", "HEAD"]);
+    for file in ["session.json", "focus.json", "progress.txt"] {
+        assert!(kept.contains(&format!("{folder}/{file}")), "{file}: {kept}");
+    }
     let again = project.sessions().end(&End::default()).unwrap();
     assert_eq!(again, Finished { again: true, ..ended });
     let next = start(&project);
@@ -279,13 +288,13 @@ fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
 fn a_command_is_run_in_the_session_and_noted() {
     let bench = Bench::new();
     let project = bench.open();
-    let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false)).unwrap_err();
+    let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!(none.category, Category::NotFound);
     let id = start(&project).session.id;
     let told = bench.path().join("told");
     let script = "echo \"$HELMDECK_FORGE_SESSION\" > \"$0\"; exit 3";
     let command = ["sh", "-c", script, told.to_str().unwrap()].map(str::to_owned);
-    let outcome = project.sessions().run(&command, &AtomicBool::new(false)).unwrap();
+    let outcome = project.sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap();
     assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
     assert!(bench.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
     assert_eq!(project.sessions().current().unwrap().unwrap().holder, None);
@@ -298,7 +307,7 @@ fn a_stopped_command_ends_and_with_it_the_session() {
     let project = bench.open();
     start(&project);
     let stop = AtomicBool::new(true);
-    let outcome = project.sessions().run(&["sleep".to_owned(), "600".to_owned()], &stop).unwrap();
+    let outcome = project.sessions().run(&["sleep".to_owned(), "600".to_owned()], &stop, How::default()).unwrap();
     assert!(outcome.stopped);
     assert_eq!(outcome.ended.unwrap().next.as_deref(), Some("stopped by a signal"));
     assert!(project.sessions().current().unwrap().is_none());

@@ -4,6 +4,7 @@ use super::record::{Ending, Session};
 use super::{End, end, parts};
 use crate::error::{Error, Result};
 use crate::files::Document as _;
+use crate::files::newer;
 use crate::knowledge::{KnowledgeFile, Learning};
 use crate::layout::{KNOWLEDGE, PROGRESS};
 use crate::progress::text;
@@ -20,6 +21,7 @@ impl Ending {
             leave_dirty,
             key: asked.key.clone(),
             learned: asked.learned.clone(),
+            stopped: false,
         }
     }
 
@@ -48,6 +50,11 @@ impl Ending {
         let files = project.files();
         for line in [&self.next, &self.leave_dirty].into_iter().flatten() {
             files.check_secrets(PROGRESS, text::next(line)?.as_bytes())?;
+        }
+        if !self.learned.is_empty()
+            && let Some(loaded) = files.load::<KnowledgeFile>()?.filter(|loaded| loaded.read_only)
+        {
+            return Err(newer(KNOWLEDGE, &loaded.value.schema_version));
         }
         // Tried on what is known, of which nothing is written.
         let mut known = project.knowledge().read()?;

@@ -205,6 +205,11 @@ fn a_skill_md_comes_in_and_goes_out_again() {
     assert!(out.ends_with(&format!("---\n{body}")));
     assert_eq!(import(&out).unwrap().instructions, body);
     assert_eq!(project.skills().import(&text).unwrap_err().code, "E_EXISTS");
+    // Killed between its two files, it is done again. A folder that holds anything else is left as it is.
+    project.files().remove(".forge/skills/pdf-work/skill.toml").unwrap();
+    assert_eq!(project.skills().import(&text.replace("Fill them", "Burn them")).unwrap_err().code, "E_EXISTS");
+    project.skills().import(&text).unwrap();
+    assert_eq!(project.skills().export("pdf-work").unwrap(), out);
     assert_eq!(project.skills().import("no front matter").unwrap_err().category, Category::Usage);
     assert_eq!(
         project.skills().import("---\nname: a\ndescription: d\n---\n \n").unwrap_err().category,

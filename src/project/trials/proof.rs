@@ -20,7 +20,7 @@ use crate::knowledge::{Learning, What};
 use crate::layout;
 use crate::project::Project;
 use crate::recovery::{Action, Apply, Assess, Class};
-use crate::sessions::{End, Log, Start, State};
+use crate::sessions::{End, How, Log, Start, State};
 use crate::world::World;
 
 const ROOT: &str = "HELMDECK_TEST_PROOF_ROOT";
@@ -94,7 +94,7 @@ fn worker() {
     let Ok(root) = std::env::var(ROOT) else { return };
     // The program ends when whoever started all this closes its input.
     let program = ["sh".to_owned(), "-c".to_owned(), format!("echo {READY}; read -r line")];
-    let done = open(Path::new(&root)).sessions().run(&program, &AtomicBool::new(false));
+    let done = open(Path::new(&root)).sessions().run(&program, &AtomicBool::new(false), How::default());
     panic!("it was to die: {done:?}");
 }
 

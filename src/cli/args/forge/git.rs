@@ -151,6 +151,9 @@ pub(crate) enum RecoverCommand {
         /// Where a new work tree goes, if one is needed
         #[arg(long, value_name = "FOLDER")]
         worktree: Option<PathBuf>,
+        /// Give up a rollback that was cut short and cannot go on; what it made stays
+        #[arg(long, conflicts_with_all = ["mode", "checkpoint", "why", "worktree"])]
+        give_up: bool,
     },
     /// Say why work may go on after a pause
     Ack {

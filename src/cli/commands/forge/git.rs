@@ -17,10 +17,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Returns who commits, and from where.
 fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
-    let session = project.sessions().current()?.ok_or_else(|| {
-        Error::not_found("no session lives in this work tree, and a commit names one")
-            .next("helmdeck forge session start")
-    })?;
+    let session = project.sessions().required()?;
     let newest = project.checkpoints().newest_valid()?;
     let checkpoint = newest.and_then(|checkpoint| Some((checkpoint.tag.clone(), checkpoint.oid()?)));
     Ok(Origin { session: session.id, session_id: session.uuid, checkpoint })
@@ -45,7 +42,7 @@ pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
 }
 
 pub(super) fn lint(on: &On, range: &str) -> Answer {
-    let linted = on.open()?.commits().lint(range)?;
+    let linted = on.look()?.commits().lint(range)?;
     let findings = || linted.iter().flat_map(|commit| commit.findings.iter().map(move |finding| (commit, finding)));
     on.print(&linted, || {
         let lines = findings().map(|(commit, finding)| {
@@ -77,15 +74,15 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
         }
         HookCommand::CommitMsg { file } => {
             // A hook is never in the way of a repository without a memory.
-            let Some(project) = on.find()? else { return Ok(()) };
+            let Some(project) = on.find()? else { return on.done() };
             let findings = project.commits().check_message(&message(file)?);
             on.show(&findings)?;
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
             On::exit(if broken { Exit::Failed } else { Exit::Ok })
         }
         HookCommand::PrepareCommitMsg { file, source, .. } => {
-            let Some(project) = on.find()? else { return Ok(()) };
-            let Ok(origin) = origin(&project) else { return Ok(()) };
+            let Some(project) = on.find()? else { return on.done() };
+            let Ok(origin) = origin(&project) else { return on.done() };
             let focus = project.focus().show()?;
             let key = focus.and_then(|shown| shown.focus.linear_issue);
             let prepared =
@@ -93,7 +90,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
             if let Some(text) = prepared {
                 std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
             }
-            Ok(())
+            on.done()
         }
     }
 }
@@ -123,7 +120,7 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
             on.show(&made)
         }
         C::List => {
-            let all = on.open()?.checkpoints().list()?;
+            let all = on.look()?.checkpoints().list()?;
             on.print(&all, || {
                 let lines = all.iter().map(|checkpoint| {
                     let commit = checkpoint.commit.as_deref().unwrap_or("-");
@@ -134,7 +131,7 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
             })
         }
         C::Show { name } => on.show(&on.open()?.checkpoints().show(name)?),
-        C::Verify { name } => on.show(&on.open()?.checkpoints().verify(name.as_deref())?),
+        C::Verify { name } => on.show(&on.look()?.checkpoints().verify(name.as_deref())?),
         C::Prune { keep, yes } => {
             let prune = Prune { keep: *keep, dry_run: !yes };
             on.show(&on.open()?.checkpoints().prune(&prune)?)
@@ -145,11 +142,12 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
 pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
     match command {
         RecoverCommand::Assess { no_verify } => {
-            let report = on.open()?.recovery().assess(Assess { verify: !no_verify })?;
+            let report = on.look()?.recovery().assess(Assess { verify: !no_verify })?;
             on.print(&report, || report.to_string())?;
             On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
-        RecoverCommand::Apply { mode, checkpoint, why, worktree } => {
+        RecoverCommand::Apply { give_up: true, .. } => on.show(&on.open()?.recovery().give_up_rollback()?),
+        RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {
             let mode = mode.map(|mode| match mode {
                 RollbackMode::Branch => Mode::Branch,
                 RollbackMode::Restore => Mode::Restore,
@@ -158,9 +156,16 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
             on.show(&on.open()?.recovery().apply(&apply)?)
         }
         RecoverCommand::Ack { reason, token } => {
+            let project = on.open()?;
             let by = match token {
                 Some(token) => By::Token(token.clone()),
-                None if on.is_interactive() => By::Terminal,
+                None if on.is_interactive() => {
+                    // A pause that cannot be read can be ended all the same.
+                    let paused = project.recovery().paused().ok().flatten();
+                    let why = paused.map_or_else(|| "a reason that cannot be read".to_owned(), |paused| paused.reason);
+                    on.ask(&format!("end the pause, which began for this: {why}"), "the pause goes on")?;
+                    By::Terminal
+                }
                 None => {
                     return Err(Error::refused(
                         "a pause is ended by a person: at a terminal, or with the token they were shown",
@@ -168,7 +173,7 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
                     .into());
                 }
             };
-            on.show(&on.open()?.recovery().ack(&Ack { reason: reason.clone(), by })?)
+            on.show(&project.recovery().ack(&Ack { reason: reason.clone(), by })?)
         }
         RecoverCommand::Tried { passed, what } => {
             let tried = on.change(|project| project.recovery().tried(*passed, what))?;

@@ -42,7 +42,7 @@ pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_project::Result<Learni
 
 /// As [`learning`], learned in the session that lives.
 fn of_session(project: &helmdeck_project::Project, arguments: &LearnArgs) -> helmdeck_project::Result<Learning> {
-    let session = project.sessions().current()?.map(|session| session.id);
+    let session = project.sessions().mine()?.map(|session| session.id);
     Ok(Learning { session, ..learning(arguments)? })
 }
 
@@ -67,7 +67,7 @@ pub(super) fn knowledge(on: &On, command: &KnowledgeCommand) -> Answer {
         C::Search { words, limit, superseded } => {
             let search =
                 Search { query: words.join(" "), limit: Some(*limit), superseded: *superseded, ..Search::default() };
-            on.show(&on.open()?.knowledge().search(&search)?)
+            on.show(&on.look()?.knowledge().search(&search)?)
         }
         C::Export { format } => {
             let format = match format {
@@ -75,15 +75,15 @@ pub(super) fn knowledge(on: &On, command: &KnowledgeCommand) -> Answer {
                 ExportFormat::Jsonl => Format::Jsonl,
                 ExportFormat::Json => Format::Json,
             };
-            let text = on.open()?.knowledge().export(format)?;
+            let text = on.look()?.knowledge().export(format)?;
             on.print(&text, || text.clone())
         }
-        C::Drift => on.show(&on.open()?.knowledge().drift()?),
+        C::Drift => on.show(&on.look()?.knowledge().drift()?),
         C::Compact { etag: Some(etag), into, .. } => {
             let compacted = on.change(|project| project.knowledge().compact(etag, into))?;
             on.show(&compacted)
         }
-        C::Compact { etag: None, .. } => on.show(&on.open()?.knowledge().propose()?),
+        C::Compact { etag: None, .. } => on.show(&on.look()?.knowledge().propose()?),
     }
 }
 
@@ -91,7 +91,7 @@ pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
     use FeaturesCommand as C;
     match command {
         C::List => {
-            let listed = on.open()?.features().list(true)?;
+            let listed = on.look()?.features().list(true)?;
             on.print(&listed, || {
                 let rows: Vec<_> = listed
                     .features
@@ -129,13 +129,13 @@ pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
             let changed = on.change(|project| project.features().manual(id, &manual))?;
             on.show(&changed)
         }
-        C::Next => on.show(&on.open()?.features().next()?),
+        C::Next => on.show(&on.look()?.features().next()?),
         C::Probe { count } => {
             let probed = on.change(|project| project.features().probe(*count))?;
             on.show(&probed)?;
             On::exit(if probed.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
         }
-        C::Audit { since } => on.show(&on.open()?.features().audit(since.as_deref())?),
+        C::Audit { since } => on.show(&on.look()?.features().audit(since.as_deref())?),
         C::Remove { id, amend_contract } => {
             let changed = on.change(|project| project.features().remove(id, amend_contract.as_deref(), None))?;
             on.show(&changed)
@@ -176,15 +176,12 @@ fn set(on: &On, arguments: &FeatureEdit) -> Answer {
 pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
     match command {
         FocusCommand::Show => {
-            let project = on.open()?;
+            let project = on.look()?;
             on.show(&project.sessions().focus_now()?.show()?)
         }
         FocusCommand::Set(arguments) => set_focus(on, arguments),
         FocusCommand::Clear { reason } => {
-            let cleared = on.change(|project| {
-                let session = project.sessions().current()?.map(|session| session.id);
-                project.sessions().focus_now()?.clear(session.as_deref(), reason.as_deref())
-            })?;
+            let cleared = on.change(|project| project.sessions().clear_focus(reason.as_deref()))?;
             on.show(&cleared)
         }
     }
@@ -192,7 +189,7 @@ pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
 
 fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
     let some = |list: &Vec<String>| Some(list.clone()).filter(|list| !list.is_empty());
-    let mut change = SetFocus {
+    let change = SetFocus {
         task: arguments.task.clone(),
         linear_issue: arguments.issue.clone(),
         files: some(&arguments.file),
@@ -204,10 +201,7 @@ fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
         session: None,
         if_match: arguments.if_match.clone(),
     };
-    let set = on.change(|project| {
-        change.session = project.sessions().current()?.map(|session| session.id);
-        project.sessions().focus_now()?.set(&change)
-    })?;
+    let set = on.change(|project| project.sessions().set_focus(&change))?;
     on.show(&set)
 }
 
@@ -229,7 +223,7 @@ pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
                 put.produced_from.push(Reference::parse(reference).map_err(Error::usage)?);
             }
             let stored = on.change(|project| {
-                put.session = project.sessions().current()?.map(|session| session.id);
+                put.session = project.sessions().mine()?.map(|session| session.id);
                 project.artifacts().put_file(file, &put)
             })?;
             on.show(&stored)
@@ -237,10 +231,10 @@ pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
         C::Get { name } => on.show(&on.open()?.artifacts().get(name)?),
         C::List { kind: what, limit } => {
             let filter = Filter { kind: what.map(kind), limit: *limit, ..Filter::default() };
-            on.show(&on.open()?.artifacts().list(&filter)?)
+            on.show(&on.look()?.artifacts().list(&filter)?)
         }
         C::Verify { name } => {
-            let verified = on.open()?.artifacts().verify(name.as_deref())?;
+            let verified = on.look()?.artifacts().verify(name.as_deref())?;
             on.show(&verified)?;
             On::exit(if verified.ok { Exit::Ok } else { Exit::Failed })
         }
@@ -265,7 +259,7 @@ pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
     let by = || on.agent().to_owned();
     match command {
         C::List => {
-            let skills = on.open()?.skills().list()?;
+            let skills = on.look()?.skills().list()?;
             on.print(&skills, || {
                 let rows: Vec<_> = skills
                     .iter()
@@ -298,7 +292,7 @@ pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
             let activated = on.change(|project| project.skills().activate(name, &by()))?;
             on.show(&activated)
         }
-        C::Stats => on.show(&on.open()?.skills().stats()?),
+        C::Stats => on.show(&on.look()?.skills().stats()?),
         C::Import { file } => {
             let text = read(file)?;
             let taken = on.change(|project| project.skills().import(&text))?;

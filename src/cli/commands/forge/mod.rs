@@ -2,6 +2,8 @@
 //! project, and what they print is what it answered.
 
 mod git;
+#[cfg(feature = "nats")]
+mod link;
 mod memory;
 mod session;
 
@@ -11,15 +13,17 @@ use helmdeck_project::events::Replay;
 use helmdeck_project::health::Colour;
 use helmdeck_project::init::Init;
 use helmdeck_project::repair::{Mend, Source};
+use helmdeck_project::secrets::rules;
 use helmdeck_project::{Error, Project, Time, World};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::internal;
-use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeCommon};
+use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeCommon, ForgeSessionCommand};
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::signals::end_after;
 
 /// The variable that names the session a command belongs to.
 const SESSION: &str = helmdeck_project::sessions::VARIABLE;
@@ -35,7 +39,14 @@ const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins 
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health --exit-code` 11 and 12.
 pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> Result<()> {
-    let answer = On::of(&arguments.common, env, output).and_then(|on| on.run(&arguments.command));
+    let answer = On::of(&arguments.common, env, output).and_then(|on| {
+        if runs_checks(&arguments.command) {
+            // They have process groups of their own, and would outlive this process.
+            let running = on.world.running.clone();
+            end_after(move || running.stop())?;
+        }
+        on.run(&arguments.command)
+    });
     match answer {
         Err(Stop::Project(error)) if output.json => {
             let exit = Failure::from((*error).clone()).exit();
@@ -43,12 +54,44 @@ pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> R
             Err(Failure::silent(exit))
         }
         Err(Stop::Project(error)) => Err((*error).into()),
+        Err(Stop::Cli(failure)) if output.json && !failure.is_silent() => {
+            output.value(&refusal(&failure))?;
+            Err(Failure::silent(failure.exit()))
+        }
         Err(Stop::Cli(failure)) => Err(failure),
+        Err(Stop::NoMemory) if output.json => output.value(&json!({"ok": true, "data": null})),
+        Err(Stop::NoMemory) => {
+            output.note(NO_MEMORY);
+            Ok(())
+        }
         Ok(()) => Ok(()),
     }
 }
 
-/// Returns the world of this process: its session and who works are what was given, or what the environment says.
+/// Says whether a command may run checks of the project.
+const fn runs_checks(command: &ForgeCommand) -> bool {
+    use ForgeCommand as C;
+    matches!(
+        command,
+        C::Features(_) | C::Invariants | C::Checkpoint(_) | C::Recover(_) | C::Session(ForgeSessionCommand::Start(_))
+    )
+}
+
+/// Returns what these commands print with `--json` for a failure that is none of the project's: of the command line, or the environment.
+pub(crate) fn refusal(failure: &Failure) -> Value {
+    let (code, category) = match failure.exit() {
+        Exit::Usage => ("E_USAGE", "usage"),
+        Exit::Config => ("E_CONFIG", "usage"),
+        _ => ("E_FAILED", "failed"),
+    };
+    let mut error = json!({"code": code, "category": category, "message": failure.message()});
+    if let Some(hint) = failure.hint() {
+        error["hint"] = hint.into();
+    }
+    json!({"ok": false, "error": error})
+}
+
+/// Returns the world of this process, for commands and packs alike. Its session and who works are what was given, or what the environment says.
 ///
 /// # Errors
 /// A configuration failure for a variable that is no text.
@@ -58,6 +101,10 @@ pub(crate) fn world(env: &Environment, session: Option<&str>, agent: Option<&str
         Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
     };
     let mut world = World { zone: jiff::tz::TimeZone::system(), ..World::default() };
+    #[cfg(feature = "nats")]
+    {
+        world.links = Some(std::sync::Arc::new(link::Servers::default()));
+    }
     world.session = text(session, SESSION)?;
     if let Some(agent) = text(agent, AGENT)? {
         world.agent = agent;
@@ -71,6 +118,8 @@ pub(super) enum Stop {
     Project(Box<Error>),
     /// Something here does.
     Cli(Failure),
+    /// There is nothing to read, and that is no error.
+    NoMemory,
 }
 
 impl From<Error> for Stop {
@@ -100,6 +149,11 @@ impl On {
     fn of(common: &ForgeCommon, env: &Environment, output: Output) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| std::path::Path::new(".")))?;
         let world = world(env, common.session.as_deref(), common.agent.as_deref())?;
+        if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
+            let known: Vec<_> = rules().map(|(known, _)| known).collect();
+            let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));
+            return Err(error.hint(format!("the rules are {}", known.join(", "))).into());
+        }
         Ok(Self { folder, world, allowed: common.allow_secret.clone(), output })
     }
 
@@ -108,15 +162,41 @@ impl On {
         Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
     }
 
-    /// Opens the project if it has a memory: hooks and reads go on without.
+    /// Opens the project to read it. Without a memory there is nothing to read, which ends the command and is no error.
+    pub(super) fn look(&self) -> Result<Project, Stop> {
+        self.find()?.ok_or(Stop::NoMemory)
+    }
+
+    /// Opens the project if it has a memory, and says that its session lives: hooks and reads go on without.
     pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
-        let project = Project::open(&self.folder, self.world.clone())?.map(sending);
+        let project = self.find_quietly()?;
+        if let Some(project) = &project {
+            project.sessions().lives();
+        }
+        Ok(project)
+    }
+
+    /// Opens the project to say how it is, also if its settings are damaged. It changes nothing at all.
+    fn examine(&self) -> Result<Project, Stop> {
+        Project::open_anyway(&self.folder, self.world.clone())?.ok_or(Stop::NoMemory)
+    }
+
+    /// As [`Self::find`], and changes nothing at all.
+    fn find_quietly(&self) -> Result<Option<Project>, Stop> {
+        let project = Project::open(&self.folder, self.world.clone())?;
         Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
     }
 
-    /// Opens the project to change it, and tells that its session lives once that is done.
+    /// Opens the project to change it, and tells that its session lives before and after that is done.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_project::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
+        // What is done would belong to a session that takes nothing any more. A pause is said first.
+        if let Err(error) = project.sessions().mine()
+            && error.category == helmdeck_project::error::Category::NotFound
+            && project.check_not_paused().is_ok()
+        {
+            return Err(error.into());
+        }
         let done = change(&project)?;
         // What was asked for is done. A lease that is not renewed only ends sooner.
         if let Err(error) = project.sessions().touch() {
@@ -153,6 +233,21 @@ impl On {
         &self.world.agent
     }
 
+    /// Says whether a program reads what is printed.
+    pub(super) const fn is_json(&self) -> bool {
+        self.output.json
+    }
+
+    /// Ends a command that has nothing to say.
+    pub(super) fn done(&self) -> Answer {
+        self.print(&Value::Null, String::new)
+    }
+
+    /// Asks the person who sits there. Says what is so if they do not say yes.
+    pub(super) fn ask(&self, what: &str, refused: &str) -> Answer {
+        self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
+    }
+
     /// Says whether a person sits there.
     pub(super) const fn is_interactive(&self) -> bool {
         self.output.interactive
@@ -168,12 +263,14 @@ impl On {
                     here: *here,
                     scissors: *scissors,
                     merge_driver: *merge_driver,
+                    allow_secrets: self.allowed.clone(),
                 };
                 let (_, done) = Project::init(&self.folder, self.world.clone(), &init)?;
                 self.show(&done)
             }
             C::Doctor { fix } => {
-                let project = self.open()?;
+                let project = Project::open_anyway(&self.folder, self.world.clone())?
+                    .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
                 let found = project.doctor(*fix)?;
                 self.show(&found)?;
                 Self::exit(if found.healthy { Exit::Ok } else { Exit::Failed })
@@ -182,15 +279,15 @@ impl On {
             C::Knowledge(command) => memory::knowledge(self, command),
             C::Features(command) => memory::features(self, command),
             C::Invariants => {
-                let checked = self.open()?.check_invariants()?;
+                let checked = self.look()?.check_invariants()?;
                 self.show(&checked)?;
                 Self::exit(if checked.holds { Exit::Ok } else { Exit::Failed })
             }
-            C::Architecture => self.show(&self.open()?.check_architecture()?),
+            C::Architecture => self.show(&self.look()?.check_architecture()?),
             C::Focus(command) => memory::focus(self, command),
             C::Artifact(command) => memory::artifact(self, command),
             C::Skill(command) => memory::skill(self, command),
-            C::Scratch { clean_older: None, .. } => self.show(&self.open()?.scratch().usage()?),
+            C::Scratch { clean_older: None, .. } => self.show(&self.look()?.scratch().usage()?),
             C::Scratch { clean_older: Some(older), dry_run } => {
                 let cleaned = self.change(|project| project.scratch().clean(*older, *dry_run))?;
                 self.show(&cleaned)
@@ -201,13 +298,12 @@ impl On {
             C::Checkpoint(command) => git::checkpoint(self, command),
             C::Recover(command) => git::recover(self, command),
             C::Session(command) => session::run(self, command),
-            C::Prime { budget } => match self.find()? {
-                Some(project) => {
-                    let primed = project.prime(*budget)?;
-                    self.print(&primed, || primed.text.clone())
-                }
-                None => self.print(&Value::Null, String::new),
-            },
+            C::Prime { budget } => {
+                let project = self.examine()?;
+                project.sessions().lives();
+                let primed = project.prime(*budget)?;
+                self.print(&primed, || primed.text.clone())
+            }
             C::Health { watch, exit_code } => self.health(*watch, *exit_code),
             C::Events(command) => self.events(command),
             C::MergeDriver { base, ours, theirs, path } => {
@@ -221,24 +317,36 @@ impl On {
 
     fn repair(&self, path: Option<&str>, yes: bool, from: Option<&str>) -> Answer {
         // Settings that are damaged can be mended too.
-        let project = Project::open_anyway(&self.folder, self.world.clone())?
-            .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
-        let Some(path) = path else { return self.show(&project.damaged()?) };
+        let project = Project::open_anyway(&self.folder, self.world.clone())?;
+        let Some(path) = path else {
+            let damaged = project.ok_or(Stop::NoMemory)?.damaged_files()?;
+            return self.print(&damaged, || match serde_json::to_value(&damaged) {
+                Ok(value) if !damaged.is_empty() => plain(&value),
+                _ => "nothing is damaged".to_owned(),
+            });
+        };
+        let project = project.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
+        let project = self.allowed.iter().fold(project, |project, rule| project.allowing(rule));
         let from = match from {
             None => None,
+            Some("tag") => Some(Source::Tag),
             Some("last_good") => Some(Source::LastGood),
             Some("git") => Some(Source::Git),
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(Error::usage(format!("{word:?} is none of last_good, git, salvage, skeleton")).into());
+                return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
             }
         };
-        self.show(&project.repair(path, Mend { yes, from })?)
+        let repair = project.repair(path, Mend { yes, from })?;
+        self.print(&repair, || match &repair.damage {
+            Some(_) => serde_json::to_value(&repair).map(|value| plain(&value)).unwrap_or_default(),
+            None => format!("{path}: nothing is damaged"),
+        })
     }
 
     fn health(&self, watch: bool, exit_code: bool) -> Answer {
-        let Some(project) = self.find()? else { return self.print(&Value::Null, || NO_MEMORY.to_owned()) };
+        let project = self.examine()?;
         let mut health = project.health();
         self.print(&health, || health_text(&health))?;
         if watch {
@@ -259,14 +367,19 @@ impl On {
     }
 
     fn events(&self, command: &EventsCommand) -> Answer {
-        let project = self.open()?;
+        let project = self.look()?;
         let replayed = match command {
             EventsCommand::Status => return self.show(&project.events().status()?),
             EventsCommand::Send => return self.show(&project.events().drain(SEND)?),
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
-            EventsCommand::Replay { after, since, of } => {
+            EventsCommand::Replay { after, since, of, server } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
-                project.events().replay(&Replay { after: *after, since, session: of.clone(), ..Replay::default() })?
+                let replay = Replay { after: *after, since, session: of.clone(), ..Replay::default() };
+                if *server {
+                    project.events().replay_stored(&replay, SEND)?
+                } else {
+                    project.events().replay(&replay)?
+                }
             }
         };
         self.print(&replayed, || {
@@ -279,34 +392,13 @@ impl On {
     }
 }
 
-/// Has a project send its events to the server that its settings name. Nothing is connected before there is one.
-#[cfg(feature = "nats")]
-fn sending(project: Project) -> Project {
-    use helmdeck_events::nats::{Later, NatsOptions};
-    use helmdeck_project::subjects::all_with;
-
-    let events = &project.config().events;
-    let Some(url) = &events.url else { return project };
-    let options = NatsOptions {
-        credentials: events.credentials.as_ref().map(|path| project.root().join(path)),
-        remote: events.remote,
-        ..NatsOptions::new(url, all_with(project.events().prefix()))
-    };
-    project.sending(std::sync::Arc::new(Later::new(options)))
-}
-
-/// This program was built without the way to a server: what is to be sent waits.
-#[cfg(not(feature = "nats"))]
-const fn sending(project: Project) -> Project {
-    project
-}
-
 fn health_text(health: &helmdeck_project::health::Health) -> String {
     let mut text = format!("{}\n", health.overall.as_str());
     for (name, colour, reasons) in health.components() {
         text.push_str(&format!("  {name}: {}\n", colour.as_str()));
         for reason in reasons {
             text.push_str(&format!("    {}: {}\n", reason.code.as_str(), reason.detail));
+            text.push_str(&format!("      next: {}\n", reason.next));
         }
     }
     text

@@ -1,11 +1,12 @@
 //! `helmdeck forge session`.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use helmdeck_project::Error;
 use helmdeck_project::knowledge::{Learning, What};
-use helmdeck_project::sessions::{End, Log, Start};
+use helmdeck_project::sessions::{End, How, Log, Start};
 use serde_json::json;
 
 use super::{Answer, On};
@@ -31,7 +32,7 @@ pub(super) fn run(on: &On, command: &ForgeSessionCommand) -> Answer {
         C::End(arguments) => end(on, arguments),
         C::Run { command } => in_session(on, command),
         C::Status => {
-            let project = on.open()?;
+            let project = on.look()?;
             let living = project.sessions().living()?;
             let advice = project.sessions().advice()?;
             let data = json!({
@@ -77,10 +78,12 @@ fn end(on: &On, arguments: &EndArgs) -> Answer {
 fn in_session(on: &On, command: &[String]) -> Answer {
     let project = on.open()?;
     let stop = Arc::new(AtomicBool::new(false));
+    // With --json there is one object on stdout, and nothing else.
+    let how = How { aside: on.is_json(), apart: !std::io::stdin().is_terminal() };
     let (asked, command) = (stop.clone(), command.to_vec());
     let outcome = block_on(async move {
         let mut signals = Stop::catch()?;
-        let mut work = tokio::task::spawn_blocking(move || project.sessions().run(&command, &stop));
+        let mut work = tokio::task::spawn_blocking(move || project.sessions().run(&command, &stop, how));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
             () = signals.wait() => {
@@ -94,5 +97,11 @@ fn in_session(on: &On, command: &[String]) -> Answer {
     if outcome.stopped {
         return Err(Failure::silent(Exit::Failed).into());
     }
-    On::exit(if outcome.exit == Some(0) { Exit::Ok } else { Exit::Failed })
+    // As a shell says it: what a signal ended has 128 and its number.
+    let code = outcome.exit.or(outcome.signal.map(|signal| 128 + signal)).unwrap_or(1);
+    match u8::try_from(code) {
+        Ok(0) => Ok(()),
+        Ok(code) => Err(Failure::of_child(code).into()),
+        Err(_) => On::exit(Exit::Failed),
+    }
 }

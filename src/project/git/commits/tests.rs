@@ -282,3 +282,38 @@ fn a_range_is_checked() {
     assert_eq!((&linted[1].oid, linted[1].subject.as_str()), (&human, "Fix it"));
     assert_eq!(project.commits().lint("nothing..HEAD").unwrap_err().code, "E_GIT");
 }
+
+#[test]
+fn what_is_new_in_the_knowledge_stands_in_the_message() {
+    use crate::knowledge::{Learning, What};
+    let (repository, project) = begun();
+    let learn = |context: &str| {
+        let what = What::Successful { context: context.into(), approach: "a".into() };
+        project.knowledge().add(&Learning::new(what), None).unwrap();
+    };
+    learn("before");
+    project.commits().create(&NewCommit { forge: true, ..new(&[]) }, &origin()).unwrap();
+    learn("connect once");
+    learn("said already");
+    repository.write("a", "2\n");
+    let asked = NewCommit { forge: true, learned: vec!["said  already".to_owned()], ..new(&["a"]) };
+    let made = project.commits().create(&asked, &origin()).unwrap();
+    let message = parse(&made.message).messages.remove(0);
+    let learned = |text: &str| Note::Learned(text.to_owned());
+    assert_eq!(message.memory, [learned("said already"), learned("connect once")]);
+    assert_eq!(lint(&made.message), []);
+    repository.write("a", "3\n");
+    let made = project.commits().create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
+    assert_eq!(parse(&made.message).messages.remove(0).memory, [Note::None]);
+}
+
+#[test]
+fn a_name_that_looks_like_a_credential_is_not_committed() {
+    let (repository, project) = begun();
+    let name = format!("notes/{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
+    repository.write(&name, "");
+    let error = project.commits().create(&new(&["notes"]), &origin()).unwrap_err();
+    assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
+    assert!(!error.message.contains("aB3x"), "{error}");
+    assert_eq!(project.git().unwrap().status().unwrap().staged().count(), 0);
+}

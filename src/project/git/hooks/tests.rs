@@ -68,6 +68,25 @@ fn a_hook_does_nothing_without_a_memory_or_the_program() {
 }
 
 #[test]
+fn a_hook_finds_a_memory_below_the_root() {
+    let repository = Repository::new();
+    let below = repository.path().join("it's/below");
+    fs::create_dir_all(below.join(".forge")).unwrap();
+    let project = crate::Project::open(&below, crate::World::default()).unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    project.commits().install_hook(Hook::CommitMsg, &program).unwrap();
+    repository.write("a", "b");
+    repository.commit("good");
+    let called = fs::read_to_string(repository.path().join(".git/called")).unwrap();
+    assert_eq!(called, "forge --project it's/below hook commit-msg .git/COMMIT_EDITMSG\n");
+    fs::remove_dir(below.join(".forge")).unwrap();
+    repository.write("a", "c");
+    repository.commit("again");
+    assert_eq!(fs::read_to_string(repository.path().join(".git/called")).unwrap(), called);
+}
+
+#[test]
 fn hooks_that_others_use_too_are_left_alone() {
     let repository = Repository::new();
     let project = repository.project();
@@ -116,4 +135,20 @@ fn a_message_is_given_its_trace() {
     let empty = commits.prepare_message(&format!("\n{comments}"), None, None, &origin).unwrap().unwrap();
     assert!(empty.starts_with("[session]\n\n## Memory\n- None\n"), "{empty}");
     assert!(!commits.check_message("Fix it\n# comment\n").is_empty());
+}
+
+#[test]
+fn messages_that_git_makes_are_not_judged() {
+    let repository = Repository::new();
+    let project = repository.project();
+    let commits = project.commits();
+    let back = "Revert \"Add it\"\n\nThis reverts commit 0123456789012345678901234567890123456789.\n";
+    for text in ["fixup! Add it\n", "squash! Add it\n\nMore\n", "amend! Add it\n\nAdd it\n", back] {
+        assert_eq!(commits.check_message(text), [], "{text:?}");
+    }
+    for text in ["Revert \"Add it\"\n\nIt broke.\n", "fixup it\n", "Merge branch 'other'\n"] {
+        assert!(!commits.check_message(text).is_empty(), "{text:?}");
+    }
+    repository.write(".git/MERGE_HEAD", "0123456789012345678901234567890123456789\n");
+    assert_eq!(commits.check_message("Merge branch 'other'\n"), []);
 }

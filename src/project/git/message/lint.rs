@@ -26,6 +26,9 @@ const PLACEHOLDERS: [&str; 9] = [
     "TODO: describe",
 ];
 
+/// Words that stand for what somebody will say later.
+const EMPTY_WORDS: [&str; 6] = ["TODO", "TBD", "FIXME", "XXX", "WIP", "placeholder"];
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -108,7 +111,7 @@ impl Rules {
             self.warning("line-ends", "lines must end with a line feed alone");
         }
         self.sections(message, shape);
-        self.placeholders(shape);
+        self.placeholders(message, shape);
         self.memory(message);
         self.backtrace(message);
         self.trailers(message);
@@ -164,10 +167,20 @@ impl Rules {
         }
     }
 
-    fn placeholders(&mut self, shape: &Shape) {
+    fn placeholders(&mut self, message: &Message, shape: &Shape) {
         for (number, line) in (shape.line..).zip(shape.text.lines()) {
             if let Some(found) = PLACEHOLDERS.iter().find(|text| line.contains(*text)) {
                 self.add("placeholder", Severity::Error, number, format!("{found:?} is to be replaced"));
+            }
+        }
+        let notes = message.memory.iter().filter_map(|note| match note {
+            Note::Learned(text) | Note::Updated(text) | Note::Invariant(text) => Some(text),
+            Note::None | Note::Other(_) => None,
+        });
+        let texts = message.what.iter().chain([&message.why]).chain(notes);
+        for text in texts.filter(|text| !PLACEHOLDERS.iter().any(|found| text.contains(found))) {
+            if let Some(found) = placeholder(text) {
+                self.error("placeholder", format!("{found:?} is to be replaced"));
             }
         }
     }
@@ -243,7 +256,21 @@ impl Rules {
     }
 }
 
-/// Returns the text to be filled in that a text holds, if any.
-pub(crate) fn placeholder(text: &str) -> Option<&'static str> {
-    PLACEHOLDERS.into_iter().find(|found| text.contains(found))
+/// Returns what is to be replaced in a text, if anything is: one of the texts of the RFC's example anywhere in it, or all of it if it says
+/// nothing: `TODO`, `...`, `-`, something in brackets alone.
+pub(crate) fn placeholder(text: &str) -> Option<String> {
+    if let Some(found) = PLACEHOLDERS.into_iter().find(|found| text.contains(found)) {
+        return Some(found.to_owned());
+    }
+    let whole = text.trim();
+    let bare = whole.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let named = EMPTY_WORDS.iter().any(|word| word.eq_ignore_ascii_case(bare));
+    let marks = !whole.is_empty() && bare.is_empty();
+    let bracketed = [("<", ">"), ("[", "]"), ("{", "}")].iter().any(|(open, close)| {
+        let inner = whole.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+        // A list in brackets, and code, say something.
+        let inner = inner.map(|inner| inner.trim_matches(['<', '>', '{', '}', ' ']));
+        inner.is_some_and(|inner| !inner.contains(['<', '>', '[', ']', '{', '}', '(', ',', '=', ':']))
+    });
+    (named || marks || bracketed).then(|| whole.to_owned())
 }

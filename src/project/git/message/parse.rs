@@ -70,7 +70,7 @@ pub fn is_session(text: &str) -> bool {
             .bytes()
             .enumerate()
             .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() });
-    date_shape && (3..=9).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    date_shape && (3..=6).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns whatever looks like the key of an issue in a text or in the name of a branch (`feature/SX9-123-nats`), each once. Names of

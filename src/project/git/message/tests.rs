@@ -176,6 +176,40 @@ fn a_message_that_keeps_every_rule_has_no_finding() {
 }
 
 #[test]
+fn a_text_that_says_nothing_is_a_placeholder() {
+    for nothing in [
+        "TODO",
+        " tbd ",
+        "FIXME:",
+        "TODO...",
+        "...",
+        "-",
+        "<why>",
+        "[Why]",
+        "{{why}}",
+        "{{ why }}",
+        "…",
+        "[key insight] and more",
+    ] {
+        assert!(placeholder(nothing).is_some(), "{nothing}");
+    }
+    for said in [
+        "Remove the TODO",
+        "[1, 2]",
+        "{a: 1}",
+        "<T>(x)",
+        "x",
+        "Why not",
+        "`-`a",
+        "[a] and [b]",
+        "Add todo.rs",
+        "{\"a\": 1}",
+    ] {
+        assert_eq!(placeholder(said), None, "{said}");
+    }
+}
+
+#[test]
 fn every_rule_is_found_broken() {
     use Severity::{Error, Warning};
     let text = full().to_string();

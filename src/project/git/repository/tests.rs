@@ -166,3 +166,21 @@ fn what_git_advises_is_not_passed_on() {
     assert_eq!(said("error: it differs\nhint: throw it away"), "git switch failed (exit 1): error: it differs");
     assert_eq!(said("plain\nhint: throw it away"), "git switch failed (exit 1): plain");
 }
+
+#[test]
+fn a_path_that_is_no_text_is_found_all_the_same() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap().join(std::ffi::OsStr::from_bytes(b"r\xff\xfe"));
+    std::fs::create_dir_all(root.join(".forge")).unwrap();
+    super::super::fixture::run_at(&root, &["init", "--quiet", "--initial-branch=main"]);
+    let git = Repository::git_at(&root);
+    assert_eq!((git.root(), git.git_dir()), (root.as_path(), root.join(".git").as_path()));
+    assert_eq!(git.branch().unwrap().as_deref(), Some("main"));
+    let project = crate::Project::open(&root, crate::World::default()).unwrap().unwrap();
+    project.progress().log("Done").unwrap();
+    assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
+    project.emit(crate::Subject::Learning, 1);
+    assert_eq!(project.events().tail(1).unwrap().events.len(), 1);
+}

@@ -44,6 +44,7 @@ pub(super) fn features(project: &Project, files: &Files) -> Features {
         regressed: regressed().map(|(feature, _)| feature.id.clone()).collect(),
         unverified: counts.unverified as u64,
         stale: None,
+        damaged: Vec::new(),
     }
 }
 

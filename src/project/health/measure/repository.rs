@@ -178,7 +178,8 @@ fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
         if let Some((0, since)) = apart(git, one)? {
             found.checkpoint = Some(manifest.tag.trim_start_matches(PREFIX).to_owned());
             found.checkpoint_at = Some(manifest.timestamp);
-            found.commits_since = since;
+            // A session that keeps its memory does no work.
+            found.commits_since = if since == 0 { 0 } else { git.count_work(&format!("{}..HEAD", one.commit))? };
             break;
         }
     }

@@ -111,6 +111,11 @@ fn what_files_hold_makes_the_colours() {
         std::fs::remove_file(repository.path().join(path)).unwrap();
     }
     let found = health(&repository);
+    let gone = [Code::KnowledgeCorrupt, Code::FeaturesCorrupt];
+    assert_eq!(codes(&found.long_term.reasons), gone, "git has them: they are to be put back");
+    assert_eq!((found.features.colour, found.linear.colour), (Colour::Red, Colour::Green));
+    repository.run(&["rm", "-r", "-q", "--cached", ".forge"]);
+    let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
     assert_eq!(codes(&found.short_term.reasons), [Code::ProgressMissing]);
     assert_eq!((found.features.colour, found.linear.colour), (Colour::Grey, Colour::Green));
@@ -178,12 +183,14 @@ fn a_checkpoint_counts_if_it_proves_what_it_says() {
     assert_eq!(codes(&health(&repository).git.reasons), [Code::NoCheckpoint], "set by hand");
     repository.run(&["tag", "-f", "-a", "-m", &checked, "checkpoint/SX9-1-v1"]);
     for _ in 0..10 {
-        repository.commit("[session] More");
+        repository.commit("[SX9-1] More");
+        repository.commit("[session] Session checkpoint");
+        repository.commit("[SX9-1] Session checkpoint");
     }
     let found = health(&repository);
     assert_eq!((found.git.colour, found.git.inputs.commits_since), (Colour::Green, 10));
     assert_eq!(found.git.inputs.checkpoint.as_deref(), Some("SX9-1-v1"));
-    repository.commit("[session] One too many");
+    repository.commit("[SX9-1] One too many");
     assert_eq!(codes(&health(&repository).git.reasons), [Code::CheckpointLag]);
     repository.run(&["checkout", "--quiet", "--orphan", "elsewhere"]);
     repository.commit("[session] Another root");

@@ -11,7 +11,7 @@ use crate::world::World;
 
 const FEATURE: &str = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":["t::*"],"blocked_by":null}]}"#;
 
-fn begun() -> (Repository, Project) {
+pub(super) fn begun() -> (Repository, Project) {
     let repository = Repository::new();
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         repository.run(&["config", name, value]);

@@ -1,5 +1,6 @@
-//! Kills this process where a test says so.
+//! Kills this process where a test says so, or does something else there.
 
+use std::cell::RefCell;
 use std::sync::Mutex;
 
 use crate::recovery::Step;
@@ -22,7 +23,22 @@ pub(in crate::recovery) fn die_at(step: Step, when: When) {
     *AT.lock().unwrap() = Some((step, when));
 }
 
+type Deed = (Step, When, Box<dyn FnOnce()>);
+
+thread_local! {
+    static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
+}
+
+/// Says what to do once in this thread, and where.
+pub(in crate::recovery) fn do_at(step: Step, when: When, deed: impl FnOnce() + 'static) {
+    DEED.with(|place| *place.borrow_mut() = Some((step, when, Box::new(deed))));
+}
+
 fn reach(step: Step, when: When) {
+    let here = |deed: &mut Deed| (deed.0, deed.1) == (step, when);
+    if let Some((_, _, deed)) = DEED.with(|place| place.borrow_mut().take_if(here)) {
+        deed();
+    }
     if *AT.lock().unwrap() == Some((step, when)) {
         // No destructor runs, as with kill -9.
         std::process::abort();

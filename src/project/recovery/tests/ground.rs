@@ -1,5 +1,6 @@
 //! A project with a memory in a repository, for tests of checkpoints and of recovery.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::ops::Deref;
 use std::path::Path;
@@ -13,8 +14,8 @@ use crate::world::World;
 /// A project whose verification fails as long as there is a file `broken`.
 pub(crate) struct Ground {
     repository: Repository,
-    /// An artifact that shows that something works.
-    evidence: String,
+    /// Artifacts that show that something works, by the feature.
+    evidence: BTreeMap<String, String>,
 }
 
 impl Deref for Ground {
@@ -31,7 +32,12 @@ const CONFIG: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        let mut ground = Self { repository: Repository::new(), evidence: String::new() };
+        Self::of(Repository::new())
+    }
+
+    /// Makes one of a repository without a commit.
+    pub(crate) fn of(repository: Repository) -> Self {
+        let mut ground = Self { repository, evidence: BTreeMap::new() };
         ground.run(&["config", "user.name", "Ann"]);
         ground.run(&["config", "user.email", "ann@example.com"]);
         ground.write(
@@ -43,8 +49,12 @@ impl Ground {
             KNOWLEDGE,
             r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["Stay kind"]}"#,
         );
-        let report = ground.project().artifacts().put(b"all well\n", &Put::new(Kind::Reports, "evidence.txt")).unwrap();
-        ground.evidence = report.entry.triv.to_string();
+        let project = ground.project();
+        for number in 1..=9 {
+            let put = Put::new(Kind::Reports, format!("verify_a-00{number}.json"));
+            let report = project.artifacts().put(b"all well\n", &put).unwrap();
+            ground.evidence.insert(format!("A-00{number}"), report.entry.triv.to_string());
+        }
         ground.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
         ground.write("a.txt", "one\ntwo\nthree\n");
         ground.write("b.txt", "bee\n");
@@ -56,7 +66,7 @@ impl Ground {
 
     /// Copies it to another place.
     pub(crate) fn copy(&self) -> Self {
-        let copy = Self { repository: Repository::new(), evidence: self.evidence.clone() };
+        let copy = Self { repository: Repository::absent(), evidence: self.evidence.clone() };
         let from = format!("{}/.", self.path().display());
         let status = Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap();
         assert!(status.success());
@@ -69,7 +79,7 @@ impl Ground {
             .iter()
             .map(|(id, status)| {
                 let proof = if *status == "passing" {
-                    format!(r#","verified_at":"2025-12-24T10:00:00Z","evidence":"{}""#, self.evidence)
+                    format!(r#","verified_at":"2025-12-24T10:00:00Z","evidence":"{}""#, self.evidence[*id])
                 } else {
                     String::new()
                 };

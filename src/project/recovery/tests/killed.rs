@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use super::bytes::{bytes, nothing_is_lost, staged};
 use super::fault::{When, die_at};
 use super::ground::{FEATURES, Ground, KNOWLEDGE};
-use super::rolled::{back, bytes, nothing_is_lost, staged, with_checkpoint};
+use super::rolled::{back, with_checkpoint};
 use crate::recovery::{Mode, Step};
 
 /// Says to the worker, which runs in the repository, where to die.
@@ -36,7 +37,9 @@ fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
 
 fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
     for step in steps.iter().copied() {
-        for (when, named) in WHENS.iter().enumerate() {
+        // Before a step is after the one before it.
+        let first = steps.first() == Some(&step);
+        for (when, named) in WHENS.iter().enumerate().filter(|(_, when)| first || **when != When::Before) {
             let what = format!("{:?} {named:?} {mode:?}", Step::ALL[step]);
             let ground = with_checkpoint();
             dirty(&ground);
@@ -125,4 +128,53 @@ fn a_restore_that_can_never_go_on_is_given_up_and_another_may_begin() {
     assert!(!done.resumed && done.rollback.is_some());
     nothing_is_lost(ground.path(), &before, "given up");
     assert_eq!(ground.read("a.txt"), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_work_tree_that_git_was_killed_making_is_made_anew() {
+    let ground = with_checkpoint();
+    dirty(&ground);
+    kill(&ground, 3, 2, Mode::Branch);
+    let branch = "forge/rollback/A-1-v1-1";
+    let folder = ground.path().join(".forge/.local/worktrees/A-1-v1-1");
+    // As git leaves it: listed and locked, without the files.
+    ground.run(&["worktree", "add", "-q", "--no-checkout", folder.to_str().unwrap(), branch]);
+    ground.write(".git/worktrees/A-1-v1-1/locked", "initializing");
+    let before = bytes(ground.path());
+    let done = ground.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+    assert_eq!(done.target.as_deref(), Some("forge/rollback/A-1-v1-2"));
+    let other = std::path::PathBuf::from(done.worktree.unwrap());
+    assert_ne!(other, folder);
+    assert_eq!(std::fs::read_to_string(other.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(crate::git::fixture::run_at(&other, &["status", "--porcelain"]), "");
+    nothing_is_lost(ground.path(), &before, "half a work tree");
+}
+
+#[test]
+fn a_restore_touches_nothing_where_one_went_elsewhere_meanwhile() {
+    let ground = with_checkpoint();
+    dirty(&ground);
+    kill(&ground, 3, 2, Mode::Restore);
+    ground.run(&["checkout", "-q", "-f", "-b", "elsewhere", "HEAD^"]);
+    ground.write("a.txt", "work of another day\n");
+    let error = ground.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+    assert_eq!(error.code, "E_MOVED");
+    assert_eq!(ground.read("a.txt"), "work of another day\n");
+    let journal = ground.project().recovery().journal().unwrap();
+    assert_eq!((journal.current, journal.past.len()), (None, 1));
+}
+
+#[test]
+fn a_person_can_give_up_a_rollback_that_was_cut_short() {
+    let ground = with_checkpoint();
+    dirty(&ground);
+    assert_eq!(ground.project().recovery().give_up_rollback().unwrap_err().category.exit_code(), 3);
+    kill(&ground, 3, 2, Mode::Restore);
+    let before = bytes(ground.path());
+    let given_up = ground.project().recovery().give_up_rollback().unwrap();
+    assert_eq!(given_up.step, Step::Branched);
+    let journal = ground.project().recovery().journal().unwrap();
+    assert_eq!((journal.current, journal.past), (None, vec![given_up]));
+    nothing_is_lost(ground.path(), &before, "given up");
+    assert_eq!(ground.read("a.txt"), "changed\n");
 }

@@ -1,0 +1,93 @@
+//! Which number the next feature gets.
+//!
+//! The highest number of each prefix is kept in the folder all work trees share: two of them must not give one id to two features.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+
+use super::file::{FeaturesFile, split_id};
+use crate::git::Git;
+
+/// The file, below the folder that all work trees share.
+const FILE: &str = "forge/feature-numbers.json";
+/// The most bytes of it that are read.
+const LARGEST: u64 = 1 << 20;
+
+/// The highest number of each prefix. It is a help only: without it, ids may meet in a merge, which then says so.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    path: Option<PathBuf>,
+    highest: BTreeMap<String, u64>,
+}
+
+impl Numbers {
+    /// Reads them. Whoever gives a number holds the lock that all work trees share until they are written.
+    pub(crate) fn read(git: Option<&Git>) -> Self {
+        let path = git.map(|git| git.common_dir().join(FILE));
+        let read = |path: &PathBuf| {
+            let mut bytes = Vec::new();
+            std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
+            serde_json::from_slice(&bytes).ok()
+        };
+        Self { highest: path.as_ref().and_then(read).unwrap_or_default(), path }
+    }
+
+    /// Returns the next id with a prefix: no feature has it, and none had it.
+    pub(crate) fn next_id(&self, file: &FeaturesFile, prefix: &str) -> String {
+        let used = file.features.iter().map(|feature| &feature.id).chain(&file.retired);
+        let used = used.filter_map(|id| split_id(id)).filter(|(other, _)| *other == prefix).map(|(_, number)| number);
+        let highest = used.chain(self.highest.get(prefix).copied()).max().unwrap_or(0);
+        format!("{prefix}-{:03}", highest.saturating_add(1))
+    }
+
+    /// Notes that an id was given.
+    pub(crate) fn note(&mut self, id: &str) {
+        if let Some((prefix, number)) = split_id(id) {
+            let highest = self.highest.entry(prefix.to_owned()).or_default();
+            *highest = number.max(*highest);
+        }
+    }
+
+    /// Writes them, durably and whole.
+    pub(crate) fn write(&self) {
+        let Some(path) = &self.path else { return };
+        let write = || -> std::io::Result<()> {
+            let folder = path.parent().ok_or(std::io::ErrorKind::NotFound)?;
+            std::fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(&serde_json::to_vec(&self.highest)?)?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            std::fs::File::open(folder)?.sync_all()
+        };
+        if let Err(error) = write() {
+            tracing::warn!(path = %path.display(), %error, "the highest numbers of features are not kept");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Document as _;
+    use crate::git::fixture::Repository;
+
+    #[test]
+    fn a_number_is_given_once_in_all_work_trees() {
+        let repository = Repository::new();
+        let git = repository.git();
+        let mut file = FeaturesFile::skeleton();
+        file.retired = vec!["A-004".into(), "B-009".into(), "A-004x".into()];
+        let mut numbers = Numbers::read(Some(&git));
+        assert_eq!(numbers.next_id(&file, "A"), "A-005");
+        numbers.note("A-007");
+        numbers.note("A-006");
+        numbers.write();
+        let again = Numbers::read(Some(&git));
+        assert_eq!((again.next_id(&file, "A"), again.next_id(&file, "B")), ("A-008".into(), "B-010".into()));
+        assert_eq!(Numbers::read(None).next_id(&file, "A"), "A-005");
+        std::fs::write(git.common_dir().join(FILE), " ".repeat(2 << 20)).unwrap();
+        assert_eq!(Numbers::read(Some(&git)).next_id(&file, "A"), "A-005", "one that cannot be read is none");
+    }
+}

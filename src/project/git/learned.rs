@@ -1,0 +1,70 @@
+//! What a commit adds to what was learned, read from both sides of `knowledge.json` and never from what somebody says.
+
+use std::collections::HashSet;
+
+use super::message::placeholder;
+use crate::knowledge::KnowledgeFile;
+
+/// How many new entries a message names.
+const NAMED: usize = 20;
+/// How long each may be, in characters.
+const LONGEST: usize = 500;
+
+/// Returns the first text of each entry that is new, in one line, in the order of the file. A side that is absent or cannot be read has
+/// none: whoever reads that file says that it is damaged.
+pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String> {
+    if old == new {
+        return Vec::new();
+    }
+    let read = |bytes: Option<&[u8]>| bytes.and_then(|bytes| serde_json::from_slice::<KnowledgeFile>(bytes).ok());
+    let Some(new) = read(new) else { return Vec::new() };
+    let known: HashSet<_> = read(old).iter().flat_map(|file| file.entries().map(|entry| entry.id())).collect();
+    let mut all: Vec<String> = new
+        .entries()
+        .filter(|entry| !known.contains(&entry.id()))
+        .filter_map(|entry| entry.texts().first().map(|(_, text)| one_line(text)))
+        // What stands for nothing yet has no place in a message.
+        .filter(|text| !text.is_empty() && placeholder(text).is_none())
+        .collect();
+    let more = all.len().saturating_sub(NAMED);
+    if more > 0 {
+        all.truncate(NAMED);
+        all.push(format!("{more} more entries of knowledge.json"));
+    }
+    all
+}
+
+/// Returns a text as one line, cut to its length.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(contexts: &[&str], invariants: &[&str]) -> Vec<u8> {
+        let entry =
+            |context: &&str| format!(r#"{{"context":"{context}","approach":"a","learned_at":"2025-12-24T10:00:00Z"}}"#);
+        let quoted = |text: &&str| format!("{text:?}");
+        format!(
+            r#"{{"schema_version":"1.0","patterns":{{"successful":[{}],"failed":[]}},"invariants":[{}]}}"#,
+            contexts.iter().map(entry).collect::<Vec<_>>().join(","),
+            invariants.iter().map(quoted).collect::<Vec<_>>().join(",")
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let (old, new) = (file(&["one"], &["kept"]), file(&["one", "two  words", "[key insight]"], &["kept", "held"]));
+        assert_eq!(new_entries(Some(&old), Some(&new)), ["two words", "held"]);
+        assert_eq!(new_entries(Some(&new), Some(&old)), Vec::<String>::new());
+        assert_eq!(new_entries(None, Some(&old)), ["one", "kept"]);
+        assert_eq!(new_entries(Some(b"{"), Some(&old)).len(), 2);
+        assert_eq!(new_entries(Some(&old), Some(b"{")).len() + new_entries(Some(&old), None).len(), 0);
+        let names: Vec<String> = (0..25).map(|number| format!("n{number}")).collect();
+        let many = new_entries(None, Some(&file(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])));
+        assert_eq!((many.len(), many[20].as_str()), (21, "5 more entries of knowledge.json"));
+    }
+}

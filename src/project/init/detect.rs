@@ -1,0 +1,141 @@
+//! What runs the tests of a project, told by the files that lie at its root. It is only the first guess of its settings.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// The most bytes of a file that are looked at.
+const MOST: u64 = 1 << 20;
+/// The lines of the settings that stand for the defaults.
+const RUNNER: &str = "# runner = ";
+const COMMANDS: &str = "# commands = ";
+
+/// How tests are run, as the settings of a new project say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tests {
+    /// The file that told it; `null` if none did, and what stands here is the default.
+    pub because: Option<&'static str>,
+    /// `verify.runner`.
+    pub runner: &'static str,
+    /// `verify.commands`.
+    pub commands: Vec<&'static str>,
+    /// What to do if that is wrong.
+    pub hint: &'static str,
+}
+
+/// Finds out how tests are run. Of several files the first counts: Cargo.toml, go.mod, those of Python, package.json, Makefile.
+pub(super) fn tests(root: &Path) -> Tests {
+    const PYTHON: [&str; 5] = ["pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini"];
+    let hint = "if that is wrong, set verify.runner and verify.commands in .forge/config.toml";
+    let found = |because, runner, commands: &[&'static str]| Tests {
+        because: Some(because),
+        runner,
+        commands: commands.to_vec(),
+        hint,
+    };
+    let is_there = |name: &str| root.join(name).is_file();
+    if is_there("Cargo.toml") {
+        return found("Cargo.toml", "cargo test {prefix}", &["cargo test", "cargo check"]);
+    }
+    if is_there("go.mod") {
+        return found("go.mod", "go test ./... -json -run {prefix}", &["go test ./...", "go vet ./..."]);
+    }
+    if let Some(name) = PYTHON.into_iter().find(|name| is_there(name)) {
+        return found(name, "pytest {prefix}", &["pytest"]);
+    }
+    if has_test_script(&text(root, "package.json")) {
+        return found("package.json", "npm test -- {prefix}", &["npm test"]);
+    }
+    if text(root, "Makefile").lines().any(|line| line.starts_with("test:")) {
+        let hint = "make does not say how many tests it ran: set verify.count_regex in .forge/config.toml";
+        return Tests { hint, ..found("Makefile", "make test", &["make test"]) };
+    }
+    let hint = "no file says how tests are run here: set verify.runner and verify.commands in .forge/config.toml";
+    Tests { because: None, hint, ..found("", "cargo test {prefix}", &["cargo test", "cargo check"]) }
+}
+
+impl Tests {
+    /// Writes it into the settings of a new project, where the defaults stand.
+    pub(super) fn fill(&self, settings: &str) -> String {
+        let Some(because) = self.because else { return settings.to_owned() };
+        let commands: Vec<String> = self.commands.iter().map(|command| format!("\"{command}\"")).collect();
+        let mut filled = String::new();
+        for line in settings.lines() {
+            if line.starts_with(RUNNER) {
+                filled.push_str(&format!("runner = \"{}\"   # {because} is there\n", self.runner));
+            } else if line.starts_with(COMMANDS) {
+                filled.push_str(&format!(
+                    "commands = [{}]   # a checkpoint runs them; assess only the first\n",
+                    commands.join(", ")
+                ));
+            } else {
+                filled.push_str(line);
+                filled.push('\n');
+            }
+        }
+        filled
+    }
+}
+
+fn text(root: &Path, name: &str) -> String {
+    let mut bytes = Vec::new();
+    let file =
+        std::fs::File::open(root.join(name)).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()));
+    let read = file.and_then(|file| file.take(MOST).read_to_end(&mut bytes).ok());
+    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+fn has_test_script(package: &str) -> bool {
+    let package = serde_json::from_str::<serde_json::Value>(package).unwrap_or_default();
+    // What npm init writes there is no test.
+    package["scripts"]["test"].as_str().is_some_and(|script| !script.contains("no test specified"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_files_at_the_root_tell_how_tests_are_run() {
+        let settings = include_str!("config.toml");
+        for (files, because, runner, first) in [
+            (
+                &[("Cargo.toml", ""), ("package.json", r#"{"scripts": {"test": "jest"}}"#)][..],
+                Some("Cargo.toml"),
+                "cargo test {prefix}",
+                "cargo test",
+            ),
+            (&[("pyproject.toml", "")], Some("pyproject.toml"), "pytest {prefix}", "pytest"),
+            (&[("go.mod", "")], Some("go.mod"), "go test ./... -json -run {prefix}", "go test ./..."),
+            (
+                &[("package.json", r#"{"scripts": {"test": "jest"}}"#)],
+                Some("package.json"),
+                "npm test -- {prefix}",
+                "npm test",
+            ),
+            (
+                &[("package.json", r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#)],
+                None,
+                "cargo test {prefix}",
+                "cargo test",
+            ),
+            (&[("package.json", "{"), ("Makefile", "all:\n\ntest: all\n")], Some("Makefile"), "make test", "make test"),
+            (&[("Makefile", "tests:\n")], None, "cargo test {prefix}", "cargo test"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, text) in files {
+                std::fs::write(folder.path().join(name), text).unwrap();
+            }
+            let found = tests(folder.path());
+            assert_eq!((found.because, found.runner), (because, runner), "{files:?}");
+            let config = Config::parse(&found.fill(settings)).unwrap();
+            assert_eq!(
+                (config.verify.runner.as_str(), config.verify.commands[0].as_str()),
+                (runner, first),
+                "{files:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Which files of the memory are damaged. Everybody who tells of damage asks here: the doctor, the health, whoever commits.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::form::{Wrong, check, form, is_index};
+use crate::error::{Category, Error, Result};
+use crate::files::{Files, KINDS, LOST};
+use crate::git::Git;
+use crate::layout::{ARTIFACT_INDEX, BRANCHES, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS};
+use crate::project::Project;
+
+/// How much of a file is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// Nothing is: a newer program wrote it.
+    Newer,
+    /// All of it: nothing of it can be read.
+    Whole,
+    /// Some lines; the others are read.
+    Lines,
+    /// The end of a line that a crash cut off, or a cache that is made anew: it does no harm.
+    Harmless,
+}
+
+/// A file that is damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Damaged {
+    /// The file, below the root.
+    pub path: String,
+    /// How much of it is damaged.
+    pub extent: Extent,
+    /// Where, and what was expected.
+    pub detail: String,
+    /// A command that shows what could take its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl Damaged {
+    /// Makes the error of somebody who cannot go on because of it.
+    pub(crate) fn error(&self) -> Error {
+        let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {}", self.path, self.detail));
+        let error = error.hint("nothing was written over it, and nothing will be until it is repaired");
+        match &self.next {
+            Some(next) => error.next(next),
+            None => error,
+        }
+    }
+}
+
+impl Project {
+    /// Returns the path of every file of the memory that is damaged. One that a newer program wrote is not.
+    ///
+    /// # Errors
+    /// `Failed` if a folder cannot be read.
+    pub fn damaged(&self) -> Result<Vec<String>> {
+        Ok(self.damaged_files()?.into_iter().map(|one| one.path).collect())
+    }
+
+    /// Returns every file of the memory that is damaged, and how.
+    ///
+    /// # Errors
+    /// As [`Self::damaged`].
+    pub fn damaged_files(&self) -> Result<Vec<Damaged>> {
+        Ok(self.damage(|_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
+    }
+
+    /// Looks at those files of the memory that are wanted. Nothing is written, not even a copy of what is damaged.
+    pub(crate) fn damage(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Damaged>> {
+        let files = self.files().reading();
+        let paths = self.own_files()?;
+        Ok(paths.into_iter().filter(|path| wanted(path)).filter_map(|path| look(&files, path)).collect())
+    }
+
+    /// Looks at one file of the memory.
+    pub(crate) fn damage_of(&self, path: &str) -> Option<Damaged> {
+        look(&self.files().reading(), path.to_owned())
+    }
+
+    /// Returns how the index of the artifacts is damaged, if it is: of its parts the worst.
+    pub(crate) fn damaged_index(&self) -> Option<Damaged> {
+        let mut damaged = self.damage(is_index).unwrap_or_default();
+        let whole = damaged.iter().position(|one| one.extent == Extent::Whole);
+        let at = whole.or_else(|| damaged.iter().position(|one| one.extent == Extent::Lines))?;
+        Some(damaged.swap_remove(at))
+    }
+
+    /// Refuses to commit what is damaged: whoever gets it from git would have it too. Paths are those of the repository.
+    ///
+    /// # Errors
+    /// `Corrupt` with the first such file.
+    pub(crate) fn check_whole(&self, git: &Git, paths: &[String]) -> Result<()> {
+        let of_repository = |path: &str| match git.memory().strip_suffix(".forge") {
+            Some(folder) => format!("{folder}{path}"),
+            None => path.to_owned(),
+        };
+        let damaged = self.damage(|path| paths.contains(&of_repository(path)))?;
+        match damaged.iter().find(|one| matches!(one.extent, Extent::Whole | Extent::Lines)) {
+            Some(damaged) => Err(damaged.error().hint("nothing was committed, and nothing was written over it")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the path of every file that can be damaged; not all of them are there.
+    fn own_files(&self) -> Result<Vec<String>> {
+        let mut paths: Vec<String> =
+            [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
+        paths.extend(self.files().parts(ARTIFACT_INDEX)?);
+        for kind in KINDS {
+            if kind.path.ends_with(".json") {
+                paths.push(kind.path.to_owned());
+                continue;
+            }
+            for entry in self.files().list(kind.path)? {
+                let path = format!("{}/{}", kind.path, entry.name);
+                if entry.folder && kind.path == SESSIONS {
+                    let inner = self.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
+                    paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
+                } else {
+                    paths.push(path);
+                }
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+fn look(files: &Files, path: String) -> Option<Damaged> {
+    let form = form(&path)?;
+    let next = Some(format!("helmdeck forge repair {path}"));
+    let bytes = match files.read(&path) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            let lost = files.is_lost(&path).unwrap_or(false);
+            return lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
+        }
+        Err(error) => {
+            // What is no file, or may not be read, is for nobody else to mend.
+            let next = next.filter(|_| error.category == Category::Corrupt);
+            return Some(Damaged { path, extent: Extent::Whole, detail: error.message, next });
+        }
+    };
+    let wrong = check(form, &bytes).err()?;
+    let extent = match &wrong {
+        Wrong::Newer(_) => Extent::Newer,
+        Wrong::Lines { torn: true, .. } => Extent::Harmless,
+        _ if path == BRANCHES => Extent::Harmless,
+        Wrong::Whole(_) => Extent::Whole,
+        Wrong::Lines { .. } => Extent::Lines,
+    };
+    let next = next.filter(|_| extent != Extent::Newer);
+    Some(Damaged { path, extent, detail: wrong.detail(), next })
+}

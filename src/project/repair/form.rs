@@ -1,0 +1,166 @@
+//! What kind of file a path is, as far as damage goes, and whether it is whole.
+
+use crate::artifacts::Index;
+use crate::config::Config;
+use crate::files::{Damage, Kind, Unreadable, kind_of, part_of, text};
+use crate::json::Json;
+use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
+
+/// What kind of file it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// JSON with a type.
+    Document(&'static Kind),
+    /// A JSON value on each line.
+    Lines,
+    /// The index of the artifacts: lines with a type.
+    Index,
+    /// The progress of a session.
+    Text,
+    /// The settings.
+    Config,
+}
+
+/// What is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// A newer program wrote it: its version.
+    Newer(String),
+    /// Nothing of it can be read.
+    Whole(Damage),
+    /// So many of its lines make no sense; the others are read. `torn`: a crash cut them off, and nothing else is wrong.
+    Lines {
+        /// The first of them.
+        first: Damage,
+        /// How many they are.
+        count: usize,
+        /// Whether all of them are beginnings of good ones.
+        torn: bool,
+    },
+}
+
+impl Wrong {
+    /// Returns where the damage is, and what it is.
+    pub(super) fn detail(&self) -> String {
+        let place = |at: &Damage| format!("line {}, column {}: {}", at.line, at.column, at.what);
+        match self {
+            Self::Newer(version) => version.clone(),
+            Self::Whole(at) => place(at),
+            Self::Lines { first, count: 1, .. } => format!("{}; this line is passed over", place(first)),
+            Self::Lines { first, count, .. } => format!("{}; {count} lines are passed over", place(first)),
+        }
+    }
+}
+
+impl From<Unreadable> for Wrong {
+    fn from(why: Unreadable) -> Self {
+        match why {
+            Unreadable::Newer(version) => Self::Newer(version),
+            Unreadable::Damaged(at) => Self::Whole(at),
+        }
+    }
+}
+
+/// Says whether a file is the index of the artifacts, or an older part of it.
+pub(super) fn is_index(path: &str) -> bool {
+    let name = path.strip_prefix(ARTIFACTS).and_then(|rest| rest.strip_prefix('/'));
+    path == ARTIFACT_INDEX || name.is_some_and(|name| part_of("index.jsonl", name).is_some())
+}
+
+/// Returns the form of the file at a path, if it is one of ours.
+pub(super) fn form(path: &str) -> Option<Form> {
+    match path {
+        CONFIG => return Some(Form::Config),
+        path if is_index(path) => return Some(Form::Index),
+        PROGRESS => return Some(Form::Text),
+        _ => {}
+    }
+    if let Some(kind) = kind_of(path) {
+        return Some(Form::Document(kind));
+    }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if path.starts_with(SESSIONS) && name.starts_with("progress") && name.ends_with(".txt") {
+        return Some(Form::Text);
+    }
+    (path.starts_with(".forge/") && path.ends_with(".jsonl")).then_some(Form::Lines)
+}
+
+/// Says what is wrong with the bytes of a file.
+pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
+    match form {
+        Form::Document(kind) => kind.check(bytes).map_err(Wrong::from),
+        Form::Lines => check_lines(bytes),
+        Form::Index => check_index(bytes),
+        Form::Text => check_text(bytes),
+        Form::Config if bytes.is_empty() => Ok(()),
+        Form::Config => Config::parse(text(bytes).map_err(Wrong::Whole)?).map(drop).map_err(Wrong::Whole),
+    }
+}
+
+/// An empty text is one, and so is one with the marks of a merge: whoever reads it passes over what makes no sense.
+fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
+    match (std::str::from_utf8(bytes), bytes.contains(&0)) {
+        (Ok(_), false) => Ok(()),
+        _ => text(bytes).map(drop).map_err(Wrong::Whole),
+    }
+}
+
+fn is_value(line: &[u8]) -> bool {
+    std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok())
+}
+
+fn check_lines(bytes: &[u8]) -> Result<(), Wrong> {
+    let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
+    let (mut good, mut bad, mut first) = (0, 0, None);
+    for (at, line) in lines {
+        if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() {
+            good += 1;
+        } else {
+            bad += 1;
+            first.get_or_insert(at + 1);
+        }
+    }
+    let Some(line) = first else { return Ok(()) };
+    let first = Damage { line, column: 1, what: "expected one JSON value on each line".to_owned() };
+    Err(if good == 0 { Wrong::Whole(first) } else { Wrong::Lines { first, count: bad, torn: false } })
+}
+
+fn check_index(bytes: &[u8]) -> Result<(), Wrong> {
+    let index = Index::parse(bytes);
+    let Some(bad) = index.bad.iter().find(|bad| !bad.torn).or(index.bad.first()) else { return Ok(()) };
+    let torn = index.bad.iter().all(|bad| bad.torn);
+    let first = Damage { line: bad.line, column: 1, what: bad.what.clone() };
+    // A first line that was torn is no damage of a whole file.
+    let whole = index.entries.is_empty() && !torn;
+    Err(if whole { Wrong::Whole(first) } else { Wrong::Lines { first, count: index.bad.len(), torn } })
+}
+
+/// Returns the good lines of a file, and how many are damaged.
+pub(super) fn salvage(form: Form, bytes: &[u8]) -> (Vec<u8>, usize) {
+    let bad: Vec<usize> = match form {
+        Form::Index => Index::parse(bytes).bad.iter().map(|bad| bad.line).collect(),
+        _ => Vec::new(),
+    };
+    let keep_empty = matches!(form, Form::Text);
+    let ends = bytes.ends_with(b"\n");
+    let mut kept = Vec::new();
+    let mut lost = 0;
+    let count = bytes.split(|byte| *byte == b'\n').count();
+    for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        if line.is_empty() && (!keep_empty || at + 1 == count && ends) {
+            continue;
+        }
+        let good = match form {
+            Form::Text => !line.contains(&0) && std::str::from_utf8(line).is_ok(),
+            Form::Index => !bad.contains(&(at + 1)),
+            _ => is_value(line),
+        };
+        if good {
+            kept.extend_from_slice(line);
+            kept.push(b'\n');
+        } else {
+            lost += 1;
+        }
+    }
+    (kept, lost)
+}

@@ -1,0 +1,153 @@
+//! What is worked on, in all work trees of a repository: a feature or an issue that a session has taken is not given to another one.
+//!
+//! A claim lasts as long as its session lives, and as long as that has it in its focus. Whether it lives stands in the record of its
+//! work tree: nothing has to be given back by who dies.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Sessions;
+use super::record::{Living, Session};
+use crate::error::{Error, Result};
+use crate::focus::{Focus, Set, SetFocus};
+use crate::layout::{LIVING, LOCAL, SESSION_LOCKS};
+
+/// The name of the file, in the folder that all work trees share, or else in the one of this clone.
+const NAME: &str = "claims.json";
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Claims {
+    claims: Vec<Claim>,
+}
+
+/// A feature or an issue that a session works on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Claim {
+    /// The id of the feature, or the key of the issue.
+    what: String,
+    /// The session.
+    session: String,
+    /// Who that really is.
+    uuid: String,
+    /// The root of its work tree.
+    worktree: PathBuf,
+}
+
+impl Sessions<'_> {
+    /// Returns the features and issues on which other sessions work, in any work tree. Claims that cannot be read hold nobody up.
+    pub(crate) fn claimed(&self) -> BTreeSet<String> {
+        let mine = self.current().ok().flatten().map(|session| session.uuid);
+        let others = self.read_claims().claims.into_iter().filter(|claim| Some(&claim.uuid) != mine.as_ref());
+        others.filter(|claim| self.lives_elsewhere(claim)).map(|claim| claim.what).collect()
+    }
+
+    /// Changes the focus of who works, and takes what it names.
+    ///
+    /// # Errors
+    /// As [`Self::acting`]; what changing the focus says.
+    pub fn set_focus(&self, change: &SetFocus) -> Result<Set> {
+        let session = self.acting()?;
+        let (focus, id) = self.focus_to_change()?;
+        let set = focus.set(&SetFocus { session: id, ..change.clone() })?;
+        self.take(session.as_ref(), &set.now.focus);
+        Ok(set)
+    }
+
+    /// Says that who works is at nothing, and gives back what was taken.
+    ///
+    /// # Errors
+    /// As [`Self::set_focus`].
+    pub fn clear_focus(&self, reason: Option<&str>) -> Result<Set> {
+        let session = self.acting()?;
+        let (focus, id) = self.focus_to_change()?;
+        let set = focus.clear(id.as_deref(), reason)?;
+        self.take(session.as_ref(), &set.now.focus);
+        Ok(set)
+    }
+
+    fn take(&self, session: Option<&Session>, focus: &Focus) {
+        let Some(session) = session else { return };
+        let taken = self.project.common_lock().and_then(|_common| self.claim(session, focus));
+        if let Err(error) = taken {
+            tracing::warn!(%error, "others are not told what is worked on");
+        }
+    }
+
+    /// Takes what a focus names for a session, and nothing else. What another session has stays its own. The caller holds the common
+    /// lock.
+    pub(super) fn claim(&self, session: &Session, focus: &Focus) -> Result<()> {
+        let before = self.read_claims();
+        let mut claims: Vec<Claim> = before
+            .claims
+            .iter()
+            .filter(|claim| claim.uuid != session.uuid && self.lives_elsewhere(claim))
+            .cloned()
+            .collect();
+        for what in focus.feature_id.iter().chain(&focus.linear_issue) {
+            if !claims.iter().any(|claim| claim.what == *what) {
+                claims.push(Claim {
+                    what: what.clone(),
+                    session: session.id.clone(),
+                    uuid: session.uuid.clone(),
+                    worktree: self.project.root().to_owned(),
+                });
+            }
+        }
+        let after = Claims { claims };
+        if after == before { Ok(()) } else { self.write_claims(&after) }
+    }
+
+    /// Says whether the session of a claim lives.
+    fn lives_elsewhere(&self, claim: &Claim) -> bool {
+        let living = || -> Option<Living> { serde_json::from_slice(&read(&claim.worktree.join(LIVING))?).ok() };
+        let alive = |session: &Session| {
+            let lock = claim.worktree.join(SESSION_LOCKS).join(format!("{}.lock", session.id));
+            let now = self.project.world().now();
+            session.state.is_alive() && session.given_up(now, super::hold::is_free(&lock)).is_none()
+        };
+        living().is_some_and(|living| {
+            living
+                .sessions
+                .iter()
+                .any(|session| (&session.id, &session.uuid) == (&claim.session, &claim.uuid) && alive(session))
+        })
+    }
+
+    fn claims_path(&self) -> PathBuf {
+        match self.git() {
+            Some(git) => git.common_dir().join("forge").join(NAME),
+            None => self.project.root().join(LOCAL).join(NAME),
+        }
+    }
+
+    fn read_claims(&self) -> Claims {
+        read(&self.claims_path()).and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    fn write_claims(&self, claims: &Claims) -> Result<()> {
+        let path = self.claims_path();
+        let folder = path.parent().unwrap_or(&path);
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            serde_json::to_writer_pretty(&mut file, claims)?;
+            file.flush()?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(|error| Error::io("cannot write", &path, &error))
+    }
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,133 @@
+//! Whose session is whose, and what becomes of an end that nobody finished.
+
+use super::*;
+
+fn log(project: &Project, text: &str) -> crate::Result<Logged> {
+    project.sessions().log(&Log { text: text.to_owned(), next: None })
+}
+
+fn join(project: &Project) -> Session {
+    project.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session
+}
+
+#[test]
+fn who_names_no_session_never_works_in_another_agents() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let theirs = start(&project).session.id;
+    let before = bench.read(".forge/memory/short-term/progress.txt");
+    let other = bench.as_agent("Axiom");
+    let sessions = other.sessions();
+    let refused = [
+        log(&other, "Mine").unwrap_err(),
+        sessions.focus_to_change().unwrap_err(),
+        sessions.required().unwrap_err(),
+        sessions.run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err(),
+        other.skills().activate("code-generation", "agent").unwrap_err(),
+        sessions.end(&End::default()).unwrap_err(),
+        sessions.start(&Start::default()).unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"), "{error}");
+        assert!(error.message.contains(&theirs) && error.message.contains("Forge"), "{error}");
+    }
+    // What belongs to no session can be said all the same, and who only looks sees who is there.
+    sessions.learn(learned()).unwrap();
+    assert!(!bench.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
+    assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
+    assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), before);
+    assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
+}
+
+#[test]
+fn who_joined_is_in_their_own_session_without_naming_it() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let first = start(&project).session.id;
+    let other = bench.as_agent("Axiom");
+    let second = join(&other).id;
+    assert_eq!(log(&other, "Beside").unwrap().session, Some(second.clone()));
+    assert_eq!(log(&project, "Before").unwrap().session, Some(first.clone()));
+    let again = other.sessions().start(&Start::default()).unwrap();
+    assert_eq!((again.session.id, again.again), (second.clone(), true));
+    let ended = other.sessions().end(&End::default()).unwrap();
+    assert_eq!((ended.session.as_str(), ended.again), (second.as_str(), false));
+    let ended = other.sessions().end(&End::default()).unwrap();
+    assert_eq!((ended.session, ended.again), (second, true), "it is over, and nobody else's is ended for it");
+    assert_eq!(project.sessions().current().unwrap().unwrap().id, first);
+    let told = other.events().replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    assert_eq!(told.events.len(), 1);
+}
+
+#[test]
+fn two_sessions_of_one_name_must_be_named() {
+    let bench = Bench::new();
+    let project = bench.open();
+    let first = start(&project).session.id;
+    let second = join(&project).id;
+    for error in [log(&project, "Whose").unwrap_err(), project.sessions().end(&End::default()).unwrap_err()] {
+        assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"), "{error}");
+        assert!(error.message.contains(&first) && error.message.contains(&second), "{error}");
+    }
+    assert_eq!(log(&bench.in_session(&first), "Here").unwrap().session, Some(first));
+    let begun = project.events().replay(&Replay { about: vec![Subject::SessionStart], ..Replay::default() }).unwrap();
+    assert_eq!(begun.events.last().unwrap().session.as_deref(), Some(second.as_str()), "it began, not the first");
+}
+
+#[test]
+fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
+    for take_over in [false, true] {
+        let bench = Bench::new();
+        let project = bench.open();
+        let id = start(&project).session.id;
+        let ending = Ending {
+            since: Some(bench.world().now()),
+            next: Some("Wire it".to_owned()),
+            learned: vec![learned()],
+            ..Ending::default()
+        };
+        project
+            .sessions()
+            .change(&id, |session| {
+                session.state = State::Ending;
+                session.ending = Some(ending);
+            })
+            .unwrap();
+        if !take_over {
+            bench.minutes(61);
+        }
+        let begin = Start { take_over, ..Start::default() };
+        let begun = bench.as_agent("Axiom").sessions().start(&begin).unwrap();
+        assert_eq!((begun.session.agent.as_str(), begun.abandoned.len()), ("Axiom", 0), "{:?}", begun.warnings);
+        let knowledge = bench.read(".forge/memory/long-term/knowledge.json");
+        assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
+        assert_eq!(project.sessions().archived(&id).unwrap().unwrap().state, State::Ended);
+        assert_eq!((told(&project, Subject::SessionEnd), told(&project, Subject::SessionAbandoned)), (1, 0));
+        assert!(begun.prime.text.contains("Wire it"), "{}", begun.prime.text);
+    }
+}
+
+#[test]
+fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowledge() {
+    let path = ".forge/memory/long-term/knowledge.json";
+    let bench = Bench::new();
+    let project = bench.open();
+    let id = start(&project).session.id;
+    let newer = |bench: &Bench| bench.repository.write(path, bench.read(path).replace("\"1.0\"", "\"2.0\""));
+    newer(&bench);
+    let error = project.sessions().end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
+    assert_eq!((error.category, error.code), (Category::Refused, "E_SCHEMA_NEWER"), "{error}");
+    assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
+    // One that began to end before that comes to its end, too, and says what was not kept.
+    let ending = Ending { since: Some(bench.world().now()), learned: vec![learned()], ..Ending::default() };
+    project
+        .sessions()
+        .change(&id, |session| {
+            session.state = State::Ending;
+            session.ending = Some(ending);
+        })
+        .unwrap();
+    let ended = project.sessions().end(&End::default()).unwrap();
+    assert!(ended.warnings.iter().any(|warning| warning.contains("newer")), "{:?}", ended.warnings);
+    assert_eq!(project.sessions().archived(&id).unwrap().unwrap().ending.unwrap().learned, [learned()]);
+}

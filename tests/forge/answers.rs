@@ -1,0 +1,359 @@
+//! What every command answers: one object on stdout with `--json`, and the exit codes that scripts depend on.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::ground::{Ended, Ground};
+
+/// A text that looks like a credential; put together here so that nobody takes this file for one that holds one.
+fn token() -> String {
+    format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
+}
+
+/// Returns every command below some words, as the program's own help lists them.
+fn leaves(ground: &Ground, words: &[String]) -> BTreeSet<String> {
+    let mut arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+    arguments.push("--help");
+    let help = ground.run(&arguments).stdout;
+    let Some((_, listed)) = help.split_once("\nCommands:\n") else { return [words.join(" ")].into() };
+    let names = listed.lines().take_while(|line| !line.is_empty()).filter_map(|line| {
+        // What goes on from the line before is set in deeper.
+        let line = line.strip_prefix("  ")?;
+        line.split(' ').next().filter(|name| !name.is_empty() && *name != "help")
+    });
+    names.flat_map(|name| leaves(ground, &[words, &[name.to_owned()]].concat())).collect()
+}
+
+/// Reads the one object that a command printed.
+fn one_object(arguments: &[&str], ended: &Ended) -> Value {
+    let read: Result<Value, _> = serde_json::from_str(&ended.stdout);
+    let answer = read.unwrap_or_else(|error| panic!("{arguments:?}: {error} in {:?} {}", ended.stdout, ended.stderr));
+    let members: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+    if answer["ok"] == true {
+        assert_eq!(members, ["data", "ok"], "{arguments:?}");
+    } else {
+        assert_eq!((members.as_slice(), &answer["ok"]), (["error", "ok"].as_slice(), &json!(false)), "{arguments:?}");
+        for member in ["code", "category", "message"] {
+            assert!(answer["error"][member].is_string(), "{arguments:?}: {answer}");
+        }
+    }
+    answer
+}
+
+/// Calls commands one after the other, and notes which.
+struct Caller<'a> {
+    ground: &'a Ground,
+    all: BTreeSet<String>,
+    called: BTreeSet<String>,
+}
+
+impl Caller<'_> {
+    #[track_caller]
+    fn call(&mut self, code: i32, arguments: &[&str]) -> Value {
+        let whole = [&["--json"], arguments].concat();
+        let ended = self.ground.run(&whole);
+        assert_eq!(ended.code, code, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+        let called =
+            (1..=arguments.len()).map(|count| arguments[..count].join(" ")).find(|name| self.all.contains(name));
+        self.called.insert(called.unwrap_or_else(|| panic!("{arguments:?} is no command")));
+        let answer = one_object(arguments, &ended);
+        let failed = answer["ok"] != true;
+        assert!(code != 0 || !failed, "{arguments:?}: {answer}");
+        answer[if failed { "error" } else { "data" }].clone()
+    }
+}
+
+#[test]
+fn every_command_prints_exactly_one_object() {
+    let ground = Ground::light("");
+    let all = leaves(&ground, &[]);
+    assert!(all.len() > 60, "{all:?}");
+    let mut caller = Caller { ground: &ground, all, called: BTreeSet::new() };
+    let mut call = |code: i32, arguments: &[&str]| caller.call(code, arguments);
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned();
+
+    call(0, &["init"]);
+    call(0, &["doctor"]);
+    call(0, &["repair"]);
+    call(0, &["session", "start"]);
+    call(0, &["session", "status"]);
+    call(0, &["session", "log", "Began"]);
+    call(0, &["session", "learn", "--context", "Sums", "--approach", "Test them"]);
+    let ran = call(3, &["session", "run", "--", "sh", "-c", "echo this is not ours; exit 3"]);
+    assert_eq!(ran["exit"], 3);
+
+    let id = text(&call(0, &["knowledge", "add", "--context", "Adding", "--approach", "Carry"])["id"]);
+    call(0, &["knowledge", "confirm", &id]);
+    call(0, &["knowledge", "supersede", &id, "--context", "Adding", "--approach", "Carry the one"]);
+    call(0, &["knowledge", "search", "adding"]);
+    call(0, &["knowledge", "export", "--format", "json"]);
+    call(0, &["knowledge", "drift"]);
+    call(0, &["knowledge", "compact"]);
+
+    call(0, &["features", "add", "Adding", "--test", "adding"]);
+    call(0, &["features", "add", "Looks well", "--manual"]);
+    call(0, &["features", "set", "FORGE-002", "--reason", "later", "--status", "deferred"]);
+    call(0, &["features", "list"]);
+    call(0, &["features", "next"]);
+    call(0, &["features", "verify", "FORGE-001"]);
+    call(0, &["features", "probe"]);
+    call(3, &["features", "audit"]);
+    call(0, &["invariants"]);
+    call(0, &["architecture"]);
+    call(0, &["focus", "set", "Add"]);
+    call(0, &["focus", "show"]);
+    call(0, &["focus", "clear"]);
+
+    ground.write("report.txt", "all is well\n");
+    let stored = call(0, &["artifact", "put", "report.txt", "--kind", "reports"]);
+    let triv = text(&stored["entry"]["triv"]);
+    call(0, &["features", "manual", "FORGE-002", "--evidence", &triv, "--by", "Ann"]);
+    call(0, &["features", "remove", "FORGE-002"]);
+    call(0, &["artifact", "get", &triv]);
+    call(0, &["artifact", "list"]);
+    call(0, &["artifact", "verify"]);
+    call(0, &["artifact", "gc"]);
+    call(0, &["artifact", "rebuild"]);
+    call(0, &["artifact", "snapshot"]);
+
+    call(0, &["skill", "list"]);
+    call(0, &["skill", "show", "qa-review"]);
+    call(0, &["skill", "resource", "qa-review", "checklists/change.md"]);
+    call(0, &["skill", "match", "review a change"]);
+    call(0, &["skill", "plan", "qa-review"]);
+    call(0, &["skill", "activate", "qa-review"]);
+    call(0, &["skill", "stats"]);
+    let exported = text(&call(0, &["skill", "export", "qa-review"]));
+    ground.write("skill.md", &exported.replace("qa-review", "other-review"));
+    call(0, &["skill", "import", "skill.md"]);
+    call(0, &["skill", "sync-triggers", "qa-review", "skill.md"]);
+    call(0, &["scratch"]);
+
+    std::fs::remove_file(ground.root().join("skill.md")).unwrap();
+    let what = ["--what", "Write a report", "--why", "Somebody asked"];
+    call(0, &[&["commit", "report.txt", "--forge", "--key", "SUM-1", "-m", "Report"], &what[..]].concat());
+    call(0, &["lint-commits", "HEAD~1..HEAD"]);
+    call(0, &["hook", "install", "commit-msg"]);
+    call(0, &["hook", "uninstall", "commit-msg"]);
+    ground.write(".git/MESSAGE", "Add it\n");
+    call(1, &["hook", "commit-msg", ".git/MESSAGE"]);
+    call(0, &["hook", "prepare-commit-msg", ".git/MESSAGE"]);
+    call(0, &["checkpoint", "create", "--key", "SUM-1"]);
+    call(0, &["checkpoint", "list"]);
+    call(0, &["checkpoint", "show", "SUM-1-v1"]);
+    call(0, &["checkpoint", "verify"]);
+    call(0, &["checkpoint", "prune"]);
+    call(0, &["recover", "assess"]);
+    call(0, &["recover", "apply"]);
+    call(0, &["recover", "tried", "it again"]);
+    call(9, &["recover", "ack", "--reason", "It is fine"]);
+    call(0, &["prime"]);
+    call(0, &["health"]);
+    call(0, &["events", "tail"]);
+    call(0, &["events", "replay"]);
+    call(0, &["events", "status"]);
+    call(0, &["events", "send"]);
+    let features = ".forge/memory/long-term/features.json";
+    for copy in ["base", "ours", "theirs"] {
+        std::fs::copy(ground.root().join(features), ground.beside(copy)).unwrap();
+    }
+    let [base, ours, theirs] = ["base", "ours", "theirs"].map(|copy| ground.beside(copy).display().to_string());
+    call(0, &["merge-driver", &base, &ours, &theirs, features]);
+    call(0, &["session", "end", "--next", "Subtract"]);
+    assert_eq!(ground.git(&["status", "--porcelain"]), "", "an end leaves nothing behind");
+
+    let left: Vec<_> = caller.all.difference(&caller.called).collect();
+    assert!(left.is_empty(), "nobody looks at what these print: {left:?}");
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_answered_in_one_object_too() {
+    let ground = Ground::light("");
+    for wrong in [
+        &["session", "log"][..],
+        &["commit", "-m", "x"],
+        &["nonsense"],
+        &["features", "list", "--no-such-option"],
+        &["features", "set", "FORGE-001", "--status", "splendid"],
+        &["session", "end", "--learned", "no colon"],
+        &["prime", "--allow-secret", "no-such-rule"],
+    ] {
+        let ended = ground.run(&[wrong, &["--json"]].concat());
+        assert_eq!(ended.code, 2, "{wrong:?}: {}{}", ended.stdout, ended.stderr);
+        let error = one_object(wrong, &ended)["error"].clone();
+        assert_eq!((&error["code"], &error["category"]), (&json!("E_USAGE"), &json!("usage")), "{wrong:?}");
+        assert_eq!(ended.stderr, "", "{wrong:?}");
+        let plain = ground.run(wrong);
+        assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{wrong:?}");
+        assert!(plain.stderr.starts_with("error: "), "{wrong:?}: {}", plain.stderr);
+    }
+}
+
+#[test]
+fn without_a_memory_reads_answer_nothing_and_writes_say_what_to_do() {
+    let ground = Ground::without_memory();
+    for read in [
+        &["health"][..],
+        &["prime"],
+        &["repair"],
+        &["knowledge", "search"],
+        &["knowledge", "export"],
+        &["knowledge", "drift"],
+        &["knowledge", "compact"],
+        &["features", "list"],
+        &["features", "next"],
+        &["features", "audit"],
+        &["invariants"],
+        &["architecture"],
+        &["focus", "show"],
+        &["artifact", "list"],
+        &["artifact", "verify"],
+        &["skill", "list"],
+        &["skill", "stats"],
+        &["scratch"],
+        &["lint-commits", "HEAD"],
+        &["hook", "commit-msg", "none"],
+        &["hook", "prepare-commit-msg", "none"],
+        &["checkpoint", "list"],
+        &["checkpoint", "verify"],
+        &["recover", "assess"],
+        &["session", "status"],
+        &["events", "tail"],
+        &["events", "replay"],
+        &["events", "status"],
+    ] {
+        let ended = ground.run(&[read, &["--json"]].concat());
+        assert_eq!(ended.code, 0, "{read:?}: {}", ended.stdout);
+        assert_eq!(one_object(read, &ended)["data"], Value::Null, "{read:?}");
+        let plain = ground.run(read);
+        assert_eq!((plain.code, plain.stdout.trim()), (0, ""), "{read:?}");
+    }
+    let add = ["knowledge", "add", "--context", "a", "--approach", "b"];
+    let error = ground.ends_with(&ground.root(), 3, &add);
+    assert_eq!(error["next"], "helmdeck forge init");
+    assert!(!ground.root().join(".forge").exists());
+}
+
+/// Ends a command with a code, and returns its error.
+fn ends(ground: &Ground, code: i32, arguments: &[&str]) -> Value {
+    ground.ends_with(&ground.root(), code, arguments)
+}
+
+#[test]
+fn every_exit_code_is_met() {
+    let ground = Ground::light("");
+    let add = |approach: &str| {
+        ["knowledge", "add", "--context", "Adding", "--approach", approach].map(str::to_owned).to_vec()
+    };
+    let run = |code: i32, arguments: Vec<String>| {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        ends(&ground, code, &arguments)
+    };
+    // 11 before anything else: there is no checkpoint.
+    let health = ends(&ground, 11, &["health", "--exit-code"]);
+    assert_eq!(health["overall"], "yellow", "{health}");
+    assert_eq!(ends(&ground, 3, &["features", "verify", "NONE-001"])["category"], "not_found");
+    ends(&ground, 0, &["session", "start"]);
+    assert_eq!(ends(&ground, 5, &["session", "start", "--agent", "Axiom"])["category"], "locked");
+    ends(&ground, 0, &["features", "add", "Adding", "--test", "adding"]);
+    assert_eq!(ends(&ground, 9, &["features", "set", "FORGE-001", "--status", "passing"])["category"], "refused");
+    let stale = ["features", "set", "FORGE-001", "--reason", "x", "--if-match", "0123456789abcdef"];
+    let stale = ends(&ground, 6, &stale);
+    assert!(stale["category"] == "stale" && stale["current"]["etag"].is_string(), "{stale}");
+    let secret = run(7, add(&token()));
+    assert!(secret["category"] == "secret" && !secret.to_string().contains(&token()), "{secret}");
+    ends(&ground, 1, &["lint-commits", "HEAD~1..HEAD"]);
+
+    let path = ".forge/memory/long-term/knowledge.json";
+    let good = std::fs::read_to_string(ground.root().join(path)).unwrap();
+    ground.write(path, "{");
+    assert_eq!(run(8, add("b"))["category"], "corrupt");
+    let health = ends(&ground, 12, &["health", "--exit-code"]);
+    assert_eq!(health["long_term"]["colour"], "red");
+    ground.write(path, &good);
+
+    // Nobody can say what a tree in the middle of a merge is.
+    ends(&ground, 0, &["session", "end"]);
+    ends(&ground, 0, &["session", "start"]);
+    ends(&ground, 0, &["checkpoint", "create", "--key", "SUM-1"]);
+    ends(&ground, 0, &["session", "end"]);
+    let head = ground.git(&["rev-parse", "HEAD"]);
+    ground.write(".git/MERGE_HEAD", &format!("{head}\n"));
+    assert_eq!(ends(&ground, 10, &["recover", "assess"])["class"], "UNKNOWN");
+    let started = ends(&ground, 4, &["session", "start"]);
+    assert!(started["paused"].is_string(), "{started}");
+    assert_eq!(run(4, add("b"))["category"], "paused");
+    assert_eq!(ends(&ground, 0, &["knowledge", "search"])["entries"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_command_that_is_run_ends_as_it_does_and_keeps_its_words_apart() {
+    let ground = Ground::light("");
+    ground.forge(&["session", "start"]);
+    for (script, code) in [("exit 0", 0), ("exit 5", 5), ("exit 200", 200), ("kill -9 $$", 137)] {
+        let run = ["session", "run", "--", "sh", "-c", script];
+        assert_eq!(ground.run(&run).code, code, "{script}");
+        let asked = ground.run(&[&["--json"], &run[..]].concat());
+        assert_eq!(asked.code, code, "{script}");
+        assert_eq!(one_object(&run, &asked)["ok"], true, "{script}");
+    }
+    let run = ["session", "run", "--", "echo", "said"];
+    assert_eq!(ground.run(&run).stdout, "said\n");
+    let asked = ground.run(&[&["--json"], &run[..]].concat());
+    assert_eq!(asked.stderr, "said\n");
+    assert_eq!(one_object(&run, &asked)["data"]["exit"], 0);
+}
+
+#[test]
+fn a_new_project_and_a_fresh_clone_are_well() {
+    let ground = Ground::light("");
+    let health = ground.forge(&["health"]);
+    let colours = ["long_term", "short_term", "features", "git", "linear"].map(|part| health[part]["colour"].clone());
+    assert_eq!(colours, ["green", "green", "grey", "yellow", "green"].map(Value::from), "{health}");
+    let clone = ground.beside("clone");
+    ground.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
+    let doctor = ground.forge_in(&clone, &["doctor"]);
+    assert_eq!(
+        (&doctor["healthy"], &doctor["found"][0]["next"]),
+        (&json!(true), &json!("helmdeck forge session start"))
+    );
+    // As the RFC has it: without a progress the short-term memory is red, until the session begins that the doctor names.
+    let red = ground.forge_in(&clone, &["health"]);
+    assert_eq!(red["short_term"]["reasons"][0]["code"], "progress_missing", "{red}");
+    ground.forge_in(&clone, &["session", "start"]);
+    assert_eq!(ground.forge_in(&clone, &["health"])["short_term"]["colour"], "green");
+}
+
+/// Runs git, and says whether it succeeded.
+fn succeeds(ground: &Ground, folder: &Path, arguments: &[&str]) -> bool {
+    ground.prepare("git", folder, arguments).output().unwrap().status.success()
+}
+
+#[test]
+fn with_the_hooks_git_still_merges_reverts_and_fixes_up() {
+    let ground = Ground::light("");
+    let root = ground.root();
+    ground.forge(&["session", "start"]);
+    for hook in ["commit-msg", "prepare-commit-msg"] {
+        ground.forge(&["hook", "install", hook]);
+    }
+    ground.git(&["branch", "other"]);
+    let commit = |path: &str, subject: &str| {
+        ground.write(path, "x\n");
+        ground.forge(&["commit", path, "--key", "SUM-1", "-m", subject, "--what", "Write it", "--why", "Asked for"]);
+    };
+    commit("here", "Write here");
+    ground.git(&["switch", "--quiet", "other"]);
+    commit("there", "Write there");
+    assert!(succeeds(&ground, &root, &["merge", "--no-ff", "--no-edit", "main"]));
+    assert_eq!(ground.git(&["log", "-1", "--format=%P"]).split(' ').count(), 2);
+    assert!(succeeds(&ground, &root, &["revert", "--no-edit", "main"]));
+    assert!(ground.git(&["log", "-1", "--format=%s"]).starts_with("Revert "));
+    ground.write("there", "y\n");
+    assert!(succeeds(&ground, &root, &["commit", "--quiet", "--fixup", "HEAD~1^1", "there"]));
+    assert!(ground.git(&["log", "-1", "--format=%B"]).starts_with("fixup! [SUM-1] Write there"));
+    ground.write("there", "z\n");
+    assert!(!succeeds(&ground, &root, &["-c", "core.editor=true", "commit", "--quiet", "-m", "Bad.", "there"]));
+}

@@ -1,0 +1,117 @@
+//! Whichever door something goes through, the event server that the project names hears of it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use helmdeck_events::nats::{Nats, NatsOptions};
+use helmdeck_project::events::Replay;
+use helmdeck_project::subjects::{self, Subject};
+use helmdeck_testkit::Nats as Server;
+use serde_json::{Value, json};
+
+use super::ground::Ground;
+use crate::support::KEY;
+use crate::support::program::{Home, Run, Server as Program};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the server keeps so many learnings, and returns when each applies.
+fn learned(server: &Server, count: usize) -> Vec<String> {
+    let link = Nats::open(NatsOptions::new(server.url(), subjects::all_with(subjects::PREFIX))).unwrap();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let stored = Replay::default().stored(&link.replay(1, 1_000, PATIENCE).unwrap_or_default());
+        let learned = stored.events.iter().filter(|event| event.about() == Some(Subject::Learning));
+        let contexts: Vec<String> = learned
+            .map(|event| serde_json::to_value(&event.data).unwrap()["context"].as_str().unwrap().to_owned())
+            .collect();
+        if contexts.len() >= count {
+            return contexts;
+        }
+        assert!(Instant::now() < end, "{contexts:?}");
+    }
+}
+
+fn learning(context: &str) -> Value {
+    json!({"kind": "successful", "context": context, "approach": "Say so"})
+}
+
+#[test]
+fn the_server_hears_of_what_is_done_by_command_by_pack_and_over_http() {
+    let nats = Server::start();
+    let ground = Ground::light(&format!("[events]\nurl = \"{}\"\n", nats.url()));
+    let root = ground.root();
+    ground.forge(&["knowledge", "add", "--context", "By command", "--approach", "Say so"]);
+
+    let home = Home::new();
+    let pack = |context: &str| {
+        let input = learning(context).to_string();
+        let mut command = home.command(KEY, &["run", "forge.knowledge_add", "--json", "--input", &input]);
+        let ran = Run::of(command.current_dir(&root).output().unwrap());
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    };
+    pack("By pack");
+    home.configure(&format!("[forge]\nroot = {root:?}\n"));
+    let program = Program::start(&home, KEY);
+    let ask = |context: &str| {
+        let answer = program.ask("POST /api/v1/packs/forge.knowledge_add", &learning(context).to_string());
+        assert_eq!(answer.code, 200, "{}", answer.body);
+    };
+    ask("Over HTTP");
+    assert_eq!(learned(&nats, 3), ["By command", "By pack", "Over HTTP"]);
+
+    // The server goes away and comes back: nobody waits for it, and nothing is lost.
+    nats.kill9();
+    ask("While it is away");
+    let status = ground.forge(&["events", "status"]);
+    assert!(status["waiting"].as_u64().unwrap() > 0, "{status}");
+    nats.start_again();
+    ask("When it is back");
+    ground.forge(&["events", "send"]);
+    let all = ["By command", "By pack", "Over HTTP", "While it is away", "When it is back"];
+    assert_eq!(learned(&nats, 5), all);
+}
+
+/// Makes a certificate of its own for this machine's loopback address, and an authority that signed it.
+fn certificates(ground: &Ground, folder: &Path) {
+    let run = |arguments: &[&str]| {
+        let output = ground.prepare("openssl", folder, arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch"];
+    let authority =
+        ["req", "-x509", "-days", "2", "-subj", "/CN=Test authority", "-keyout", "ca.key", "-out", "ca.pem"];
+    run(&[&authority[..], &ec].concat());
+    run(&[&["req", "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "request.pem"], &ec[..]].concat());
+    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").unwrap();
+    let sign = ["x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
+    run(&[&sign[..], &["-days", "2", "-extfile", "names", "-out", "cert.pem"]].concat());
+}
+
+#[test]
+fn a_server_that_encrypts_is_reached_with_the_certificates_that_are_named_and_not_without() {
+    let ground = Ground::light("");
+    let keys = ground.beside("keys");
+    std::fs::create_dir(&keys).unwrap();
+    certificates(&ground, &keys);
+    let (cert, key) = (keys.join("cert.pem"), keys.join("key.pem"));
+    let nats = Server::configured(&format!("tls {{ cert_file: {cert:?}, key_file: {key:?} }}\n"));
+    let url = nats.url().replace("nats://", "tls://");
+    let config = std::fs::read_to_string(ground.root().join(".forge/config.toml")).unwrap();
+    let learn = |context: &str, settings: &str| {
+        ground.write(".forge/config.toml", &format!("{config}[events]\nurl = \"{url}\"\n{settings}"));
+        ground.forge(&["knowledge", "add", "--context", context, "--approach", "Say so"]);
+        ground.forge(&["events", "status"])["waiting"].as_u64().unwrap()
+    };
+    assert_eq!(learn("Nobody knows the authority", ""), 1);
+    // A path may be absolute, or one from the root of the project.
+    let waiting = learn("It is named", "certificates = \"../keys/ca.pem\"\n");
+    let sent = ground.forge(&["events", "send"]);
+    assert!(waiting == 0 || sent["waiting"] == 0, "{sent}");
+    let options = NatsOptions {
+        certificates: Some(keys.join("ca.pem")),
+        ..NatsOptions::new(url.as_str(), subjects::all_with(subjects::PREFIX))
+    };
+    let stored = Nats::open(options).unwrap().replay(1, 100, PATIENCE).unwrap();
+    assert_eq!(Replay::default().stored(&stored).events.len(), 2);
+}
