@@ -10,6 +10,7 @@ use clap::{CommandFactory as _, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Cli;
+use crate::args::seam::SeamCli;
 use crate::commands;
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
@@ -28,6 +29,9 @@ pub fn main() -> ExitCode {
     logging::hide_panics();
     if Environment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
         return commands::connect::run(Environment::arguments().skip(2), &Environment::of_process());
+    }
+    if let Some(arguments) = SeamCli::arguments(Environment::arguments()) {
+        return ExitCode::from(commands::seam::main(arguments, &Environment::of_process()));
     }
     let cli = match Cli::try_parse_from(Environment::arguments()) {
         Ok(cli) => cli,

@@ -6,6 +6,7 @@ pub(crate) mod forge;
 mod job;
 mod key;
 mod mcp;
+pub(crate) mod seam;
 mod session;
 mod token;
 mod vault;
@@ -101,6 +102,9 @@ pub(crate) enum Command {
     Conversation(ConversationCommand),
     /// The memory of a project: what was learned, which features work, checkpoints, sessions
     Forge(Box<forge::ForgeArgs>),
+    /// What a process sees of memory: recall, offers, the path of its plan; it never writes
+    #[command(subcommand)]
+    Seam(seam::SeamCommand),
     /// Look after credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),

@@ -26,6 +26,7 @@ mod pack_new;
 mod purge;
 mod rotate;
 mod run;
+pub(crate) mod seam;
 mod serve;
 mod session;
 mod token;
@@ -34,7 +35,7 @@ mod vault;
 use crate::app::block_on;
 use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
 use crate::env::Environment;
-use crate::exit::Result;
+use crate::exit::{Failure, Result};
 use crate::output::Output;
 use crate::wire::{self, Setup};
 
@@ -119,6 +120,11 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
             block_on(conversation::run(&setup, &command))
         }
         Command::Forge(arguments) => forge::run(&arguments, &env, output),
+        // Told from the others before they are read; this is for a command line that hid it.
+        Command::Seam(command) => match seam::run(&command, global.config.as_deref(), &env, output) {
+            0 => Ok(()),
+            code => Err(Failure::of_child(code)),
+        },
         Command::Vault(command) => {
             let setup = setup(env, WARN)?;
             block_on(vault::run(&setup, &command))

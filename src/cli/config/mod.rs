@@ -6,6 +6,7 @@ mod origin;
 mod parts;
 #[cfg(test)]
 mod schema;
+mod seam;
 pub(crate) mod servers;
 mod settings;
 mod show;
@@ -21,7 +22,7 @@ use crate::exit::{Failure, Result};
 pub(crate) use file::{Found, find};
 pub(crate) use layers::Layers;
 pub(crate) use origin::{Origin, Problem};
-pub(crate) use parts::LogFormat;
+pub(crate) use parts::{LogFormat, SeamSettings};
 pub(crate) use settings::Settings;
 pub(crate) use show::show;
 

@@ -261,6 +261,16 @@ impl Forge {
     }
 }
 
+/// `[seam]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SeamSettings {
+    /// Where the vault is if no variable says so; empty = nowhere.
+    pub(crate) vault: String,
+    /// What is done with the words of a query.
+    pub(crate) query: helmdeck_seam::QueryUse,
+}
+
 /// `[repo]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

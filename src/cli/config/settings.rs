@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::file::Found;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Egress, Forge, GitHub, Log, Memory, Repo, Runtime};
+use super::parts::{Egress, Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
 use super::servers;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) github: GitHub,
     /// `[forge]`; the folder in it has an absolute path.
     pub(crate) forge: Forge,
+    /// `[seam]`.
+    pub(crate) seam: SeamSettings,
     /// `[repo]`.
     pub(crate) repo: Repo,
     /// `[llm]`.
@@ -112,6 +114,7 @@ pub(super) fn resolve(
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
     let forge = reading.forge(file, env);
+    let seam = reading.part("seam", |_: &SeamSettings| Ok(()));
     let repo = reading.part("repo", Repo::check);
     let llm = reading.part("llm", helmdeck_llm::Config::validate);
     let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
@@ -122,7 +125,7 @@ pub(super) fn resolve(
     let packs_dir = reading
         .path(&["packs_dir"], file, env)
         .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, conversation, engine, egress, github, forge, repo, llm, swe) {
+    match (log, runtime, server, auth, mcp, memory, conversation, engine, egress, github, forge, seam, repo, llm, swe) {
         (
             Some(log),
             Some(runtime),
@@ -135,6 +138,7 @@ pub(super) fn resolve(
             Some(egress),
             Some(github),
             Some(forge),
+            Some(seam),
             Some(repo),
             Some(llm),
             Some(swe),
@@ -152,6 +156,7 @@ pub(super) fn resolve(
             egress,
             github,
             forge,
+            seam,
             repo,
             llm,
             swe,

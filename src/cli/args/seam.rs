@@ -1,0 +1,177 @@
+//! The command line of `helmdeck seam`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::Global;
+
+/// What a process sees of memory: it never writes, and works without any memory.
+///
+/// Read by itself, without all the other commands: to make ready for those takes longer than the answer.
+#[derive(Debug, Parser)]
+#[command(name = "helmdeck seam", bin_name = "helmdeck seam", max_term_width = 100)]
+pub(crate) struct SeamCli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What is asked.
+    #[command(subcommand)]
+    pub(crate) command: SeamCommand,
+}
+
+impl SeamCli {
+    /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags of every command may stand before it.
+    pub(crate) fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
+        let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+        let mut at = 1;
+        loop {
+            match arguments.get(at)?.to_str()? {
+                "seam" => break,
+                "--config" => at += 2,
+                "--" | "--help" | "-h" | "--version" | "-V" => return None,
+                flag if flag.starts_with('-') => at += 1,
+                _ => return None,
+            }
+        }
+        arguments.remove(at);
+        Some(arguments)
+    }
+}
+
+/// `helmdeck seam`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SeamCommand {
+    /// Print what memory knows of where the caller works, as Markdown within a budget; nothing if there is none
+    RecallHere(RecallArgs),
+    /// Print where the plan, its progress or its tracker lies, whether it is there or not
+    StatePath(StatePathArgs),
+    /// Print a candidate with the project and the place it would be saved in, as a JSON list; [] without memory. Nothing is saved
+    OfferSaveHere(OfferArgs),
+    /// List the plans: path, status and last line of progress, apart by tabs; then active-binding=<name>
+    Plans {
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+}
+
+/// Where the caller works.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// The root of the project, as it is; else the project around the working folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// `helmdeck seam recall-here`.
+#[derive(Debug, Args)]
+pub(crate) struct RecallArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// setup, plan, work, review, release, bugfix or documenter; anything else is work
+    #[arg(long)]
+    pub(crate) phase: Option<String>,
+    /// Reserved: does nothing, unless the configuration has [seam] query = "filter"
+    #[arg(long, allow_hyphen_values = true, value_name = "WORDS")]
+    pub(crate) query: Option<String>,
+    /// The budget; zero or less is that of the phase
+    #[arg(long, allow_negative_numbers = true, value_name = "TOKENS")]
+    pub(crate) limit: Option<i64>,
+}
+
+/// `helmdeck seam state-path`.
+#[derive(Debug, Args)]
+pub(crate) struct StatePathArgs {
+    /// Which file; both prints the paths of plan and progress, apart by a tab
+    #[arg(value_enum)]
+    pub(crate) which: WhichPath,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// The plan: foo, PLAN-foo or PLAN-foo.md; else the one the work tree is bound to
+    #[arg(long, value_name = "NAME")]
+    pub(crate) plan: Option<String>,
+}
+
+/// Which path is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichPath {
+    /// That of the plan
+    Plan,
+    /// That of its progress
+    Progress,
+    /// That of its tracker
+    Tracker,
+    /// Those of plan and progress
+    Both,
+}
+
+/// `helmdeck seam offer-save-here`.
+#[derive(Debug, Args)]
+pub(crate) struct OfferArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// The phase the candidate comes from
+    #[arg(long)]
+    pub(crate) phase: Option<String>,
+    /// What kind of note it is
+    #[arg(long, required_unless_present = "candidate_json")]
+    pub(crate) kind: Option<String>,
+    /// The name of the note
+    #[arg(long, required_unless_present = "candidate_json")]
+    pub(crate) slug: Option<String>,
+    /// Its text; - for stdin
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    pub(crate) body_file: PathBuf,
+    /// How sure the caller is
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
+    pub(crate) confidence: Option<f64>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) confidence_reason: Option<String>,
+    /// The whole candidate as JSON; - for stdin
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["kind", "slug", "body_file", "confidence", "confidence_reason"])]
+    pub(crate) candidate_json: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn arguments(words: &[&str]) -> Option<Vec<String>> {
+        let found = SeamCli::arguments(words.iter().map(OsString::from))?;
+        Some(found.into_iter().map(|word| word.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        SeamCli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_every_command_may_stand_before_the_word() {
+        assert_eq!(arguments(&["helmdeck", "seam", "plans"]).unwrap(), ["helmdeck", "plans"]);
+        let with_flags = ["helmdeck", "--json", "--config", "seam", "-v", "seam", "plans"];
+        assert_eq!(arguments(&with_flags).unwrap(), ["helmdeck", "--json", "--config", "seam", "-v", "plans"]);
+        for other in [
+            &["helmdeck"][..],
+            &["helmdeck", "run", "seam"],
+            &["helmdeck", "help", "seam"],
+            &["helmdeck", "--help", "seam"],
+        ] {
+            assert_eq!(arguments(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_candidate_is_given_whole_or_in_parts() {
+        let parse =
+            |words: &[&str]| SeamCli::try_parse_from([&["helmdeck seam", "offer-save-here"][..], words].concat());
+        assert!(parse(&["--kind", "fix", "--slug", "a"]).is_ok());
+        assert!(parse(&["--candidate-json", "-"]).is_ok());
+        assert!(parse(&["--kind", "fix"]).is_err());
+        assert!(parse(&["--candidate-json", "-", "--kind", "fix"]).is_err());
+    }
+}

@@ -1,0 +1,359 @@
+//! `helmdeck seam`: what a process sees of memory. It starts no runtime, opens no database and writes nothing; the crate of the seam does
+//! the work.
+//!
+//! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state that is corrupt or
+//! unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has one line.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Parser as _;
+use helmdeck_project::readers::Disk;
+use helmdeck_seam::{Context, Given, Phase, Plans, Seam, SeamConfig, State, StateError, Warning, Which};
+use serde_json::{Map, Value, json};
+
+use crate::args::seam::{OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
+use crate::config::SeamSettings;
+use crate::env::Environment;
+use crate::output::Output;
+
+/// The variables that say where a vault is, the first that is set counts.
+const VAULTS: [&str; 3] = ["HELMDECK_MEMORY", "MEMORY_ROOT", "MEMORY_VAULT_PATH"];
+/// The largest candidate, in bytes.
+const MOST: u64 = 16 << 20;
+
+/// Why a command ends early.
+#[derive(Debug)]
+struct Stop {
+    code: &'static str,
+    exit: u8,
+    /// `<path>: <cause>; <remedy>`.
+    line: String,
+}
+
+impl Stop {
+    /// The caller made a mistake.
+    fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
+        Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
+    }
+
+    fn tell(&self, output: Output) {
+        let Self { code, exit, line } = self;
+        if output.json {
+            output.problem(&json!({"type": "about:blank", "title": code, "detail": line, "exit": exit}));
+        } else {
+            output.note(&format!("error[{code}]: {}", one_line(line)));
+        }
+    }
+}
+
+impl From<StateError> for Stop {
+    fn from(error: StateError) -> Self {
+        Self { code: error.fault.code(), exit: error.fault.exit_code(), line: error.to_string() }
+    }
+}
+
+/// Runs the command that these arguments name, and returns the exit code.
+pub(crate) fn main(arguments: Vec<OsString>, env: &Environment) -> u8 {
+    match SeamCli::try_parse_from(&arguments) {
+        Ok(SeamCli { global, command }) => {
+            let output = Output::of_process(env, global.json, global.verbose);
+            run(&command, global.config.as_deref(), env, output)
+        }
+        Err(error) if !error.use_stderr() => {
+            // Fails only if nobody reads.
+            let _ = error.print();
+            0
+        }
+        Err(error) => {
+            let output = Output::of_process(env, arguments.iter().any(|argument| argument == "--json"), 0);
+            misread(&error).tell(output);
+            2
+        }
+    }
+}
+
+/// Returns what clap has to say about a mistake, on one line.
+fn misread(error: &clap::Error) -> Stop {
+    use clap::error::ErrorKind as E;
+    let text = error.render().to_string();
+    let cause = match error.kind() {
+        E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
+        // After the message come tips and the usage; an empty line begins them.
+        _ => one_line(text.split("\n\n").next().unwrap_or_default()),
+    };
+    Stop::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), "see `helmdeck seam --help`")
+}
+
+/// Runs a command and returns the exit code.
+pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment, output: Output) -> u8 {
+    let (settings, problem) = SeamSettings::alone(file, env);
+    let door = Door { seam: Seam::new(config(&settings, env), Arc::new(Disk)), output };
+    let mut warnings: Vec<Warning> =
+        problem.map(|message| Warning { code: "memory-unreadable", message: one_line(&message) }).into_iter().collect();
+    let answer = match command {
+        SeamCommand::RecallHere(arguments) => door.recall(arguments, &mut warnings),
+        SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
+        SeamCommand::OfferSaveHere(arguments) => door.offer(arguments, &mut warnings),
+        SeamCommand::Plans { place } => door.plans(place.cwd.clone(), &mut warnings),
+    };
+    let written = answer.and_then(|bytes| match output.raw(&bytes) {
+        Err(failure) if !failure.is_silent() => {
+            Err(Stop { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
+        }
+        // Whoever read it has what they want.
+        _ => Ok(()),
+    });
+    match written {
+        Ok(()) => {
+            warn(&warnings, output);
+            0
+        }
+        Err(stop) => {
+            stop.tell(output);
+            stop.exit
+        }
+    }
+}
+
+/// Writes the warnings: one line for those of a kind, whatever their number.
+fn warn(warnings: &[Warning], output: Output) {
+    let mut told: Vec<&str> = Vec::new();
+    for warning in warnings {
+        if told.contains(&warning.code) {
+            continue;
+        }
+        told.push(warning.code);
+        let more = warnings.iter().filter(|other| other.code == warning.code).count() - 1;
+        let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+        output.note(&one_line(&format!("{warning}{more}")));
+    }
+}
+
+/// Returns the settings of the seam: what the environment says, then what the configuration does.
+pub(crate) fn config(settings: &SeamSettings, env: &Environment) -> SeamConfig {
+    let mut config = SeamConfig::new(env.working_dir().unwrap_or(Path::new("/")));
+    config.home = env.path("HOME").filter(|home| home.is_absolute());
+    config.vaults = VAULTS
+        .into_iter()
+        .filter_map(|name| Some(Given { by: name.to_owned(), path: env.path(name)?.into_os_string() }))
+        .collect();
+    if !settings.vault.trim().is_empty() {
+        config.vaults.push(Given { by: "seam.vault".to_owned(), path: settings.vault.clone().into() });
+    }
+    config.prefix = env.path("AGENTM_INSTALL_PREFIX");
+    config.query = settings.query;
+    for phase in Phase::ALL {
+        let name = format!("HARNESS_RECALL_BUDGET_{}", phase.to_string().to_ascii_uppercase());
+        let budget = env.text(&name).ok().flatten().and_then(|text| text.trim().parse().ok());
+        config.budgets.extend(budget.map(|tokens| (phase, tokens)));
+    }
+    config
+}
+
+/// A seam, and how its answers are shown.
+struct Door {
+    seam: Seam,
+    output: Output,
+}
+
+impl Door {
+    fn recall(&self, arguments: &RecallArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+        let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
+        let limit = arguments.limit.and_then(|limit| usize::try_from(limit).ok());
+        let recall = self.seam.recall(&context, arguments.query.as_deref(), limit);
+        warnings.extend(recall.warnings.iter().cloned());
+        if self.output.json {
+            return Ok(line(&json!(recall)));
+        }
+        let mut text = recall.text;
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text.into_bytes())
+    }
+
+    fn state_path(&self, arguments: &StatePathArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+        // An empty name counts as none.
+        let plan = arguments.plan.clone().filter(|plan| !plan.is_empty());
+        let state = self.seam.state(&context(arguments.place.cwd.clone(), None, plan))?;
+        warnings.extend(state.warnings.iter().cloned());
+        if self.output.json {
+            return Ok(line(&shown(&state)));
+        }
+        let paths = match arguments.which {
+            WhichPath::Plan => vec![state.path(Which::Plan)],
+            WhichPath::Progress => vec![state.path(Which::Progress)],
+            WhichPath::Tracker => vec![state.path(Which::Tracker)],
+            WhichPath::Both => vec![state.path(Which::Plan), state.path(Which::Progress)],
+        };
+        let mut bytes = Vec::new();
+        for path in paths {
+            let path_bytes = path.as_os_str().as_bytes();
+            if path_bytes.iter().any(u8::is_ascii_control) {
+                let line =
+                    format!("{}: the path holds a control character; give the folder another name", path.display());
+                return Err(Stop { code: "unsafe-name", exit: 2, line });
+            }
+            if !bytes.is_empty() {
+                bytes.push(b'\t');
+            }
+            bytes.extend_from_slice(path_bytes);
+        }
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    fn offer(&self, arguments: &OfferArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+        let candidate = candidate(arguments)?;
+        let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
+        let offer = self.seam.offer(&context, &candidate);
+        warnings.extend(offer.warnings);
+        let mut text = serde_json::to_string_pretty(&offer.candidates)
+            .map_err(|error| Stop::usage("candidate", error, "give another one"))?;
+        text.push('\n');
+        Ok(text.into_bytes())
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as the others")]
+    fn plans(&self, cwd: Option<PathBuf>, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+        let plans = self.seam.plans(&context(cwd, None, None));
+        warnings.extend(plans.warnings.iter().cloned());
+        if self.output.json {
+            return Ok(line(&listed(&plans)));
+        }
+        let mut text = String::new();
+        for plan in &plans.plans {
+            let status = plan.status.as_deref().unwrap_or_default();
+            let last = plan.last_progress.as_deref().unwrap_or_default();
+            let row = [one_line(&plan.path.to_string_lossy()), status.to_owned(), last.to_owned()].join("\t");
+            text.push_str(row.trim_end());
+            text.push('\n');
+        }
+        if let Some(active) = &plans.active {
+            text.push_str(&format!("active-binding={active}\n"));
+        }
+        Ok(text.into_bytes())
+    }
+}
+
+fn context(cwd: Option<PathBuf>, phase: Option<String>, plan: Option<String>) -> Context {
+    Context { cwd, phase, plan }
+}
+
+fn line(value: &Value) -> Vec<u8> {
+    format!("{value}\n").into_bytes()
+}
+
+/// Returns the state as JSON. Paths that are no UTF-8 are shown as well as can be.
+pub(crate) fn shown(state: &State) -> Value {
+    json!({
+        "plan": state.plan.to_string_lossy(),
+        "progress": state.progress.to_string_lossy(),
+        "tracker": state.tracker.to_string_lossy(),
+        "name": state.name,
+        "store": state.store,
+        "warnings": state.warnings,
+    })
+}
+
+/// Returns the plans as JSON, as [`shown`].
+fn listed(plans: &Plans) -> Value {
+    let rows: Vec<Value> = plans
+        .plans
+        .iter()
+        .map(|plan| {
+            json!({
+                "name": plan.name,
+                "path": plan.path.to_string_lossy(),
+                "status": plan.status,
+                "last_progress": plan.last_progress,
+                "active": plan.active,
+            })
+        })
+        .collect();
+    json!({"store": plans.store, "plans": rows, "active": plans.active, "warnings": plans.warnings})
+}
+
+/// Puts a candidate together, or reads the whole of it.
+fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
+    if let Some(path) = &arguments.candidate_json {
+        let text = read(path)?;
+        return serde_json::from_str(&text).map_err(|error| Stop::usage(name(path), error, "give one JSON value"));
+    }
+    let mut members = Map::new();
+    members.insert("kind".to_owned(), json!(arguments.kind));
+    members.insert("slug".to_owned(), json!(arguments.slug));
+    members.insert("body".to_owned(), read(&arguments.body_file)?.into());
+    if let Some(confidence) = arguments.confidence {
+        let number = serde_json::Number::from_f64(confidence)
+            .ok_or_else(|| Stop::usage("--confidence", format!("{confidence} is no number"), "give one from 0 to 1"))?;
+        members.insert("confidence".to_owned(), number.into());
+    }
+    if let Some(reason) = &arguments.confidence_reason {
+        members.insert("confidence_reason".to_owned(), reason.as_str().into());
+    }
+    Ok(members.into())
+}
+
+/// Reads a text that the caller names; `-` is stdin.
+fn read(path: &Path) -> Result<String, Stop> {
+    let mut bytes = Vec::new();
+    let done = if path.as_os_str() == "-" {
+        std::io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes))
+    };
+    done.map_err(|error| Stop::usage(name(path), error, "name a file that can be read"))?;
+    if bytes.len() as u64 > MOST {
+        return Err(Stop::usage(name(path), "it is over 16 MiB", "offer less at once"));
+    }
+    String::from_utf8(bytes).map_err(|_| Stop::usage(name(path), "it is no UTF-8 text", "give it as UTF-8"))
+}
+
+fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() }
+}
+
+/// Puts a text on one line: line feeds, tabs and runs of blanks become one blank.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_comes_before_the_configuration() {
+        let env = Environment::of(&[
+            ("MEMORY_VAULT_PATH", "/third"),
+            ("HELMDECK_MEMORY", "/first"),
+            ("MEMORY_ROOT", ""),
+            ("HOME", "/home/a"),
+            ("HARNESS_RECALL_BUDGET_PLAN", " 30 "),
+            ("HARNESS_RECALL_BUDGET_WORK", "much"),
+        ]);
+        let settings = SeamSettings { vault: "/set".into(), ..SeamSettings::default() };
+        let config = config(&settings, &env);
+        let by: Vec<&str> = config.vaults.iter().map(|given| given.by.as_str()).collect();
+        assert_eq!(by, ["HELMDECK_MEMORY", "MEMORY_VAULT_PATH", "seam.vault"]);
+        assert_eq!(config.budgets.into_iter().collect::<Vec<_>>(), [(Phase::Plan, 30)]);
+        assert_eq!(config.home, Some("/home/a".into()));
+    }
+
+    #[test]
+    fn a_mistake_is_told_on_one_line() {
+        for words in
+            [&["helmdeck"][..], &["helmdeck", "state-path"], &["helmdeck", "state-path", "bogus"], &["helmdeck", "x"]]
+        {
+            let error = SeamCli::try_parse_from(words).unwrap_err();
+            let stop = misread(&error);
+            assert_eq!((stop.exit, stop.code), (2, "usage"), "{words:?}");
+            assert!(!stop.line.contains('\n') && stop.line.starts_with("helmdeck seam: "), "{}", stop.line);
+        }
+    }
+}
