@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""What a process sees of memory, for callers in Python: `helmdeck seam` does the work.
+
+As a module it has `recall_here`, `offer_save_here` and `state_path`; as a program it becomes `helmdeck seam` with the same arguments.
+The program is the one that HELMDECK_BIN names, else `helmdeck` on the PATH. Nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+WHICH = ("plan", "progress", "tracker")
+
+
+class SeamError(Exception):
+    """The state of a plan cannot be told. `code` is for programs, the text for people."""
+
+    def __init__(self, message, code="failed"):
+        super().__init__(message)
+        self.code = code
+
+
+class ActivePlanError(SeamError):
+    """What binds the work tree to a plan is there and cannot be trusted."""
+
+
+class TaskNameRequired(SeamError):
+    """The project has several tasks, and none was named."""
+
+
+class UnsafeNameError(SeamError, ValueError):
+    """A name is not one part of a path."""
+
+
+def _program():
+    named = os.environ.get("HELMDECK_BIN")
+    return named if named else shutil.which("helmdeck")
+
+
+def _run(arguments, text=None):
+    """Runs a command; OSError or ValueError if that is not possible."""
+    program = _program()
+    if not program:
+        raise FileNotFoundError("helmdeck is not on the PATH, and HELMDECK_BIN names none")
+    stdin = {"input": text.encode("utf-8")} if text is not None else {"stdin": subprocess.DEVNULL}
+    return subprocess.run([program, "seam", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **stdin)
+
+
+def _flags(context, *names):
+    context = context or {}
+    flags = []
+    for name in names:
+        value = context.get(name)
+        if value is not None:
+            flags.append("--{}={}".format(name, os.fspath(value) if name == "cwd" else value))
+    return flags
+
+
+def _warn(done):
+    text = done.stderr.decode("utf-8", "replace")
+    if text:
+        sys.stderr.write(text)
+
+
+def recall_here(context=None, *, query=None, limit=None):
+    """Returns what memory knows of where the caller works, as Markdown; "" without memory. Never raises."""
+    try:
+        arguments = ["recall-here", *_flags(context, "cwd", "phase")]
+        if query is not None:
+            arguments.append("--query={}".format(query))
+        if limit is not None:
+            arguments.append("--limit={}".format(int(limit)))
+        done = _run(arguments)
+        _warn(done)
+        return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+    except Exception:  # noqa: BLE001 - memory that is absent or broken is no reason to stop
+        return ""
+
+
+def offer_save_here(context, candidate):
+    """Returns the candidate with its project and place, in a list; [] without memory. Saves nothing, never raises."""
+    try:
+        if not candidate:
+            return []
+        text = json.dumps(candidate, default=str)
+        done = _run(["offer-save-here", "--candidate-json=-", *_flags(context, "cwd", "phase")], text)
+        _warn(done)
+        return json.loads(done.stdout.decode("utf-8")) if done.returncode == 0 else []
+    except Exception:  # noqa: BLE001 - as above
+        return []
+
+
+def state_path(context, which):
+    """Returns the path of the plan, its progress or its tracker, whether it is there or not.
+
+    Raises ValueError for what is none of them and for an unsafe name, ActivePlanError for state that is corrupt, TaskNameRequired if
+    the task must be named, and FileNotFoundError without helmdeck.
+    """
+    if which not in WHICH:
+        raise ValueError("which must be one of {}, not {!r}".format(", ".join(WHICH), which))
+    context = dict(context or {})
+    if context.get("plan") is not None and not str(context["plan"]).strip():
+        # A blank name is the plan without a name; on the command line it would count as not given.
+        context["plan"] = "PLAN"
+    done = _run(["state-path", which, *_flags(context, "cwd", "plan")])
+    if done.returncode != 0:
+        raise _error(done)
+    _warn(done)
+    path = done.stdout[:-1] if done.stdout.endswith(b"\n") else done.stdout
+    return Path(os.fsdecode(path))
+
+
+def _error(done):
+    line = done.stderr.decode("utf-8", "replace").strip()
+    code, message = "failed", line
+    if line.startswith("error[") and "]: " in line:
+        code, message = line[len("error["):].split("]: ", 1)
+    kind = {
+        "corrupt-state": ActivePlanError,
+        "task-name-required": TaskNameRequired,
+        "unsafe-name": UnsafeNameError,
+    }.get(code, SeamError)
+    if code == "unsafe-name":
+        # Callers look for these words.
+        message = message if "unsafe plan name" in message else "unsafe plan name: " + message
+    return kind(message, code)
+
+
+def main(arguments):
+    """Becomes `helmdeck seam`; returns only if there is none."""
+    program = _program()
+    try:
+        if not program:
+            raise FileNotFoundError("not found")
+        os.execv(program, [program, "seam", *arguments])
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or error
+        sys.stderr.write(
+            "error[no-helmdeck]: {}: {}; put helmdeck on the PATH, or name it in HELMDECK_BIN\n".format(program or "helmdeck", cause)
+        )
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
