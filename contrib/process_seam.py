@@ -125,9 +125,6 @@ def _error(done):
         "task-name-required": TaskNameRequired,
         "unsafe-name": UnsafeNameError,
     }.get(code, SeamError)
-    if code == "unsafe-name":
-        # Callers look for these words.
-        message = message if "unsafe plan name" in message else "unsafe plan name: " + message
     return kind(message, code)
 
 
