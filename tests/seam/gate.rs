@@ -177,20 +177,19 @@ fn tells_of_the_program(text: &str) -> bool {
 
 /// Says whether a word stands in `#[...]` or `#![...]`: the bracket around it follows such a sign.
 fn in_attribute(words: &[super::tokens::Placed], at: usize) -> bool {
-    let mut depth = 0_i32;
+    let mut closed = 0_usize;
     for at in (0..at).rev() {
         match &words[at].1 {
-            Token::Sign(')' | ']' | '}') => depth += 1,
-            Token::Sign('(' | '{') => depth -= 1,
+            Token::Sign(')' | ']' | '}') => closed += 1,
+            Token::Sign('(' | '[' | '{') if closed > 0 => closed -= 1,
+            // `cfg_attr(` may stand around it.
+            Token::Sign('(') => {}
             Token::Sign('[') => {
-                depth -= 1;
                 let before = |back: usize| at.checked_sub(back).map(|at| &words[at].1);
                 let hash = Some(&Token::Sign('#'));
-                if depth < 0 && (before(1) == hash || before(1) == Some(&Token::Sign('!')) && before(2) == hash) {
-                    return true;
-                }
+                return before(1) == hash || before(1) == Some(&Token::Sign('!')) && before(2) == hash;
             }
-            Token::Sign(';') if depth == 0 => return false,
+            Token::Sign('{' | ';') if closed == 0 => return false,
             _ => {}
         }
     }
