@@ -32,6 +32,7 @@ mod replicas;
 mod repo;
 mod rotation;
 mod sandbox;
+mod seam;
 mod secrets;
 mod session_life;
 mod sessions;
