@@ -13,6 +13,7 @@ pub mod forge;
 pub mod github;
 mod memory;
 pub mod repo;
+pub mod seam;
 pub mod swe;
 
 /// What the packs are given when they are made.
@@ -35,6 +36,8 @@ pub struct Dependencies {
     pub conversations: Conversations,
     /// The project whose memory is worked on.
     pub forge: forge::Config,
+    /// What processes see of memory.
+    pub seam: seam::Config,
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -54,6 +57,7 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
         repo::packs(&git),
+        seam::packs(&dependencies.seam),
         swe::packs(&dependencies.swe, &dependencies.llm, git, github_host(dependencies), &dependencies.clock),
     ];
     families.into_iter().flatten().collect()

@@ -225,6 +225,7 @@ fn no_manifest_of_a_built_in_pack_is_forgotten() {
         conversations: helmdeck_conversation::Conversations::default(),
         // All of them are offered.
         forge: helmdeck_packs::forge::Config { run: true, ..helmdeck_packs::forge::Config::default() },
+        seam: helmdeck_packs::seam::Config::default(),
         egress,
         clock: Arc::new(helmdeck_core::SystemClock::default()),
         github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),

@@ -122,6 +122,12 @@ impl Setup {
                 world: crate::commands::forge::world(&self.env, None, None)?,
                 ..settings.forge.packs(self.serves, self.env.working_dir())
             },
+            seam: helmdeck_packs::seam::Config {
+                // The project is that of the `forge.*` packs.
+                seam: settings.forge.packs(self.serves, self.env.working_dir()).root.map(|root| {
+                    helmdeck_seam::SeamConfig { cwd: root, ..crate::commands::seam::config(&settings.seam, &self.env) }
+                }),
+            },
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -358,6 +364,7 @@ pub(crate) const fn families() -> &'static [&'static str] {
         "memory",
         #[cfg(feature = "repo-map")]
         "repo-map",
+        "seam",
         "swe",
     ]
 }

@@ -1,0 +1,138 @@
+//! The `seam.*` family: what a process sees of memory, of the operator's project and vault. It asks the seam and nothing below it, so it
+//! never writes.
+//!
+//! No input is a path: callers may be others than the operator, whose project is the only one that is shown.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Reply, Result};
+use helmdeck_project::readers::Disk;
+use helmdeck_seam::{Candidate, Plans, Recall, Seam, SeamConfig, State, StateError, StateFault, Warning};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Settings of the `seam.*` packs.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// What the seam is given, with a folder of the project as its working folder; none = every call answers `not_found` and says what to set.
+    pub seam: Option<SeamConfig>,
+}
+
+/// Makes a pack of a verb and what it does.
+macro_rules! pack {
+    ($verb:literal, $config:expr, $work:expr) => {
+        Builtin {
+            file: concat!("packs/seam/", $verb, ".toml"),
+            manifest: include_str!(concat!($verb, ".toml")),
+            handler: Arc::new(Verb { config: Arc::clone($config), work: $work }),
+        }
+    };
+}
+
+/// Returns the packs of this family.
+pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
+    let config = &Arc::new(config.clone());
+    vec![
+        pack!("recall_here", config, recall_here),
+        pack!("offer_save_here", config, offer_save_here),
+        pack!("state_path", config, state_path),
+        pack!("plans", config, plans),
+    ]
+}
+
+/// A pack: reads its input and asks the seam, on a thread that may wait.
+struct Verb<I, O> {
+    config: Arc<Config>,
+    work: fn(&Seam, I) -> Result<O>,
+}
+
+#[async_trait]
+impl<I, O> Handler for Verb<I, O>
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        if context.identity.is_anonymous() {
+            return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
+        }
+        let Some(config) = self.config.seam.clone() else {
+            let message =
+                "no project is set: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)";
+            return Err(Error::new(Code::NotFound, message));
+        };
+        let (input, work): (I, _) = (input.read()?, self.work);
+        let done = tokio::task::spawn_blocking(move || work(&Seam::new(config, Arc::new(Disk)), input));
+        let done = done
+            .await
+            .map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
+        Reply::value(&done?)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Here {
+    phase: Option<String>,
+    query: Option<String>,
+    limit: Option<usize>,
+}
+
+fn recall_here(seam: &Seam, input: Here) -> Result<Recall> {
+    let context = helmdeck_seam::Context { phase: input.phase, ..helmdeck_seam::Context::default() };
+    Ok(seam.recall(&context, input.query.as_deref(), input.limit))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Offered {
+    phase: Option<String>,
+    candidate: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Offers {
+    candidates: Vec<Candidate>,
+    warnings: Vec<Warning>,
+}
+
+fn offer_save_here(seam: &Seam, input: Offered) -> Result<Offers> {
+    let context = helmdeck_seam::Context { phase: input.phase, ..helmdeck_seam::Context::default() };
+    let offer = seam.offer(&context, &Value::Object(input.candidate));
+    Ok(Offers { candidates: offer.candidates, warnings: offer.warnings })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfPlan {
+    plan: Option<String>,
+}
+
+fn state_path(seam: &Seam, input: OfPlan) -> Result<State> {
+    let plan = input.plan.filter(|plan| !plan.is_empty());
+    seam.state(&helmdeck_seam::Context { plan, ..helmdeck_seam::Context::default() }).map_err(|error| said(&error))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the others")]
+fn plans(seam: &Seam, _: Nothing) -> Result<Plans> {
+    Ok(seam.plans(&helmdeck_seam::Context::default()))
+}
+
+/// Returns an error of the seam as a door tells it: with its own code, and what to do.
+fn said(error: &StateError) -> Error {
+    let code = match error.fault {
+        // Calling again changes nothing about it.
+        StateFault::CorruptState => Code::Internal,
+        _ => Code::InvalidInput,
+    };
+    Error::new(code, format!("{}: {error}", error.fault.code()))
+}
