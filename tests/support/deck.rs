@@ -58,6 +58,7 @@ pub(crate) fn builtins_with(github: &str, clock: &Arc<TestClock>, conversations:
         swe: helmdeck_packs::swe::Config::default(),
         conversations: conversations.clone(),
         forge: helmdeck_packs::forge::Config::default(),
+        seam: helmdeck_packs::seam::Config::default(),
         egress,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         github: config,
