@@ -1,6 +1,10 @@
 //! What can be read about packs and about the caller: addresses under `helmdeck://`, to each caller its own.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use base64::Engine as _;
+use helmdeck_core::call::Call;
 use helmdeck_core::memory::{ListFacts, NoMemory};
 use helmdeck_core::{Caller, Code, Error, PackName, Permission, Result};
 use helmdeck_engine::{Job, JobId, JobPage, JobQuery, MemoryControl, PackInfo};
@@ -15,6 +19,9 @@ use super::uri::{self, Place};
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
+/// The packs that answer for the seam.
+const SEAM_PLANS: &str = "seam.plans";
+const SEAM_RECALL: &str = "seam.recall_here";
 /// The most facts that one read lists.
 const MAX_FACTS: u64 = 1000;
 /// The most jobs that one read lists, the newest.
@@ -60,6 +67,20 @@ pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
         all.push(resource(uri::MEMORY, "my-memory", JSON, "What is kept about you: facts, without their values"));
     }
     all.push(resource(uri::PACKS, "packs", JSON, "The packs that you may run"));
+    for (address, name, pack, media_type, description) in [
+        (uri::PLANS, "plans", SEAM_PLANS, JSON, "The plans of the project: where they lie, and how they stand"),
+        (
+            uri::RECALL,
+            "recall",
+            SEAM_RECALL,
+            MARKDOWN,
+            "What memory knows of the project, for work; add /plan, /review or another phase",
+        ),
+    ] {
+        if may_ask(door, caller, pack) {
+            all.push(resource(address, name, media_type, description));
+        }
+    }
     all
 }
 
@@ -74,6 +95,9 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
         ResourceTemplate::new("helmdeck://packs/{name}", "pack")
             .with_description("One pack: its whole contract, with both schemas")
             .with_mime_type(JSON),
+        ResourceTemplate::new("helmdeck://seam/recall/{phase}", "recall")
+            .with_description("What memory knows of the project, for a phase of work")
+            .with_mime_type(MARKDOWN),
     ]
 }
 
@@ -100,6 +124,12 @@ pub(crate) async fn read(door: &Door, caller: &Caller, address: &str) -> Result<
         }
         Place::Jobs => (text(json(&jobs(door, caller).await?)?, JSON), 0),
         Place::Job(id) => (text(job(door, caller, &id).await?, JSON), 0),
+        Place::Plans => (text(seam(door, caller, SEAM_PLANS, "{}".to_owned()).await?.to_string(), JSON), 0),
+        Place::Recall(phase) => {
+            let input = serde_json::json!({"phase": phase}).to_string();
+            let recalled = seam(door, caller, SEAM_RECALL, input).await?;
+            (text(recalled["text"].as_str().unwrap_or_default().to_owned(), MARKDOWN), 0)
+        }
         Place::Artifact(key) => (artifact(door, caller, &key, address).await?, 0),
     };
     Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
@@ -112,6 +142,21 @@ fn pack(door: &Door, caller: &Caller, name: &str) -> Result<PackInfo> {
     let found = door.engine.pack(name, None);
     // The engine suggests packs with a similar name, of all that there are.
     found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
+}
+
+/// Says whether a caller may ask a pack of the seam, and it is there. Callers who are not known would be refused.
+fn may_ask(door: &Door, caller: &Caller, name: &str) -> bool {
+    let may = PackName::new(name).is_ok_and(|name| caller.need_run(&name).is_ok());
+    may && !caller.identity.is_anonymous() && door.engine.pack(name, None).is_ok()
+}
+
+/// Asks a pack of the seam, as a call of a tool would.
+async fn seam(door: &Door, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
+    let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
+    caller.need_run(&name)?;
+    let mut call = Call::new(name, input, Arc::clone(&caller.identity));
+    call.deadline = Instant::now().checked_add(door.deadline);
+    Ok(door.engine.call(call).await?.output.to_value())
 }
 
 /// Returns the memory that a caller may read.

@@ -10,6 +10,8 @@ pub(crate) const MEMORY: &str = "helmdeck://memory";
 pub(crate) const DEFAULTS: &str = "helmdeck://defaults";
 pub(crate) const GUIDE: &str = "helmdeck://guide";
 pub(crate) const JOBS: &str = "helmdeck://jobs";
+pub(crate) const PLANS: &str = "helmdeck://seam/plans";
+pub(crate) const RECALL: &str = "helmdeck://seam/recall";
 
 /// What an address names.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,6 +32,10 @@ pub(crate) enum Place<'a> {
     Job(Cow<'a, str>),
     /// A file of a run, by its key.
     Artifact(Cow<'a, str>),
+    /// The plans of the project.
+    Plans,
+    /// What memory knows of the project, for a phase.
+    Recall(Cow<'a, str>),
 }
 
 /// Returns the address of a file of a run.
@@ -62,6 +68,9 @@ pub(crate) fn parse(uri: &str) -> Option<Place<'_>> {
         Some(("packs", name)) if !name.is_empty() => Place::Pack(decode(name)?),
         Some(("jobs", id)) if !id.is_empty() => Place::Job(decode(id)?),
         Some(("artifacts", key)) if !key.is_empty() => Place::Artifact(decode(key)?),
+        Some(("seam", "plans")) => Place::Plans,
+        Some(("seam", "recall")) => Place::Recall(Cow::Borrowed("work")),
+        Some(("seam", path)) => Place::Recall(decode(path.strip_prefix("recall/").filter(|phase| !phase.is_empty())?)?),
         Some(_) => return None,
     })
 }
@@ -112,12 +121,18 @@ mod tests {
         let id = JobId::parse(&"0a".repeat(16)).unwrap();
         assert_eq!(parse(&job(&id)), Some(Place::Job(id.as_str().into())));
         assert_eq!(parse("helmdeck://jobs"), Some(Place::Jobs));
+        assert_eq!(parse(PLANS), Some(Place::Plans));
+        assert_eq!(parse(RECALL), Some(Place::Recall("work".into())));
+        assert_eq!(parse("helmdeck://seam/recall/bug%66ix"), Some(Place::Recall("bugfix".into())));
         for other in [
             "helmdeck://",
             "helmdeck://packs/",
             "helmdeck://x",
             "file:///etc",
             "helmdeck://packs/%zz",
+            "helmdeck://seam",
+            "helmdeck://seam/recall/",
+            "helmdeck://seam/x",
             "helmdeck://packs/%+1",
         ] {
             assert_eq!(parse(other), None, "{other}");
