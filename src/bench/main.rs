@@ -15,6 +15,7 @@ mod process;
 mod puts;
 mod rest;
 mod scale;
+mod seam;
 
 use measure::Table;
 
@@ -52,6 +53,9 @@ fn main() {
     }
     if does("process") {
         process::idle(&mut table);
+    }
+    if does("seam") {
+        seam::doors(&mut table);
     }
     // Minutes: only for those who ask for it.
     let wants = |part: &str| {
