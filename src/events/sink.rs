@@ -62,6 +62,9 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// Blocking, for `within` at most.
     ///
     /// # Errors
-    /// [`SinkError`], also if it cannot be read within the time.
-    fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError>;
+    /// [`SinkError`], also if it cannot be read within the time; [`SinkError::Settings`] from one that nobody can read again.
+    fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
+        let _ = (from, most, within);
+        Err(SinkError::Settings("what went out there cannot be read again".to_owned()))
+    }
 }

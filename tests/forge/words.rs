@@ -4,34 +4,36 @@ use std::path::{Path, PathBuf};
 
 /// What destroys something, as the words of a command. Assembled here so that this file does not hold them.
 fn destructive() -> Vec<String> {
-    [
-        &["reset", "--hard"][..],
-        &["clean", "-f"],
-        &["clean", "-x"],
-        &["clean", "-d"],
-        &["push", "--force"],
-        &["push", "-f"],
-        &["stash", "drop"],
-        &["stash", "clear"],
-        &["branch", "-D"],
-        &["branch", "-f"],
-        &["checkout", "--", "."],
-        &["checkout", "."],
-        &["checkout", "-f"],
-        &["restore", "."],
-        &["switch", "-f"],
-        &["switch", "--discard-changes"],
-        &["worktree", "remove"],
-        &["tag", "-d"],
-        &["update-ref", "-d"],
-        &["rm", "-r"],
-        &["rm", "-f"],
-        &["gc", "--prune"],
-        &["reflog", "expire"],
-    ]
-    .iter()
-    .map(|words| words.join(" "))
-    .collect()
+    join(&[CALLED, SAID].concat())
+}
+
+/// What is never called either.
+const CALLED: &[&[&str]] = &[
+    &["reset", "--hard"],
+    &["clean", "-f"],
+    &["clean", "-x"],
+    &["clean", "-d"],
+    &["push", "--force"],
+    &["push", "-f"],
+    &["stash", "drop"],
+    &["stash", "clear"],
+    &["branch", "-D"],
+    &["branch", "-f"],
+    &["checkout", "--", "."],
+    &["checkout", "-f"],
+    &["switch", "-f"],
+    &["switch", "--discard-changes"],
+    &["worktree", "remove"],
+    &["rm", "-r"],
+    &["gc", "--prune"],
+    &["reflog", "expire"],
+];
+
+/// What is called, if at all, only on what we made ourselves and for a commit that is named, and is nothing to tell somebody to do.
+const SAID: &[&[&str]] = &[&["checkout", "."], &["restore", "."], &["tag", "-d"], &["update-ref", "-d"], &["rm", "-f"]];
+
+fn join(all: &[&[&str]]) -> Vec<String> {
+    all.iter().map(|words| words.join(" ")).collect()
 }
 
 /// Returns the files below a folder that somebody gets to read: sources without their tests, texts, manifests, scripts.
@@ -48,8 +50,14 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the literals of a source, each as it would be typed. Programs are not called in literals alone, but in lists of them: those
-/// are the calls of git, which a test of the crate looks at.
+/// Returns the words of a source without what stands between them: arguments of a program, a list of literals, read as in a shell.
+fn as_typed(source: &str) -> String {
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let words = source.split(|c: char| c.is_whitespace() || matches!(c, '"' | ',' | '[' | ']' | '&' | '`' | '(' | ')'));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the literals of a source, each as it would be typed.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let mut all = Vec::new();
@@ -99,6 +107,27 @@ fn nothing_that_is_said_is_a_command_that_destroys() {
         bad.extend(texts.iter().filter_map(|text| Some(format!("{}: {}: {text}", path.display(), found(text)?))));
     }
     assert!(bad.is_empty(), "{bad:#?}");
+}
+
+#[test]
+fn no_program_is_called_with_a_command_that_destroys() {
+    let mut all = Vec::new();
+    for folder in ["src/project", "src/cli/commands/forge", "packs/forge"] {
+        files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut all);
+    }
+    all.retain(|path| path.extension().is_some_and(|kind| kind == "rs"));
+    assert!(all.len() > 100, "{all:?}");
+    let mut bad = Vec::new();
+    for path in all {
+        let typed = as_typed(&std::fs::read_to_string(&path).unwrap());
+        let found = join(CALLED).into_iter().filter(|words| typed.contains(words.as_str()));
+        bad.extend(found.map(|words| format!("{}: {words}", path.display())));
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+    for words in CALLED {
+        let list = words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
+        assert!(as_typed(&format!("git.run(&[{list}], &run)")).contains(&words.join(" ")), "{words:?}");
+    }
 }
 
 #[test]

@@ -114,7 +114,11 @@ impl Events<'_> {
             return Ok(drained);
         }
         let waiting = outbox::read(files)?;
-        let error = Some("no event server is configured".to_owned());
+        let error = match self.project.config().events.url {
+            Some(_) => "this program was built without the way to an event server (feature `nats`)",
+            None => "no event server is configured",
+        };
+        let error = Some(error.to_owned());
         Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
     }
 

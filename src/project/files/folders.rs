@@ -74,7 +74,7 @@ impl Files {
     /// As [`Files::append`].
     pub(crate) fn append_to_parts(&self, path: &str, line: &str, long: u64) -> Result<()> {
         self.check_writing(path)?;
-        self.check_secrets(path, line.as_bytes())?;
+        self.refuse_secrets(path, line.as_bytes())?;
         let _guard = self.lock()?;
         if self.entry(path)?.is_some_and(|entry| entry.bytes >= long) {
             let next = self.older_parts(path)?.last().map_or(1, |(number, _)| number + 1);

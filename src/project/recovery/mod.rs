@@ -35,9 +35,12 @@ pub struct Recovery<'a> {
     project: &'a Project,
 }
 
+/// Where the branches of rollbacks are: the second where a branch is in the way of the first, the third where one is of both.
+const ROLLBACKS: [&str; 3] = ["forge/rollback", "forge-rollback", "forge-rollbacks"];
+
 /// Says whether a branch is one that a rollback made.
 pub(crate) fn is_rollback(branch: &str) -> bool {
-    branch.starts_with("forge/rollback/") || branch.starts_with("forge-rollback/")
+    ROLLBACKS.iter().any(|folder| branch.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
 }
 
 impl Project {

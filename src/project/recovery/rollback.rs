@@ -8,7 +8,7 @@ use super::apply::Apply;
 use super::carry::Lesson;
 use super::journal::{Journal, Mode, Rollback, Step};
 use super::tree::one_line;
-use super::{FILE, Recovery, memory};
+use super::{FILE, ROLLBACKS, Recovery, memory};
 use crate::checkpoints::Name;
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, State, Updated};
@@ -303,8 +303,8 @@ pub(super) fn lesson(rollback: &Rollback) -> Lesson {
 /// Returns below which name branches of rollbacks can be made: a branch `forge` leaves no room for one `forge/rollback/...`.
 fn branches(git: &Git) -> Result<&'static str> {
     for (folder, above) in [
-        ("forge/rollback", &["refs/heads/forge", "refs/heads/forge/rollback"][..]),
-        ("forge-rollback", &["refs/heads/forge-rollback"]),
+        (ROLLBACKS[0], &["refs/heads/forge", "refs/heads/forge/rollback"][..]),
+        (ROLLBACKS[1], &["refs/heads/forge-rollback"]),
     ] {
         let mut free = true;
         for name in above {
@@ -314,7 +314,7 @@ fn branches(git: &Git) -> Result<&'static str> {
             return Ok(folder);
         }
     }
-    Ok("forge-rollbacks")
+    Ok(ROLLBACKS[2])
 }
 
 /// Returns the paths that git does not track and that a commit would write over, or that stand where it needs a folder.

@@ -10,4 +10,3 @@ mod killed;
 mod paused;
 mod rolled;
 mod states;
-mod words;

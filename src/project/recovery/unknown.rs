@@ -193,11 +193,11 @@ impl Unknown {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
     /// One of each.
-    pub(crate) fn every() -> Vec<Unknown> {
+    fn every() -> Vec<Unknown> {
         let checkpoint = || "A-1-v1".to_owned();
         let command = || "cargo test".to_owned();
         let detail = || "why".to_owned();

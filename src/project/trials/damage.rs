@@ -212,15 +212,6 @@ fn damaged_lines_are_kept_aside_before_they_go() {
         ) -> std::result::Result<helmdeck_events::Receipt, helmdeck_events::SinkError> {
             Ok(helmdeck_events::Receipt { sequence: 1, duplicate: false })
         }
-
-        fn stored(
-            &self,
-            _: u64,
-            _: usize,
-            _: std::time::Duration,
-        ) -> std::result::Result<Vec<helmdeck_events::Stored>, helmdeck_events::SinkError> {
-            Ok(Vec::new())
-        }
     }
     let place = Place::new();
     let broken = b"{\"a\":1}\nno event\n";

@@ -238,15 +238,6 @@ impl Sink for Kept {
         }
         Ok(Receipt { sequence: known.len() as u64, duplicate })
     }
-
-    fn stored(
-        &self,
-        _: u64,
-        _: usize,
-        _: std::time::Duration,
-    ) -> std::result::Result<Vec<helmdeck_events::Stored>, helmdeck_events::SinkError> {
-        Ok(Vec::new())
-    }
 }
 
 /// A measurement at a time.

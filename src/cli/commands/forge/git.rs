@@ -83,7 +83,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
         HookCommand::PrepareCommitMsg { file, source, .. } => {
             let Some(project) = on.find()? else { return on.done() };
             let Ok(origin) = origin(&project) else { return on.done() };
-            let focus = project.focus().show()?;
+            let focus = project.sessions().focus_now()?.show()?;
             let key = focus.and_then(|shown| shown.focus.linear_issue);
             let prepared =
                 project.commits().prepare_message(&message(file)?, source.as_deref(), key.as_deref(), &origin)?;

@@ -114,7 +114,7 @@ fn what_files_hold_makes_the_colours() {
     let gone = [Code::KnowledgeCorrupt, Code::FeaturesCorrupt];
     assert_eq!(codes(&found.long_term.reasons), gone, "git has them: they are to be put back");
     assert_eq!((found.features.colour, found.linear.colour), (Colour::Red, Colour::Green));
-    repository.run(&["rm", "-r", "-q", "--cached", ".forge"]);
+    repository.run(&["rm", "-q", "-r", "--cached", ".forge"]);
     let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
     assert_eq!(codes(&found.short_term.reasons), [Code::ProgressMissing]);

@@ -177,6 +177,7 @@ fn a_branch_whose_name_is_in_the_way_stops_nothing() {
         ground.write("a.txt", "wrong\n");
         let done = ground.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
         assert_eq!(done.target.as_deref(), Some(expected));
+        assert!(crate::recovery::is_rollback(expected), "whoever begins there is told so");
     }
 }
 
