@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use helmdeck_core::secrets::Secrets;
 use helmdeck_core::{Identity, PackName, SystemClock};
@@ -98,15 +98,11 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         let rotated: Value = serde_json::from_str(&rotated.stdout).unwrap();
         assert_eq!(rotated["purged"], 1, "{rotated}");
         assert_eq!(rows(&home), 1, "the row is gone, not only out of use");
-        let start = Instant::now();
         wait_for("the server to see the rotation", || server.look("test.count", &mine) == "cache_miss");
-        let seen = start.elapsed();
-        assert!(seen < Duration::from_secs(5), "{seen:?} on a busy machine; 250 ms and a read on an idle one");
-        assert_eq!((call(&mine).as_str(), call(&mine).as_str()), ("miss", "hit"));
-        // A server that hears of a purge takes no chances with what was written about then: the other may have run again.
-        let _ = call(&others);
-        assert_eq!(call(&others), "hit");
-        wait_for("the other answer to be stored", || rows(&home) == 2);
+        assert_eq!(call(&mine), "miss");
+        // The server sees the new version and hears of the purge one after the other, in any order. When it hears of a purge it takes
+        // no chances with what was written about then: both may run once more.
+        wait_for("both answers to be kept", || call(&mine) == "hit" && call(&others) == "hit" && rows(&home) == 2);
 
         let removed = vault(&home, VAULT_KEY, "", &["vault", "remove", "other", "--yes", "--json"]);
         assert_eq!(serde_json::from_str::<Value>(&removed.stdout).unwrap()["purged"], 1, "{}", removed.stderr);

@@ -72,9 +72,7 @@ async fn a_timeout_kills_the_whole_process_group() {
     let script = format!("(sleep 3; touch {}) & wait", mark.display());
     write_pack(folder.path(), "cmd.slow", &script, "timeout = \"200ms\"");
     let engine = engine(folder.path(), 4096);
-    let started = Instant::now();
     assert_eq!(engine.call(call("cmd.slow", "{}")).await.unwrap_err().code(), Code::Timeout);
-    assert!(started.elapsed() < Duration::from_secs(2));
     tokio::time::sleep(Duration::from_millis(3200)).await;
     assert!(!mark.exists(), "the grandchild lived on");
 }

