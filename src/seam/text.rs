@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+pub(crate) use helmdeck_project::readers::one_line;
 use helmdeck_project::readers::{Kind, Look};
 
 /// A short text file, as it was found.
@@ -33,21 +34,6 @@ pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
             Err(error) => Short::Wrong(error.to_string()),
         },
     }
-}
-
-/// Returns a text on one line: each control character, and each end of a line, as an escape.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control()
-            || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
 }
 
 /// Returns the begin of a text in quotes, on one line.
