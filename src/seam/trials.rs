@@ -23,6 +23,7 @@ mod defects;
 mod place;
 mod recalled;
 mod related;
+mod room;
 
 mod sources;
 mod speed;

@@ -235,7 +235,14 @@ mod tests {
         ] {
             assert!(!note(&format!("---\n{gone}\n---\nx")).holds(), "{gone}");
         }
-        for held in ["superseded_by:", "superseded_by: null", "superseded_by: []", "deleted_at: ~", "supersedes: x", "Status: Active"] {
+        for held in [
+            "superseded_by:",
+            "superseded_by: null",
+            "superseded_by: []",
+            "deleted_at: ~",
+            "supersedes: x",
+            "Status: Active",
+        ] {
             assert!(note(&format!("---\n{held}\n---\nx")).holds(), "{held}");
         }
     }

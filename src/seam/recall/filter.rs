@@ -83,7 +83,8 @@ impl Text {
 
     /// Returns how many of the words it holds.
     fn hits(&self, wanted: &BTreeSet<String>) -> usize {
-        let holds = |word: &&String| if runs_on(word) { self.lower.contains(*word) } else { self.words.contains(*word) };
+        let holds =
+            |word: &&String| if runs_on(word) { self.lower.contains(*word) } else { self.words.contains(*word) };
         wanted.iter().filter(holds).count()
     }
 }
