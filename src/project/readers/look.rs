@@ -32,6 +32,8 @@ pub struct About {
     pub kind: Kind,
     /// Whether it belongs to another user than who runs this: git asks the same before it trusts a repository.
     pub foreign: bool,
+    /// How large it is, in bytes; of what is no file it says nothing.
+    pub size: u64,
 }
 
 /// The begin of a file.
@@ -215,7 +217,7 @@ fn describe(about: &Metadata) -> About {
         () if is.is_symlink() => Kind::Link,
         () => Kind::Other,
     };
-    About { kind, foreign: about.uid() != rustix::process::geteuid().as_raw() }
+    About { kind, foreign: about.uid() != rustix::process::geteuid().as_raw(), size: about.len() }
 }
 
 #[cfg(test)]
@@ -235,7 +237,8 @@ mod tests {
         assert!(Disk.about(&at("absent/below")).unwrap().is_none());
         assert_eq!(Disk.about(&at("dangling")).unwrap().unwrap().kind, Kind::Link);
         assert!(Disk.behind(&at("dangling")).unwrap().is_none());
-        assert_eq!(Disk.behind(&at("link")).unwrap().unwrap().kind, Kind::File);
+        let behind = Disk.behind(&at("link")).unwrap().unwrap();
+        assert_eq!((behind.kind, behind.size), (Kind::File, 4));
         assert!(Disk.read(folder.path(), 9).is_err());
         assert!(Disk.read(&at("loop"), 9).is_err());
         assert!(Disk.list(&at("absent"), 9).unwrap().is_none());
