@@ -231,8 +231,11 @@ impl<'a> Vault<'a> {
     /// Returns the notes in a folder, by name: `*.md`, not those in folders below it, nor hidden ones, nor [copies](is_conflict).
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; an error for a folder that a link has outside of the vault.
     pub fn notes(&self, folder: &Path) -> io::Result<Vec<NoteFile>> {
+        if self.look.leads_out(&self.root, folder) {
+            return Err(io::Error::other("it leads out of the vault"));
+        }
         let entries = self.look.list(folder, MOST_NOTES)?.unwrap_or_default();
         let notes = entries.into_iter().filter(|entry| !entry.folder).filter_map(|entry| {
             let path = Path::new(&entry.name);
@@ -252,13 +255,15 @@ impl<'a> Vault<'a> {
     /// Reads a note: its front matter, and at least `most` bytes of its text, or all. `None` says that it is gone.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; an error for one that a link has outside of the vault.
     pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
         // Front matter is short: as much of it as is allowed is read only if it has not ended by then.
         let first = most.saturating_add(USUAL_FRONT);
-        let Some(mut contents) = self.look.read(path, first)? else { return Ok(None) };
+        let Some(mut contents) = self.look.read_within(&self.root, path, first)? else { return Ok(None) };
         if !contents.whole && note::is_cut(&contents.bytes) {
-            let Some(more) = self.look.read(path, first.saturating_add(MOST_FRONT))? else { return Ok(None) };
+            let Some(more) = self.look.read_within(&self.root, path, first.saturating_add(MOST_FRONT))? else {
+                return Ok(None);
+            };
             contents = more;
         }
         Ok(Some(Note::parse(&contents.bytes, contents.whole)))
