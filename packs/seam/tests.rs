@@ -48,7 +48,7 @@ fn desk() -> (tempfile::TempDir, Vec<Builtin>) {
 
 #[test]
 fn every_manifest_is_sound_and_says_that_it_only_reads() {
-    for builtin in super::packs(&Config::default()) {
+    for builtin in super::packs(&Config::of_project("/")) {
         assert!(manifest(&builtin).read_only, "{}", builtin.file);
     }
 }
@@ -82,6 +82,5 @@ async fn nobody_unknown_and_no_unknown_project_is_served() {
     let (_folder, packs) = desk();
     let error = call_as(&packs, Identity::anonymous(), "recall_here", json!({})).await.unwrap_err();
     assert_eq!(error.code(), Code::Unauthenticated);
-    let error = call(&super::packs(&Config::default()), "plans", json!({})).await.unwrap_err();
-    assert_eq!(error.code(), Code::NotFound);
+    assert!(super::packs(&Config::default()).is_empty(), "all that they could answer is that no project is set");
 }

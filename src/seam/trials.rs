@@ -24,6 +24,5 @@ mod place;
 mod recalled;
 mod related;
 
-mod sources;
 mod speed;
 mod traced;

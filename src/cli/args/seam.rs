@@ -54,10 +54,25 @@ pub(crate) enum SeamCommand {
         #[command(flatten)]
         place: PlaceArgs,
     },
+    /// Say what the seam sees here and what says so, and everything that is wrong with it, a line each
+    Doctor(DoctorArgs),
+}
+
+/// `helmdeck seam doctor`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// The phase whose notes are counted
+    #[arg(long)]
+    pub(crate) phase: Option<String>,
+    /// The plan, as for state-path
+    #[arg(long, value_name = "NAME")]
+    pub(crate) plan: Option<String>,
 }
 
 /// Where the caller works.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct PlaceArgs {
     /// The root of the project, as it is; else the project around the working folder
     #[arg(long, value_name = "FOLDER")]
