@@ -18,7 +18,7 @@ pub enum StateFault {
     UnsafeName,
     /// There are several tasks, and none was named.
     TaskNameRequired,
-    /// What was asked for is none of the files of a plan.
+    /// What was asked for is none of the files of a plan, or there is no folder to work in.
     Usage,
 }
 
@@ -52,6 +52,7 @@ pub struct StateError {
     /// What kind of thing is wrong.
     pub fault: StateFault,
     /// Where.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub path: PathBuf,
     /// What is wrong there.
     pub cause: String,
@@ -71,6 +72,12 @@ impl StateError {
 
     pub(crate) fn task_name_required(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { fault: StateFault::TaskNameRequired, ..Self::corrupt(path, cause, remedy) }
+    }
+
+    /// The process works in a folder that is not there any more.
+    pub(crate) fn nowhere() -> Self {
+        let (cause, remedy) = ("the working folder does not exist", "go to one that does, or name one by its whole path");
+        Self { fault: StateFault::Usage, ..Self::corrupt(Path::new("."), cause, remedy) }
     }
 
     pub(crate) fn usage(name: &str) -> Self {

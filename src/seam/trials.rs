@@ -25,6 +25,5 @@ mod recalled;
 mod related;
 mod room;
 
-mod sources;
 mod speed;
 mod traced;

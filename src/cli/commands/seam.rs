@@ -8,20 +8,20 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Parser as _;
-use helmdeck_project::readers::Disk;
-use helmdeck_seam::{Context, Given, Phase, Plans, Seam, SeamConfig, State, StateError, Warning, Which};
+use helmdeck_seam::{Context, Given, Phase, Plans, Seam, SeamConfig, State, StateError, StateFault, Warning, Which};
 use serde_json::{Map, Value, json};
 
-use crate::args::seam::{OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
+use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
 use crate::config::SeamSettings;
 use crate::env::Environment;
 use crate::output::Output;
 
 /// The variables that say where a vault is, the first that is set counts.
 const VAULTS: [&str; 3] = ["HELMDECK_MEMORY", "MEMORY_ROOT", "MEMORY_VAULT_PATH"];
+/// The setting that does.
+pub(crate) const SET: &str = "seam.vault";
 /// The largest candidate, in bytes.
 const MOST: u64 = 16 << 20;
 
@@ -43,7 +43,8 @@ impl Stop {
     fn tell(&self, output: Output) {
         let Self { code, exit, line } = self;
         if output.json {
-            output.problem(&json!({"type": "about:blank", "title": code, "detail": line, "exit": exit}));
+            let kind = format!("urn:helmdeck:error:{code}");
+            output.problem(&json!({"type": kind, "title": code, "code": code, "detail": line, "exit": exit}));
         } else {
             output.note(&format!("error[{code}]: {}", one_line(line)));
         }
@@ -91,7 +92,7 @@ fn misread(error: &clap::Error) -> Stop {
 /// Runs a command and returns the exit code.
 pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment, output: Output) -> u8 {
     let (settings, problem) = SeamSettings::alone(file, env);
-    let door = Door { seam: Seam::new(config(&settings, env), Arc::new(Disk)), output };
+    let door = Door { seam: Seam::on_disk(config(&settings, env)), output };
     let mut warnings: Vec<Warning> =
         problem.map(|message| Warning { code: "memory-unreadable", message: one_line(&message) }).into_iter().collect();
     let answer = match command {
@@ -99,6 +100,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment,
         SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
         SeamCommand::OfferSaveHere(arguments) => door.offer(arguments, &mut warnings),
         SeamCommand::Plans { place } => door.plans(place.cwd.clone(), &mut warnings),
+        SeamCommand::Doctor(arguments) => door.doctor(arguments, &mut warnings),
     };
     let written = answer.and_then(|bytes| match output.raw(&bytes) {
         Err(failure) if !failure.is_silent() => {
@@ -142,7 +144,7 @@ pub(crate) fn config(settings: &SeamSettings, env: &Environment) -> SeamConfig {
         .filter_map(|name| Some(Given { by: name.to_owned(), path: env.path(name)?.into_os_string() }))
         .collect();
     if !settings.vault.trim().is_empty() {
-        config.vaults.push(Given { by: "seam.vault".to_owned(), path: settings.vault.clone().into() });
+        config.vaults.push(Given { by: SET.to_owned(), path: settings.vault.clone().into() });
     }
     config.prefix = env.path("AGENTM_INSTALL_PREFIX");
     config.query = settings.query;
@@ -229,14 +231,31 @@ impl Door {
         for plan in &plans.plans {
             let status = plan.status.as_deref().unwrap_or_default();
             let last = plan.last_progress.as_deref().unwrap_or_default();
-            let row = [one_line(&plan.path.to_string_lossy()), status.to_owned(), last.to_owned()].join("\t");
-            text.push_str(row.trim_end());
+            text.push_str(&[&one_line(&plan.path.to_string_lossy()), status, last].join("\t"));
             text.push('\n');
         }
         if let Some(active) = &plans.active {
             text.push_str(&format!("active-binding={active}\n"));
         }
         Ok(text.into_bytes())
+    }
+}
+
+impl Door {
+    /// What else is wrong stands in the answer: a line each.
+    fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+        let DoctorArgs { place, phase, plan } = arguments.clone();
+        let mut doctor = self.seam.doctor(&context(place.cwd, phase, plan.filter(|plan| !plan.is_empty())));
+        if let Some(error) = doctor.error.clone().filter(|error| error.fault != StateFault::TaskNameRequired) {
+            return Err(error.into());
+        }
+        doctor.ok &= warnings.is_empty();
+        doctor.warnings.splice(0..0, warnings.drain(..));
+        if !self.output.json {
+            return Ok(doctor.to_string().into_bytes());
+        }
+        let value = serde_json::to_value(&doctor).map_err(|error| Stop::usage("doctor", error, "leave out --json"))?;
+        Ok(line(&value))
     }
 }
 

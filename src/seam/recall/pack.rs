@@ -7,6 +7,7 @@ use helmdeck_project::readers::{Kind, Note, visible};
 
 use super::gather::{From, Source, Sources};
 use super::trouble::Troubles;
+use super::body::nested;
 use crate::error::Warning;
 use crate::ground::Ground;
 use crate::text::one_line;
@@ -173,7 +174,7 @@ impl Packer<'_> {
 /// Makes the part of an answer that a note would be. Whatever it comes from, it is shown as texts of others are.
 fn read(heading: &str, text: &str) -> Fate {
     let text = text.trim_end();
-    if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", visible(text))) }
+    if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
 }
 
 /// How much was opened in vain, in bytes, and how much of that there may be. It grows with the budget, not with the number of notes.
