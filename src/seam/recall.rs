@@ -1,7 +1,7 @@
 //! Recall: what memory knows of where a caller works, within a budget.
 
-mod filter;
 mod body;
+mod filter;
 mod gather;
 mod pack;
 mod trouble;

@@ -73,7 +73,7 @@ fn no_more_is_read_than_the_budget_needs() {
 fn reads_stop_at_the_budget_whatever_notes_there_are() {
     /// A note of some kind: what fits, what does not, what looks as if it would, and what is of no use.
     fn note(kind: usize, n: usize) -> Vec<u8> {
-        match kind % 10 {
+        match kind % 11 {
             0 => b"---\nstatus: superseded\n---\nGone.".to_vec(),
             1 => format!("---\nstatus: expired\n---\n{}", "gone ".repeat(200)).into_bytes(),
             2 => "word ".repeat(1_500 + n % 50).into_bytes(),
@@ -83,6 +83,7 @@ fn reads_stop_at_the_budget_whatever_notes_there_are() {
             6 => "x".repeat(26_000 - n % 50).into_bytes(),
             7 => "и".repeat(11_000 + n % 50).into_bytes(),
             8 => b"---\n---\n \n".to_vec(),
+            9 => "#\n".repeat(2_700 + n % 50).into_bytes(),
             _ => format!("---\nkind: x\n---\n{}", "word ".repeat(80)).into_bytes(),
         }
     }
@@ -111,6 +112,7 @@ fn reads_stop_at_the_budget_whatever_notes_there_are() {
     all(|_| 5, 300);
     all(|_| 6, 100);
     all(|_| 7, 100);
+    all(|_| 9, 300);
 }
 
 #[test]
