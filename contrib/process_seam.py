@@ -2,12 +2,13 @@
 """What a process sees of memory, for callers in Python: `helmdeck seam` does the work.
 
 As a module it has `recall_here`, `offer_save_here` and `state_path`; as a program it becomes `helmdeck seam` with the same arguments.
-The program is the one that HELMDECK_BIN names, else `helmdeck` on the PATH. Nothing is ever written.
+The program is the one that HELMDECK_BIN names (a path, or a name on the PATH), else `helmdeck` on the PATH. Nothing is ever written.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ import sys
 from pathlib import Path
 
 WHICH = ("plan", "progress", "tracker")
+# How long a call may take, in seconds: it takes milliseconds unless a disk hangs.
+TIMEOUT = 10.0
 
 
 class SeamError(Exception):
@@ -38,17 +41,36 @@ class UnsafeNameError(SeamError, ValueError):
 
 
 def _program():
-    named = os.environ.get("HELMDECK_BIN")
-    return named if named else shutil.which("helmdeck")
+    named = os.environ.get("HELMDECK_BIN") or "helmdeck"
+    # A path that leads nowhere is told by who starts it.
+    return shutil.which(named) or (named if os.sep in named else None)
 
 
 def _run(arguments, text=None):
     """Runs a command; OSError or ValueError if that is not possible."""
     program = _program()
     if not program:
-        raise FileNotFoundError("helmdeck is not on the PATH, and HELMDECK_BIN names none")
+        raise FileNotFoundError("{} is not on the PATH".format(os.environ.get("HELMDECK_BIN") or "helmdeck"))
     stdin = {"input": text.encode("utf-8")} if text is not None else {"stdin": subprocess.DEVNULL}
-    return subprocess.run([program, "seam", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **stdin)
+    command = [program, "seam", *arguments]
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=TIMEOUT, **stdin)
+    except subprocess.TimeoutExpired as error:
+        raise SeamError("helmdeck: no answer within {} s; see what its disk does".format(TIMEOUT), "timeout") from error
+
+
+def _plain(value):
+    """Returns a value with nothing in it that JSON lacks: numbers that are none become null, keys and what is unknown become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    # Half of a pair, as in names of files that are no text, cannot be written.
+    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _flags(context, *names):
@@ -59,6 +81,16 @@ def _flags(context, *names):
         if value is not None:
             flags.append("--{}={}".format(name, os.fspath(value) if name == "cwd" else value))
     return flags
+
+
+def _is_text(name):
+    """Says whether a name can be given to a program as it is."""
+    if name is None:
+        return True
+    try:
+        return b"\0" not in str(name).encode("utf-8") and not isinstance(name, bytes)
+    except UnicodeEncodeError:
+        return False
 
 
 def _warn(done):
@@ -87,7 +119,7 @@ def offer_save_here(context, candidate):
     try:
         if not candidate:
             return []
-        text = json.dumps(candidate, default=str)
+        text = json.dumps(_plain(candidate))
         done = _run(["offer-save-here", "--candidate-json=-", *_flags(context, "cwd", "phase")], text)
         _warn(done)
         return json.loads(done.stdout.decode("utf-8")) if done.returncode == 0 else []
@@ -99,11 +131,13 @@ def state_path(context, which):
     """Returns the path of the plan, its progress or its tracker, whether it is there or not.
 
     Raises ValueError for what is none of them and for an unsafe name, ActivePlanError for state that is corrupt, TaskNameRequired if
-    the task must be named, and FileNotFoundError without helmdeck.
+    the task must be named, FileNotFoundError without helmdeck, and SeamError (`timeout`) if it gives no answer.
     """
     if which not in WHICH:
         raise ValueError("which must be one of {}, not {!r}".format(", ".join(WHICH), which))
     context = dict(context or {})
+    if not _is_text(context.get("plan")):
+        raise UnsafeNameError("plan: {!r} is no text; name a plan as foo or PLAN-foo.md".format(context["plan"]), "unsafe-name")
     if context.get("plan") is not None and not str(context["plan"]).strip():
         # A blank name is the plan without a name; on the command line it would count as not given.
         context["plan"] = "PLAN"
@@ -138,7 +172,7 @@ def main(arguments):
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or error
         sys.stderr.write(
-            "error[no-helmdeck]: {}: {}; put helmdeck on the PATH, or name it in HELMDECK_BIN\n".format(program or "helmdeck", cause)
+            "error[no-helmdeck]: {}: {}; put helmdeck on the PATH, or name it in HELMDECK_BIN\n".format(program or os.environ.get("HELMDECK_BIN") or "helmdeck", cause)
         )
     return 2
 

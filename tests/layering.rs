@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 /// Every crate, and those of ours that it may depend on. Dev-dependencies on `testkit` are always allowed.
-const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("events", &["core"]),
     ("memory", &["core", "events"]),
@@ -29,7 +29,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may depend on all others: the one that wires them, the binary with its tests, the benchmarks.
-const MAY_DEPEND_ON_ALL: &[&str] = &["cli", "helmdeck", "bench"];
+pub(crate) const MAY_DEPEND_ON_ALL: &[&str] = &["cli", "helmdeck", "bench"];
 
 /// A dependency of one of our crates on another of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +37,14 @@ struct Edge {
     from: String,
     to: String,
     kind: &'static str,
+    /// The manifest that names it, from the root.
+    manifest: String,
 }
 
 /// Says what is wrong with an edge, if anything is.
 fn objection(edge: &Edge) -> Option<String> {
-    let Edge { from, to, kind } = edge;
-    let shown = format!("{from} depends on {to} ({kind})");
+    let Edge { from, to, kind, manifest } = edge;
+    let shown = format!("{manifest}: {from} depends on {to} ({kind})");
     match to.as_str() {
         "testkit" if *kind == "dev" => return None,
         "testkit" if from != "bench" => return Some(format!("{shown}: testkit is for tests only")),
@@ -53,7 +55,7 @@ fn objection(edge: &Edge) -> Option<String> {
         return None;
     }
     match MAY_DEPEND_ON.iter().find(|(name, _)| name == from) {
-        None => Some(format!("{from} is not in the table of tests/layering.rs")),
+        None => Some(format!("{manifest}: {from} is not in the table of tests/layering.rs")),
         Some((_, allowed)) if allowed.contains(&to.as_str()) => None,
         Some(_) => Some(format!("{shown}: not in the table of tests/layering.rs")),
     }
@@ -74,7 +76,9 @@ fn read(metadata: &Value) -> (BTreeSet<String>, Vec<Edge>) {
                     Some("build") => "build",
                     _ => "normal",
                 };
-                edges.push(Edge { from: short(package["name"].as_str().unwrap()), to: short(to), kind });
+                let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+                let manifest = manifest.strip_prefix(root()).unwrap_or(manifest).display().to_string();
+                edges.push(Edge { from: short(package["name"].as_str().unwrap()), to: short(to), kind, manifest });
             }
         }
     }
@@ -139,7 +143,12 @@ fn the_table_has_no_circle() {
 
 #[test]
 fn a_forbidden_edge_of_any_kind_is_noticed() {
-    let edge = |from: &str, to: &str, kind| Edge { from: from.into(), to: to.into(), kind };
+    let edge = |from: &str, to: &str, kind| Edge {
+        from: from.into(),
+        to: to.into(),
+        kind,
+        manifest: format!("src/{from}/Cargo.toml"),
+    };
     for allowed in [edge("engine", "memory", "normal"), edge("core", "testkit", "dev"), edge("bench", "cli", "normal")]
     {
         assert_eq!(objection(&allowed), None, "{allowed:?}");
@@ -154,15 +163,16 @@ fn a_forbidden_edge_of_any_kind_is_noticed() {
         edge("cli", "bench", "dev"),
         edge("newcomer", "core", "normal"),
     ] {
-        assert!(objection(&forbidden).is_some(), "{forbidden:?}");
+        let told = objection(&forbidden).unwrap_or_else(|| panic!("{forbidden:?}"));
+        assert!(told.starts_with(&format!("{}: {}", forbidden.manifest, forbidden.from)), "{told}");
     }
 }
 
 #[test]
 fn edges_of_every_kind_are_read() {
     let metadata = serde_json::json!({"packages": [
-        {"name": "helmdeck-core", "dependencies": [{"name": "serde", "kind": null}]},
-        {"name": "helmdeck-a", "dependencies": [
+        {"name": "helmdeck-core", "manifest_path": root().join("src/core/Cargo.toml"), "dependencies": [{"name": "serde", "kind": null}]},
+        {"name": "helmdeck-a", "manifest_path": root().join("src/a/Cargo.toml"), "dependencies": [
             {"name": "helmdeck-core", "kind": null},
             {"name": "helmdeck-core", "kind": "dev"},
             {"name": "helmdeck-core", "kind": "build"},
@@ -171,7 +181,7 @@ fn edges_of_every_kind_are_read() {
     let (crates, edges) = read(&metadata);
     assert_eq!(crates.into_iter().collect::<Vec<_>>(), ["a", "core"]);
     assert_eq!(edges.iter().map(|edge| edge.kind).collect::<Vec<_>>(), ["normal", "dev", "build"]);
-    assert!(edges.iter().all(|edge| edge.from == "a" && edge.to == "core"));
+    assert!(edges.iter().all(|edge| edge.from == "a" && edge.to == "core" && edge.manifest == "src/a/Cargo.toml"));
 }
 
 /// `preserve_order` would make objects come out in another order than the one that digests of schemas are made over;
@@ -225,7 +235,7 @@ fn no_manifest_of_a_built_in_pack_is_forgotten() {
         conversations: helmdeck_conversation::Conversations::default(),
         // All of them are offered.
         forge: helmdeck_packs::forge::Config { run: true, ..helmdeck_packs::forge::Config::default() },
-        seam: helmdeck_packs::seam::Config::default(),
+        seam: helmdeck_packs::seam::Config::of_project("/"),
         egress,
         clock: Arc::new(helmdeck_core::SystemClock::default()),
         github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),

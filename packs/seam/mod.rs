@@ -6,11 +6,11 @@
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Reply, Result};
-use helmdeck_project::readers::Disk;
 use helmdeck_seam::{Candidate, Plans, Recall, Seam, SeamConfig, State, StateError, StateFault, Warning};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,15 @@ use serde_json::{Map, Value};
 /// Settings of the `seam.*` packs.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// What the seam is given, with a folder of the project as its working folder; none = every call answers `not_found` and says what to set.
+    /// What the seam is given, with a folder of the project as its working folder; none = there are no such packs.
     pub seam: Option<SeamConfig>,
+}
+
+impl Config {
+    /// Makes the settings of a project without a vault.
+    pub fn of_project(folder: impl Into<PathBuf>) -> Self {
+        Self { seam: Some(SeamConfig::new(folder)) }
+    }
 }
 
 /// Makes a pack of a verb and what it does.
@@ -34,8 +41,9 @@ macro_rules! pack {
     };
 }
 
-/// Returns the packs of this family.
+/// Returns the packs of this family; none if no project is set, for all that they could answer is that.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
+    let Some(config) = &config.seam else { return Vec::new() };
     let config = &Arc::new(config.clone());
     vec![
         pack!("recall_here", config, recall_here),
@@ -47,7 +55,7 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
 
 /// A pack: reads its input and asks the seam, on a thread that may wait.
 struct Verb<I, O> {
-    config: Arc<Config>,
+    config: Arc<SeamConfig>,
     work: fn(&Seam, I) -> Result<O>,
 }
 
@@ -61,13 +69,8 @@ where
         if context.identity.is_anonymous() {
             return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
         }
-        let Some(config) = self.config.seam.clone() else {
-            let message =
-                "no project is set: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)";
-            return Err(Error::new(Code::NotFound, message));
-        };
-        let (input, work): (I, _) = (input.read()?, self.work);
-        let done = tokio::task::spawn_blocking(move || work(&Seam::new(config, Arc::new(Disk)), input));
+        let (input, config, work): (I, _, _) = (input.read()?, Arc::clone(&self.config), self.work);
+        let done = tokio::task::spawn_blocking(move || work(&Seam::on_disk((*config).clone()), input));
         let done = done
             .await
             .map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
@@ -130,8 +133,8 @@ fn plans(seam: &Seam, _: Nothing) -> Result<Plans> {
 /// Returns an error of the seam as a door tells it: with its own code, and what to do.
 fn said(error: &StateError) -> Error {
     let code = match error.fault {
-        // Calling again changes nothing about it.
-        StateFault::CorruptState => Code::Internal,
+        // Somebody's file is in the way: no defect of this program, and the caller can name a plan.
+        StateFault::CorruptState => Code::Conflict,
         _ => Code::InvalidInput,
     };
     Error::new(code, format!("{}: {error}", error.fault.code()))

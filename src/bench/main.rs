@@ -66,4 +66,8 @@ fn main() {
     }
     scale::scale(&mut table, wants);
     table.print();
+    // Whoever names what is measured asks whether it is met.
+    if !all && table.has_missed() {
+        std::process::exit(1);
+    }
 }

@@ -76,6 +76,11 @@ impl Table {
         self.0.push((what.to_owned(), figure, target.to_owned(), verdict));
     }
 
+    /// Says whether a target is not reached.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.0.iter().any(|(_, _, _, verdict)| *verdict == "MISSED")
+    }
+
     pub(crate) fn print(&self) {
         let width =
             |pick: fn(&(String, String, String, &'static str)) -> usize| self.0.iter().map(pick).max().unwrap_or(0);

@@ -122,12 +122,7 @@ impl Setup {
                 world: crate::commands::forge::world(&self.env, None, None)?,
                 ..settings.forge.packs(self.serves, self.env.working_dir())
             },
-            seam: helmdeck_packs::seam::Config {
-                // The project is that of the `forge.*` packs.
-                seam: settings.forge.packs(self.serves, self.env.working_dir()).root.map(|root| {
-                    helmdeck_seam::SeamConfig { cwd: root, ..crate::commands::seam::config(&settings.seam, &self.env) }
-                }),
-            },
+            seam: helmdeck_packs::seam::Config { seam: self.seam() },
         };
         let mut builder = Engine::builder(settings.engine.clone())
             .builtins(helmdeck_packs::all(&dependencies))
@@ -244,6 +239,20 @@ impl Setup {
     async fn secrets(&self, memory: MemoryUse) -> Result<Arc<dyn Secrets>> {
         let environment = EnvironmentSecrets::new(&self.settings.credentials, &self.env);
         Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
+    }
+
+    /// Returns what the `seam.*` packs see: the project of the `forge.*` packs, and a vault. What a server shows is for others than who
+    /// started it, so there a vault is one that the settings of helmdeck name: what a shell has in its variables, or its home folder
+    /// in `.claude`, is for that person.
+    fn seam(&self) -> Option<helmdeck_seam::SeamConfig> {
+        let root = self.settings.forge.packs(self.serves, self.env.working_dir()).root?;
+        let mut config = crate::commands::seam::config(&self.settings.seam, &self.env);
+        config.cwd = root;
+        if self.serves {
+            config.vaults.retain(|given| given.by == crate::commands::seam::SET);
+            config.settings = false;
+        }
+        Some(config)
     }
 
     /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this program, and

@@ -46,4 +46,4 @@ pub use look::{About, Contents, Disk, Entry, Kind, Look};
 pub use name::{Name, Unsafe};
 pub use shown::{is_hidden, one_line, visible};
 
-pub use crate::vault::{Layout, Note, NoteFile, Place, Priority, Spaces, Vault};
+pub use crate::vault::{AlwaysLoad, Layout, Note, NoteFile, Place, Priority, Spaces, Vault, is_conflict};

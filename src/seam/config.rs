@@ -44,6 +44,8 @@ pub struct SeamConfig {
     pub vaults: Vec<Given>,
     /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is asked when no vault is given.
     pub prefix: Option<PathBuf>,
+    /// Whether that file is read at all. It is by default.
+    pub settings: bool,
     /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`). Zero counts as none.
     pub budgets: BTreeMap<Phase, usize>,
     /// What is done with a query.
@@ -67,6 +69,7 @@ impl SeamConfig {
             home: None,
             vaults: Vec::new(),
             prefix: None,
+            settings: true,
             budgets: BTreeMap::new(),
             query: QueryUse::default(),
             kept_percent: KEPT,

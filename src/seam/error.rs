@@ -98,10 +98,11 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// Memory that is there and cannot be read: the call went on without it. Shown on one line.
+/// Memory that is there and is not shown, most often since it cannot be read: the call went on without it. Shown on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Which warning it is, for programs: `memory-unreadable`.
+    /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`, `plan-misplaced`, or the code of an error
+    /// that this call goes on in spite of.
     pub code: &'static str,
     /// What is wrong, and where.
     pub message: String,
@@ -110,6 +111,16 @@ pub struct Warning {
 impl Warning {
     pub(crate) fn unreadable(message: impl AsRef<str>) -> Self {
         Self { code: "memory-unreadable", message: one_line(message.as_ref()) }
+    }
+
+    /// What is not shown because something newer has its name.
+    pub(crate) fn hidden(message: impl AsRef<str>) -> Self {
+        Self { code: "memory-hidden", message: one_line(message.as_ref()) }
+    }
+
+    /// There are notes, and the budget is too small for any.
+    pub(crate) fn nothing_fits(message: impl AsRef<str>) -> Self {
+        Self { code: "nothing-fits", message: one_line(message.as_ref()) }
     }
 
     /// The plan that is bound lies somewhere else than it should.

@@ -193,6 +193,9 @@ impl<'a> Ground<'a> {
     }
 
     fn settings(&mut self, config: &SeamConfig) -> Settings {
+        if !config.settings {
+            return Settings::default();
+        }
         let prefix = config.prefix.clone().or_else(|| Some(config.home.as_ref()?.join(".claude")));
         let Some(prefix) = prefix else { return Settings::default() };
         match Settings::read(self.look, &config.cwd.join(expand(&prefix, config))) {

@@ -22,7 +22,7 @@ mod trials;
 
 pub use config::{Given, QueryUse, SeamConfig};
 pub use context::{Context, Which};
-pub use doctor::Doctor;
+pub use doctor::{Doctor, Source};
 pub use error::{StateError, StateFault, Warning};
 pub use fingerprint::fingerprint;
 pub use offer::{Candidate, Offer};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use helmdeck_project::readers::Look;
+use helmdeck_project::readers::{Disk, Look};
 use serde_json::Value;
 
 use crate::config::SeamConfig;
@@ -27,6 +27,12 @@ impl Seam {
     /// Makes a seam. Nothing is opened: every call looks anew.
     pub fn new(config: SeamConfig, look: Arc<dyn Look>) -> Self {
         Self { config, look }
+    }
+
+    /// As [`Self::new`], over the files of this machine.
+    #[must_use]
+    pub fn on_disk(config: SeamConfig) -> Self {
+        Self::new(config, Arc::new(Disk))
     }
 
     /// Returns what memory knows of where the caller works, as Markdown within a budget of `limit` tokens (that of the phase if absent or

@@ -25,6 +25,5 @@ mod place;
 mod recalled;
 mod related;
 
-mod sources;
 mod speed;
 mod traced;

@@ -2,10 +2,14 @@
 
 mod absent;
 mod commands;
+mod doctor;
+mod doors;
 mod gate;
 mod loud;
 mod quiet;
+mod sources;
 mod tokens;
+mod ways;
 mod wrapper;
 
 use std::path::{Path, PathBuf};

@@ -5,18 +5,14 @@ use std::process::Command;
 
 use super::{Ended, Place};
 
-/// Prepares a run of Python; `None` where there is none.
-fn python(place: &Place, arguments: &[&str]) -> Option<Command> {
-    if Command::new("python3").arg("-V").output().is_err() {
-        println!("python3 is missing: the wrapper was not tried");
-        return None;
-    }
+/// Prepares a run of Python.
+fn python(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", place.path("home"));
     command.env("MEMORY_VAULT_PATH", place.path("vault")).env("HELMDECK_BIN", env!("CARGO_BIN_EXE_helmdeck"));
     command.env("PYTHONPATH", contrib()).env("PYTHONDONTWRITEBYTECODE", "1");
     command.args(["-S"]).args(arguments).current_dir(place.path("repo")).stdin(std::process::Stdio::null());
-    Some(command)
+    command
 }
 
 fn contrib() -> std::path::PathBuf {
@@ -38,7 +34,7 @@ fn as_a_program_it_is_the_command() {
         &["plans"],
     ] {
         let script = script();
-        let Some(mut command) = python(&place, &[&[script.as_str()][..], words].concat()) else { return };
+        let mut command = python(&place, &[&[script.as_str()][..], words].concat());
         assert_eq!(Ended::of(&mut command), place.run(words), "{words:?}");
     }
 }
@@ -47,7 +43,7 @@ fn as_a_program_it_is_the_command() {
 fn without_the_program_it_says_so() {
     let place = Place::new();
     let script = script();
-    let Some(mut command) = python(&place, &[&script, "state-path", "plan"]) else { return };
+    let mut command = python(&place, &[&script, "state-path", "plan"]);
     let ended = Ended::of(command.env("HELMDECK_BIN", "/nowhere/helmdeck"));
     ended.is_loud(2, "no-helmdeck");
 }
@@ -97,7 +93,90 @@ assert seam.recall_here({}) == "" and seam.offer_save_here({}, candidate) == []
 raises(FileNotFoundError, {})
 print("well", end="")
 "##;
-    let Some(mut command) = python(&place, &["-c", code]) else { return };
+    let mut command = python(&place, &["-c", code]);
     let ended = Ended::of(&mut command);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "well"), "{}", ended.stderr);
+}
+
+/// A folder with a link to the program under its own name.
+fn with_the_program_on_the_path(place: &Place) -> String {
+    std::fs::create_dir_all(place.path("bin")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_helmdeck"), place.path("bin/deck")).unwrap();
+    format!("{}:/usr/local/bin:/usr/bin:/bin", place.path("bin").display())
+}
+
+#[test]
+fn a_name_on_the_path_is_enough_to_name_the_program() {
+    let place = Place::new();
+    let path = with_the_program_on_the_path(&place);
+    let script = script();
+    let mut command = python(&place, &[&script, "state-path", "plan"]);
+    let ended = Ended::of(command.env("PATH", &path).env("HELMDECK_BIN", "deck"));
+    assert_eq!(ended, place.run(&["state-path", "plan"]));
+    let code = "import process_seam as seam; print(seam.state_path({}, 'plan'))";
+    let ended = Ended::of(python(&place, &["-c", code]).env("PATH", &path).env("HELMDECK_BIN", "deck"));
+    assert_eq!(ended, place.run(&["state-path", "plan"]));
+    let mut command = python(&place, &[&script, "state-path", "plan"]);
+    Ended::of(command.env("PATH", &path).env("HELMDECK_BIN", "no-such-deck")).is_loud(2, "no-helmdeck");
+}
+
+#[test]
+fn what_is_no_json_is_offered_all_the_same() {
+    let place = Place::new();
+    let code = r##"
+import process_seam as seam
+
+odd = {"kind": "fix", "body": "b", "score": float("nan"), "most": [float("inf"), (1.5, float("-inf"))], 7: {1, 2}, "path": seam.Path("a")}
+[offer] = seam.offer_save_here({}, odd)
+assert offer["project"] == "seam-fixture" and offer["body"] == "b", offer
+assert offer["score"] is None and offer["most"] == [None, [1.5, None]], offer
+assert offer["path"] == "a" and "7" in offer, offer
+assert odd["score"] != odd["score"], "the caller's own stays"
+print("well", end="")
+"##;
+    let ended = Ended::of(&mut python(&place, &["-c", code]));
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+}
+
+#[test]
+fn a_plan_that_is_no_text_is_a_wrong_value_too() {
+    let place = Place::new();
+    let code = r##"
+import os
+import process_seam as seam
+
+for plan in ("\udcff", b"\xff", os.fsdecode(b"a\xff"), "a\0b"):
+    try:
+        seam.state_path({"plan": plan}, "plan")
+    except ValueError as error:
+        assert isinstance(error, seam.UnsafeNameError), (plan, type(error))
+    else:
+        raise AssertionError(plan)
+print("well", end="")
+"##;
+    let ended = Ended::of(&mut python(&place, &["-c", code]));
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+}
+
+#[test]
+fn a_program_that_does_not_end_is_not_waited_for() {
+    let place = Place::new();
+    place.write("bin/stuck", "#!/bin/sh\nexec sleep 60\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.path("bin/stuck"), mode).unwrap();
+    let code = r##"
+import process_seam as seam
+
+seam.TIMEOUT = 0.2
+assert seam.recall_here({}) == "" and seam.offer_save_here({}, "words") == []
+try:
+    seam.state_path({}, "plan")
+except seam.SeamError as error:
+    assert error.code == "timeout", error.code
+else:
+    raise AssertionError("it ended")
+print("well", end="")
+"##;
+    let ended = Ended::of(python(&place, &["-c", code]).env("HELMDECK_BIN", place.path("bin/stuck")));
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
 }

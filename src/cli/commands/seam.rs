@@ -8,20 +8,21 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Parser as _;
-use helmdeck_project::readers::{Disk, one_line};
-use helmdeck_seam::{Context, Given, Phase, Seam, SeamConfig, StateError, Warning, Which};
+use helmdeck_project::readers::one_line;
+use helmdeck_seam::{Context, Given, Phase, Seam, SeamConfig, StateError, StateFault, Warning, Which};
 use serde_json::{Map, Value, json};
 
-use crate::args::seam::{OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
+use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
 use crate::config::{SeamSettings, placed};
 use crate::env::Environment;
 use crate::output::Output;
 
 /// The variables that say where a vault is, the first that is set counts.
 const VAULTS: [&str; 3] = ["HELMDECK_MEMORY", "MEMORY_ROOT", "MEMORY_VAULT_PATH"];
+/// The setting that does.
+pub(crate) const SET: &str = "seam.vault";
 /// The largest candidate, in bytes.
 const MOST: u64 = 16 << 20;
 
@@ -43,7 +44,8 @@ impl Stop {
     fn tell(&self, output: Output) {
         let Self { code, exit, line } = self;
         if output.json {
-            output.problem(&json!({"type": "about:blank", "title": code, "detail": line, "exit": exit}));
+            let kind = format!("urn:helmdeck:error:{code}");
+            output.problem(&json!({"type": kind, "title": code, "code": code, "detail": line, "exit": exit}));
         } else {
             output.note(&format!("error[{code}]: {}", one_line(line)));
         }
@@ -94,7 +96,7 @@ fn misread(error: &clap::Error) -> Stop {
 /// Runs a command and returns the exit code.
 pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment, output: Output) -> u8 {
     let (settings, problem) = SeamSettings::alone(file, env);
-    let door = Door { seam: Seam::new(config(&settings, env), Arc::new(Disk)), output };
+    let door = Door { seam: Seam::on_disk(config(&settings, env)), output };
     let mut warnings: Vec<Warning> =
         problem.map(|message| Warning { code: "memory-unreadable", message: one_line(&message) }).into_iter().collect();
     let answer = match command {
@@ -102,6 +104,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment,
         SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
         SeamCommand::OfferSaveHere(arguments) => door.offer(arguments, &mut warnings),
         SeamCommand::Plans { place } => door.plans(place.cwd.clone(), &mut warnings),
+        SeamCommand::Doctor(arguments) => door.doctor(arguments, &mut warnings),
     };
     let written = answer.and_then(|bytes| match output.raw(&bytes) {
         Err(failure) if !failure.is_silent() => {
@@ -144,7 +147,7 @@ pub(crate) fn config(settings: &SeamSettings, env: &Environment) -> SeamConfig {
     config.home = env.path("HOME").filter(|home| home.is_absolute());
     let given = |by: &str, path: &Path| Given { by: by.to_owned(), path: placed(path, here).into_os_string() };
     config.vaults = VAULTS.into_iter().filter_map(|name| Some(given(name, &env.path(name)?))).collect();
-    config.vaults.push(given("seam.vault", &settings.vault));
+    config.vaults.push(given(SET, &settings.vault));
     config.vaults.retain(|given| !given.path.is_empty());
     let prefix = env.path("AGENTM_INSTALL_PREFIX").map(|prefix| placed(&prefix, here));
     config.prefix = prefix.filter(|prefix| !prefix.as_os_str().is_empty());
@@ -235,13 +238,29 @@ impl Door {
         for plan in &plans.plans {
             rows.extend(shown(&plan.path));
             let told = [&plan.status, &plan.last_progress].map(|told| told.as_deref().unwrap_or_default());
-            rows.extend_from_slice(format!("\t{}", told.join("\t")).trim_end().as_bytes());
-            rows.push(b'\n');
+            rows.extend_from_slice(format!("\t{}\n", told.join("\t")).as_bytes());
         }
         if let Some(active) = &plans.active {
             rows.extend_from_slice(format!("active-binding={active}\n").as_bytes());
         }
         Ok(rows)
+    }
+}
+
+impl Door {
+    /// What else is wrong stands in the answer: a line each.
+    fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+        let DoctorArgs { place, phase, plan } = arguments.clone();
+        let mut doctor = self.seam.doctor(&context(place.cwd, phase, plan.filter(|plan| !plan.is_empty())));
+        if let Some(error) = doctor.error.clone().filter(|error| error.fault != StateFault::TaskNameRequired) {
+            return Err(error.into());
+        }
+        doctor.ok &= warnings.is_empty();
+        doctor.warnings.splice(0..0, warnings.drain(..));
+        if !self.output.json {
+            return Ok(doctor.to_string().into_bytes());
+        }
+        Ok(line(&json!(doctor)))
     }
 }
 

@@ -129,9 +129,15 @@ pub(super) struct Counted {
     reads: Mutex<Vec<(PathBuf, usize)>>,
     refused: Mutex<Vec<PathBuf>>,
     foreign: Mutex<Vec<PathBuf>>,
+    lists: Mutex<Vec<PathBuf>>,
 }
 
 impl Counted {
+    /// Returns the folders that were listed.
+    pub(super) fn lists(&self) -> Vec<PathBuf> {
+        self.lists.lock().unwrap().clone()
+    }
+
     /// Refuses everything about a path: the tests may run as root, whom no file refuses anything.
     pub(super) fn refuse(&self, path: PathBuf) {
         self.refused.lock().unwrap().push(path);
@@ -198,6 +204,7 @@ impl Look for Counted {
 
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<Entry>>> {
         self.check(folder)?;
+        self.lists.lock().unwrap().push(folder.to_owned());
         Disk.list(folder, most)
     }
 

@@ -1,4 +1,5 @@
-//! How long calls take. It only prints: machines differ, and a test must not depend on how busy one is.
+//! How much calls do, and how long they take. The times are only printed: machines differ, and a test must not depend on how busy one
+//! is.
 
 use std::time::Instant;
 
@@ -42,4 +43,48 @@ fn a_path_of_state_and_a_recall_over_many_notes() {
         let _ = seam.recall_here(&context, None, None);
         place.look.reads().len() - before
     });
+}
+
+/// The most files that a path of state opens: `.git/HEAD` and `.git/config`, the settings, the marker, the mode, the name of the project,
+/// and what a marker binds.
+const MOST_FILES: usize = 7;
+
+#[test]
+fn a_path_of_state_opens_few_files_and_lists_the_tasks_only() {
+    let place = Place::with_vault();
+    for n in 0..5_000 {
+        place.note(&format!("decisions/d-{n:04}.md"), "x");
+    }
+    place.always("rule", "ALWAYS");
+    place.write("home/.claude/.agentm-config.json", "{}");
+    place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+    place.write("repo/.git/config", format!("[remote \"origin\"]\n\turl = https://host/o/{SLUG}.git\n"));
+    place.write("repo/.harness/.project-mode", "backend");
+    place.write("repo/.forge/memory/long-term/knowledge.json", "{}");
+    place.write("repo/.harness/active-plan", "foo");
+    place.note("_harness/PLAN-foo.md", "Status: open");
+    place.note("tasks/001-a/plan.md", "x");
+    let tasks = place.path(&format!("vault/{}/tasks", place.project));
+    let seam = place.seam();
+    let look = |what: &str, context: &Context| {
+        let (reads, lists) = (place.look.reads().len(), place.look.lists().len());
+        for which in Which::ALL {
+            let _ = seam.state_path(context, which);
+        }
+        let (reads, lists) = (place.look.reads().split_off(reads), place.look.lists().split_off(lists));
+        assert!(!reads.is_empty() && reads.len() <= Which::ALL.len() * MOST_FILES, "{what}: {reads:?}");
+        assert!(
+            reads.iter().all(|(path, bytes)| *bytes < 1_000 && !path.ends_with("knowledge.json")),
+            "{what}: {reads:?}"
+        );
+        assert!(lists.iter().all(|folder| *folder == tasks), "{what}: {lists:?}");
+        lists.len()
+    };
+    let bound = look("bound", &place.context());
+    place.remove("repo/.harness/project.json");
+    look("bound, the name of origin", &place.context());
+    let named = look("named", &Context { plan: Some("a".into()), ..place.context() });
+    place.remove("repo/.harness/active-plan");
+    let nothing = look("nothing", &place.context());
+    assert!(bound + named + nothing > 0, "a list is seen if there is one");
 }

@@ -263,7 +263,7 @@ impl ServerHandler for Agent {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let mut all = resources::templates();
+        let mut all = resources::templates(&self.door);
         let offers = self.door.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
         let scope = if offers { OWN } else { FOR_ALL };
         if offers {

@@ -84,9 +84,9 @@ pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
     all
 }
 
-/// Returns the addresses with a part to fill in; the same for everybody.
-pub(crate) fn templates() -> Vec<ResourceTemplate> {
-    vec![
+/// Returns the addresses with a part to fill in; the same for everybody. The one of the seam is there if its pack is.
+pub(crate) fn templates(door: &Door) -> Vec<ResourceTemplate> {
+    let mut all = vec![
         ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
             .with_description("A file that a run of yours wrote"),
         ResourceTemplate::new("helmdeck://jobs/{id}", "job")
@@ -95,10 +95,15 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
         ResourceTemplate::new("helmdeck://packs/{name}", "pack")
             .with_description("One pack: its whole contract, with both schemas")
             .with_mime_type(JSON),
-        ResourceTemplate::new("helmdeck://seam/recall/{phase}", "recall")
-            .with_description("What memory knows of the project, for a phase of work")
-            .with_mime_type(MARKDOWN),
-    ]
+    ];
+    if door.engine.pack(SEAM_RECALL, None).is_ok() {
+        all.push(
+            ResourceTemplate::new("helmdeck://seam/recall/{phase}", "recall")
+                .with_description("What memory knows of the project, for a phase of work")
+                .with_mime_type(MARKDOWN),
+        );
+    }
+    all
 }
 
 /// Reads an address, `None` if it is none of ours.
