@@ -19,6 +19,7 @@
 mod contract;
 mod corrupt;
 mod defects;
+mod found;
 
 mod place;
 mod recalled;

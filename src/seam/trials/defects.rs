@@ -135,16 +135,9 @@ fn one_repository_is_one_project_wherever_in_it_one_stands() {
     std::fs::remove_dir_all(place.path("repo/.harness")).unwrap();
     std::fs::remove_dir_all(place.path("repo/sub/.harness")).unwrap();
     assert_eq!(place.seam().state_path(&Context::default(), Which::Plan).unwrap(), place.path("repo/.harness/PLAN.md"));
-    // A folder that is named is taken as it is, and so is one outside of a repository.
+    // A folder that is named is taken as it is.
     let named = Context { cwd: Some(place.path("repo/sub")), ..Context::default() };
     assert_eq!(place.seam().state_path(&named, Which::Plan).unwrap(), place.path("repo/sub/.harness/PLAN.md"));
-    std::fs::create_dir_all(place.path("home/below")).unwrap();
-    std::fs::create_dir_all(place.path("home/.harness")).unwrap();
-    place.config.cwd = place.path("home/below");
-    assert_eq!(
-        place.seam().state_path(&Context::default(), Which::Plan).unwrap(),
-        place.path("home/below/.harness/PLAN.md")
-    );
 }
 
 #[test]
