@@ -21,6 +21,7 @@ mod corrupt;
 mod defects;
 
 mod place;
+mod ports;
 mod recalled;
 mod related;
 

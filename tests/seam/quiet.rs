@@ -212,7 +212,7 @@ fn a_program_that_writes_is_noticed_in_its_trace() {
         ("exec mv x z", "rename"),
         ("exec rm z", "unlink"),
         ("exec ln -s a b", "symlink"),
-        ("exec chmod 600 b", "chmod"),
+        ("exec chmod 700 y", "chmod"),
         ("exec flock y true", "flock"),
         ("true & wait", "clone"),
     ] {

@@ -127,12 +127,7 @@ const WAYS: &[(Of, &str, usize, &str)] = {
         (Manifest, "[dependencies\n", 1, "unparseable"),
         (Source, "\n#[path = \"../seam/lib.rs\"]\nmod seam;\n", 2, "#[path]"),
         (Source, "#[cfg_attr(all(), path = r\"../seam/lib.rs\")] mod seam;", 1, "#[path]"),
-        (
-            Source,
-            "macro_rules! m {\n($p:literal) => { #[path = $p] mod seam; } }\nm!(\"../seam/lib.rs\");",
-            2,
-            "#[path]",
-        ),
+        (Source, "macro_rules! m { ($p:literal) => { #[path = $p] mod seam; } } m!(\"../seam/lib.rs\");", 1, "#[path]"),
         (
             Source,
             "macro_rules! m { ($a:meta) => { #[$a] mod seam; } }\nm!(path = \"../../../other/lib.rs\");",
