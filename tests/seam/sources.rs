@@ -10,16 +10,6 @@ const FORBIDDEN: &[&str] = &[
     // Files.
     "fs",
     "OpenOptions",
-    "canonicalize",
-    "metadata",
-    "symlink_metadata",
-    "exists",
-    "try_exists",
-    "is_dir",
-    "is_file",
-    "is_symlink",
-    "read_dir",
-    "read_link",
     "rustix",
     "libc",
     "tokio",
@@ -73,6 +63,20 @@ const FOR_WRITING: &[&str] = &[
 ];
 /// The same, if it is called: each is a word of something harmless too.
 const CALLS_FOR_WRITING: &[&str] = &["write", "write_all", "copy", "rename", "lock", "edit", "append"];
+
+/// The same, if it is called: a field may be called so.
+const CALLS: &[&str] = &[
+    "canonicalize",
+    "metadata",
+    "symlink_metadata",
+    "exists",
+    "try_exists",
+    "is_dir",
+    "is_file",
+    "is_symlink",
+    "read_dir",
+    "read_link",
+];
 
 struct Source(Vec<Placed>);
 
@@ -132,6 +136,8 @@ impl Source {
                 "include_str" => !self.are(at.wrapping_sub(5), &["#", "!", "[", "doc", "="]),
                 "include_bytes" => true,
                 "helmdeck_memory" | "helmdeck_events" | "helmdeck_core" => true,
+                // Also as a function: `Path::exists`.
+                name if CALLS.contains(&name) => self.is(at + 1, "(") || self.is(at.wrapping_sub(1), ":"),
                 name => FORBIDDEN.contains(&name),
             };
             if bad {
@@ -212,7 +218,7 @@ fn each_way_around_is_noticed() {
         "use std::net::{TcpStream as T};",
         "fn a(p: &Path) { p.symlink_metadata() }",
         "fn a(p: &Path) { p.exists() }",
-        "fn a(p: &Path) { Path::is_dir(p) }",
+        "fn a(p: &Path) { some.map(Path::is_dir) }",
         "fn a() { dbg!(1); }",
         "fn a() { print!(\"a\"); }",
         "#[path = \"../x.rs\"] mod x;",
@@ -227,7 +233,7 @@ fn each_way_around_is_noticed() {
     for source in [
         "use helmdeck_project::readers::{Look, Vault};",
         "#![doc = include_str!(\"README.md\")]",
-        "// std::fs is not used\nfn a(path: &str) -> bool { let path = \"fs\"; path == \"b\" || Kind::File == a }",
+        "// std::fs is not used\nfn a(path: &str) -> bool { let path = \"fs\"; path == \"b\" || Kind::File == a || a.exists }",
         "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { std::fs::write(a, b) } }\nfn c() {}",
     ] {
         assert_eq!(Source::read(source.as_bytes()).objections(), Vec::<String>::new(), "{source}");
