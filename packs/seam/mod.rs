@@ -133,8 +133,8 @@ fn plans(seam: &Seam, _: Nothing) -> Result<Plans> {
 /// Returns an error of the seam as a door tells it: with its own code, and what to do.
 fn said(error: &StateError) -> Error {
     let code = match error.fault {
-        // Calling again changes nothing about it.
-        StateFault::CorruptState => Code::Internal,
+        // Somebody's file is in the way: no defect of this program, and the caller can name a plan.
+        StateFault::CorruptState => Code::Conflict,
         _ => Code::InvalidInput,
     };
     Error::new(code, format!("{}: {error}", error.fault.code()))

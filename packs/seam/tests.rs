@@ -73,7 +73,7 @@ async fn what_is_corrupt_or_unsafe_is_an_error_with_its_code() {
     assert!(error.code() == Code::InvalidInput && error.message().starts_with("unsafe-name: "), "{error}");
     write(&folder.path().join("repo/.harness/active-plan"), "gone");
     let error = call(&packs, "state_path", json!({})).await.unwrap_err();
-    assert!(error.code() == Code::Internal && error.message().starts_with("corrupt-state: "), "{error}");
+    assert!(error.code() == Code::Conflict && error.message().starts_with("corrupt-state: "), "{error}");
     assert!(call(&packs, "recall_here", json!({})).await.is_ok());
 }
 

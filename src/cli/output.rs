@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use helmdeck_project::readers::is_hidden;
 use serde_json::Value;
 
 use crate::env::Environment;
@@ -125,14 +126,10 @@ impl Output {
     }
 }
 
-/// Makes visible what steers a terminal, all but newline and tab: control characters, and those that turn the direction of the
-/// text or end a line (Unicode Standard Annex 9; <https://trojansource.codes>). What packs put out must not do that.
+/// Makes visible what is [hidden](is_hidden), all but newline and tab: what steers a terminal, turns the direction of the text or ends a
+/// line (Unicode Standard Annex 9; <https://trojansource.codes>), or is not seen. What packs put out must not do that.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| match c {
-        '\n' | '\t' => false,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        c => c.is_control(),
-    };
+    let steers = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {
         return Cow::Borrowed(text);
     }

@@ -17,7 +17,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 pub(crate) use document::in_words_of_json;
@@ -294,6 +294,12 @@ impl Files {
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
+        let no_file = || io(std::io::Error::other("it is no file"));
+        // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
+        match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => return Err(no_file()),
+            _ => {}
+        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file: File = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
             Ok(file) => file.into(),
@@ -302,7 +308,7 @@ impl Files {
         };
         let about = file.metadata().map_err(io)?;
         if !about.is_file() {
-            return Err(io(std::io::Error::other("it is no file")));
+            return Err(no_file());
         }
         self.check_size(path, about.len())?;
         let mut bytes = Vec::new();

@@ -315,12 +315,12 @@ pub struct Focused<'a> {
 }
 
 impl Focused<'_> {
-    /// Returns the focus of a secondary session, which has a folder of its own.
+    /// Returns the focus in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
-    /// `Usage` if that is no id of a session.
-    pub fn of(self, session: &str) -> Result<Self> {
-        Ok(Self { path: format!("{}/focus.json", session_folder(session)?), ..self })
+    /// `Usage` if that is no name of such a folder.
+    pub fn of(self, folder: &str) -> Result<Self> {
+        Ok(Self { path: format!("{}/focus.json", session_folder(folder)?), ..self })
     }
 
     /// Where the file lies, below the root.

@@ -32,14 +32,18 @@
 //! }
 //! ```
 //!
+//! What is read was written by others: [`visible`] and [`one_line`] make of it what may be shown.
+//!
 //! A [`Vault`] is a folder of notes as agentm keeps it; [`LongTerm`] is the long-term memory in a project's own `.forge/`.
 
 mod forge;
 mod look;
 mod name;
+mod shown;
 
 pub use forge::{Learned, LongTerm, Topic};
 pub use look::{About, Contents, Disk, Entry, Kind, Look};
 pub use name::{Name, Unsafe};
+pub use shown::{is_hidden, one_line, visible};
 
-pub use crate::vault::{Layout, Note, NoteFile, Place, Priority, Spaces, Vault};
+pub use crate::vault::{AlwaysLoad, Layout, Note, NoteFile, Place, Priority, Spaces, Vault, is_conflict};

@@ -8,7 +8,8 @@
 
 mod note;
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,11 +17,11 @@ use serde::Serialize;
 
 pub use note::{Note, Priority};
 
-use crate::readers::{Kind, Look, Name};
+use crate::readers::{Kind, Look, Name, is_hidden};
 
 /// The folder of notes that are always loaded, below a space.
 const ALWAYS_LOAD: &str = "_always-load";
-/// The spaces that may hold it, the newest first.
+/// The spaces that may hold it, the newest first. All are read; a note of a newer one hides one of the same name.
 const SPACES: [&str; 3] = ["memory", "personal", "personal-private"];
 /// The folders that may hold projects, in the order in which they are looked at.
 const PROJECTS: [(Layout, &str); 3] =
@@ -77,7 +78,7 @@ fn below(path: &str) -> Result<PathBuf, String> {
     let down = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     let fits = !path.trim().is_empty()
         && !path.contains([':', '\\'])
-        && !path.chars().any(char::is_control)
+        && !path.contains(is_hidden)
         && Path::new(path).components().all(down);
     if fits {
         Ok(PathBuf::from(path.trim()))
@@ -106,6 +107,17 @@ pub struct NoteFile {
     pub path: PathBuf,
     /// Its name without `.md`.
     pub stem: String,
+}
+
+/// The notes that are always loaded, of all spaces.
+#[derive(Debug, Default)]
+pub struct AlwaysLoad {
+    /// Those of the newest space first, in each by name.
+    pub notes: Vec<NoteFile>,
+    /// Notes of older spaces that are left out, each with the note of the same name that hides it.
+    pub hidden: Vec<(PathBuf, PathBuf)>,
+    /// Folders that are there and cannot be read, and why.
+    pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
 /// A vault. It has no function that writes.
@@ -159,37 +171,71 @@ impl<'a> Vault<'a> {
         place(new.or_else(desk).unwrap_or(PROJECTS[0]), false)
     }
 
-    /// Returns the notes that are always loaded, by name: those of the first space that has any.
-    ///
-    /// # Errors
-    /// What the system says of a folder that is there and cannot be read, with its path.
-    pub fn always_load(&self) -> Result<Vec<NoteFile>, (PathBuf, io::Error)> {
-        let set = self.spaces.memory.iter().cloned();
-        for space in set.chain(SPACES.iter().map(PathBuf::from)) {
+    /// Returns the folders in which older layouts still have a project, and that [`Self::project`] passes over.
+    #[must_use]
+    pub fn hidden_projects(&self, name: &Name) -> Vec<PathBuf> {
+        let place = self.project(name);
+        let real = self.look.real(&place.path);
+        let all = self.spaces.projects.iter().cloned().chain(PROJECTS.iter().map(|(_, folder)| PathBuf::from(folder)));
+        let all = all.map(|folder| self.root.join(folder).join(name)).filter(|path| self.is_folder(path));
+        // A link from an old place to the new one is the same folder.
+        all.filter(|path| *path != place.path && self.look.real(path) != real).collect()
+    }
+
+    /// Returns the notes that are always loaded: those of every space, each name once.
+    #[must_use]
+    pub fn always_load(&self) -> AlwaysLoad {
+        let mut all = AlwaysLoad::default();
+        let mut known: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+        let mut folders = Vec::new();
+        for space in self.memory() {
             let folder = self.root.join(space).join(ALWAYS_LOAD);
-            match self.notes(&folder) {
-                Ok(notes) if notes.is_empty() => {}
-                Ok(notes) => return Ok(notes),
-                Err(error) => return Err((folder, error)),
+            let notes = match self.notes(&folder) {
+                Ok(notes) if notes.is_empty() => continue,
+                Ok(notes) => notes,
+                Err(error) => {
+                    all.unreadable.push((folder, error));
+                    continue;
+                }
+            };
+            // A link from an old place to the new one is the same folder.
+            let real = self.look.real(&folder).unwrap_or(folder);
+            if folders.contains(&real) {
+                continue;
+            }
+            folders.push(real);
+            for note in notes {
+                let Some(name) = note.path.file_name() else { continue };
+                match known.get(name) {
+                    Some(newer) => all.hidden.push((note.path, newer.clone())),
+                    None => {
+                        known.insert(name.to_owned(), note.path.clone());
+                        all.notes.push(note);
+                    }
+                }
             }
         }
-        Ok(Vec::new())
+        all
+    }
+
+    /// Returns the spaces for memory, from the root, the newest first.
+    fn memory(&self) -> impl Iterator<Item = PathBuf> {
+        self.spaces.memory.iter().cloned().chain(SPACES.iter().map(PathBuf::from))
     }
 
     /// Returns the folders in which notes of a kind lie that belong to no project, whether they are there or not.
     pub fn folders_of(&self, kind: &Name) -> impl Iterator<Item = PathBuf> {
-        let set = self.spaces.memory.iter().cloned();
-        set.chain(SPACES.iter().map(PathBuf::from))
-            .map(|space| self.root.join(space).join(kind))
-            .collect::<Vec<_>>()
-            .into_iter()
+        self.memory().map(|space| self.root.join(space).join(kind)).collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it nor hidden ones.
+    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it, nor hidden ones, nor [copies](is_conflict).
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; an error for a folder that a link has outside of the vault.
     pub fn notes(&self, folder: &Path) -> io::Result<Vec<NoteFile>> {
+        if self.look.leads_out(&self.root, folder) {
+            return Err(io::Error::other("it leads out of the vault"));
+        }
         let entries = self.look.list(folder, MOST_NOTES)?.unwrap_or_default();
         let notes = entries.into_iter().filter(|entry| !entry.folder).filter_map(|entry| {
             let path = Path::new(&entry.name);
@@ -198,6 +244,9 @@ impl<'a> Vault<'a> {
                 return None;
             }
             let stem = path.file_stem()?.to_string_lossy().into_owned();
+            if is_conflict(&stem) {
+                return None;
+            }
             Some(NoteFile { path: folder.join(&entry.name), stem })
         });
         Ok(notes.collect())
@@ -206,21 +255,40 @@ impl<'a> Vault<'a> {
     /// Reads a note: its front matter, and at least `most` bytes of its text, or all. `None` says that it is gone.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; an error for one that a link has outside of the vault.
     pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
         // Front matter is short: as much of it as is allowed is read only if it has not ended by then.
         let first = most.saturating_add(USUAL_FRONT);
-        let Some(mut contents) = self.look.read(path, first)? else { return Ok(None) };
+        let Some(mut contents) = self.look.read_within(&self.root, path, first)? else { return Ok(None) };
         if !contents.whole && note::is_cut(&contents.bytes) {
-            let Some(more) = self.look.read(path, first.saturating_add(MOST_FRONT))? else { return Ok(None) };
+            let Some(more) = self.look.read_within(&self.root, path, first.saturating_add(MOST_FRONT))? else {
+                return Ok(None);
+            };
             contents = more;
         }
         Ok(Some(Note::parse(&contents.bytes, contents.whole)))
     }
 
+    /// Reads the begin of a note, at most `most` bytes, for its front matter if that is no longer. `None` says that it is gone.
+    ///
+    /// # Errors
+    /// As [`Self::note`].
+    pub fn head(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
+        let contents = self.look.read(path, most)?;
+        Ok(contents.map(|contents| Note::parse(&contents.bytes, contents.whole)))
+    }
+
     fn is_folder(&self, path: &Path) -> bool {
         self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
     }
+}
+
+/// Says whether a name without its ending is that of a copy which a sync left when two had changed a file.
+#[must_use]
+pub fn is_conflict(stem: &str) -> bool {
+    let stem = stem.to_lowercase();
+    let copied = stem.rsplit_once('(').is_some_and(|(_, rest)| rest.contains("conflicted copy"));
+    copied || stem.contains("[conflict") || stem.contains(".sync-conflict-")
 }
 
 #[cfg(test)]
@@ -238,6 +306,10 @@ mod tests {
 
     fn at(vault: &tempfile::TempDir) -> Vault<'static> {
         Vault::new(&Disk, vault.path().to_owned(), Spaces::default())
+    }
+
+    fn stems(vault: &Vault<'_>) -> Vec<String> {
+        vault.always_load().notes.into_iter().map(|note| note.stem).collect()
     }
 
     #[test]
@@ -277,7 +349,7 @@ mod tests {
             assert!(at(&folder).within(bad).is_err(), "{bad:?}");
         }
         let vault = Vault::new(&Disk, folder.path().to_owned(), spaces);
-        assert_eq!(vault.always_load().unwrap()[0].stem, "a");
+        assert_eq!(stems(&vault), ["a", "b"], "the default place is read, too");
         assert_eq!(vault.project(&Name::parse("x").unwrap()).key, "projects/x", "it is there");
         let new = vault.project(&Name::parse("y").unwrap());
         assert_eq!((new.key.as_str(), new.layout), ("work/projects/y", Layout::Set));
@@ -292,10 +364,53 @@ mod tests {
             std::fs::write(always.join(name), "x").unwrap();
         }
         std::os::unix::fs::symlink("a.md", always.join("l.md")).unwrap();
-        let names: Vec<String> = at(&folder).always_load().unwrap().into_iter().map(|note| note.stem).collect();
-        assert_eq!(names, ["a", "b", "l"], "an empty space of a newer layout does not hide them");
+        assert_eq!(stems(&at(&folder)), ["a", "b", "l"], "an empty space of a newer layout does not hide them");
         assert!(at(&folder).notes(&folder.path().join("absent")).unwrap().is_empty());
-        assert!(at(&vault(&[])).always_load().unwrap().is_empty());
+        assert!(stems(&at(&vault(&[]))).is_empty());
+    }
+
+    #[test]
+    fn all_spaces_are_read_and_the_newest_note_of_a_name_counts() {
+        let folder = vault(&["memory/_always-load", "personal-private/_always-load"]);
+        let path = |path: &str| folder.path().join(path);
+        for note in ["memory/_always-load/b.md", "personal-private/_always-load/a.md", "personal-private/_always-load/b.md"] {
+            std::fs::write(path(note), "x").unwrap();
+        }
+        // An old place that leads to a new one hides nothing.
+        std::os::unix::fs::symlink("memory", path("personal")).unwrap();
+        std::fs::write(path("memory/kind"), "x").unwrap();
+        let all = at(&folder).always_load();
+        assert_eq!(all.notes.iter().map(|note| note.stem.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(
+            all.hidden,
+            [(path("personal-private/_always-load/b.md"), path("memory/_always-load/b.md"))]
+        );
+        let name = Name::parse("x").unwrap();
+        std::fs::create_dir_all(path("projects/x")).unwrap();
+        assert!(at(&folder).hidden_projects(&name).is_empty());
+        std::fs::create_dir_all(path("desk/projects/x")).unwrap();
+        std::os::unix::fs::symlink("projects", path("personal-projects")).unwrap();
+        assert_eq!(at(&folder).hidden_projects(&name), [path("desk/projects/x")]);
+    }
+
+    #[test]
+    fn copies_that_a_sync_left_are_no_notes() {
+        let folder = vault(&["notes"]);
+        for copy in [
+            "rule (conflicted copy 2026)",
+            "rule (Alex's conflicted copy 2026-01-01)",
+            "rule (Conflicted copy of a phone 202601011200)",
+            "rule [Conflict]",
+            "rule.sync-conflict-20260101-120000-ABCDEFG",
+        ] {
+            assert!(is_conflict(copy), "{copy}");
+            std::fs::write(folder.path().join("notes").join(format!("{copy}.md")), "x").unwrap();
+        }
+        for note in ["rule", "rule (2)", "how a conflicted copy comes about", "sync-conflicts", "Copy of a rule"] {
+            assert!(!is_conflict(note), "{note}");
+            std::fs::write(folder.path().join("notes").join(format!("{note}.md")), "x").unwrap();
+        }
+        assert_eq!(at(&folder).notes(&folder.path().join("notes")).unwrap().len(), 5);
     }
 
     #[test]

@@ -31,18 +31,22 @@ pub struct Doctor {
     /// Whether nothing is wrong.
     pub ok: bool,
     /// The root of the project.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub root: PathBuf,
     /// What the project is called.
     pub project: Option<String>,
     /// What says so: `vault_project`, `github.repo` or `origin`.
     pub project_from: Option<&'static str>,
     /// The root of the vault.
+    #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub vault: Option<PathBuf>,
     /// What says where it is: a variable, or a setting.
     pub vault_from: Option<String>,
     /// Where the project lies in the vault, whether it is there or not.
+    #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub place: Option<PathBuf>,
     /// The folder that holds `.forge/`.
+    #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub forge: Option<PathBuf>,
     /// Where the files of the plan lie, if that can be told.
     pub state: Option<State>,

@@ -18,7 +18,7 @@ pub enum StateFault {
     UnsafeName,
     /// There are several tasks, and none was named.
     TaskNameRequired,
-    /// What was asked for is none of the files of a plan.
+    /// What was asked for is none of the files of a plan, or there is no folder to work in.
     Usage,
 }
 
@@ -52,6 +52,7 @@ pub struct StateError {
     /// What kind of thing is wrong.
     pub fault: StateFault,
     /// Where.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub path: PathBuf,
     /// What is wrong there.
     pub cause: String,
@@ -73,6 +74,12 @@ impl StateError {
         Self { fault: StateFault::TaskNameRequired, ..Self::corrupt(path, cause, remedy) }
     }
 
+    /// The process works in a folder that is not there any more.
+    pub(crate) fn nowhere() -> Self {
+        let (cause, remedy) = ("the working folder does not exist", "go to one that does, or name one by its whole path");
+        Self { fault: StateFault::Usage, ..Self::corrupt(Path::new("."), cause, remedy) }
+    }
+
     pub(crate) fn usage(name: &str) -> Self {
         let cause = format!("{name:?} is no file of a plan");
         Self {
@@ -90,10 +97,11 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// Memory that is there and cannot be read: the call went on without it. Shown on one line.
+/// Memory that is there and is not shown, most often since it cannot be read: the call went on without it. Shown on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Which warning it is, for programs: `memory-unreadable`.
+    /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`, `plan-misplaced`, or the code of an error
+    /// that this call goes on in spite of.
     pub code: &'static str,
     /// What is wrong, and where.
     pub message: String,
@@ -102,6 +110,16 @@ pub struct Warning {
 impl Warning {
     pub(crate) fn unreadable(message: impl AsRef<str>) -> Self {
         Self { code: "memory-unreadable", message: one_line(message.as_ref()) }
+    }
+
+    /// What is not shown because something newer has its name.
+    pub(crate) fn hidden(message: impl AsRef<str>) -> Self {
+        Self { code: "memory-hidden", message: one_line(message.as_ref()) }
+    }
+
+    /// There are notes, and the budget is too small for any.
+    pub(crate) fn nothing_fits(message: impl AsRef<str>) -> Self {
+        Self { code: "nothing-fits", message: one_line(message.as_ref()) }
     }
 
     /// The plan that is bound lies somewhere else than it should.

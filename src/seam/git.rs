@@ -15,6 +15,9 @@ const MOST_LINK: usize = 4_096;
 /// The longest settings, in bytes.
 const MOST_CONFIG: usize = 1 << 20;
 
+/// What is wrong with what belongs to another user.
+pub(crate) const OTHERS: &str = "it belongs to another user, and is passed over; name the folder it lies in to use it";
+
 /// A repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repository {
@@ -25,42 +28,68 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Finds the repository a folder lies in.
-    pub(crate) fn find(look: &dyn Look, start: &Path) -> Option<Self> {
-        let kind = |path: &Path| look.behind(path).ok().flatten().map(|about| about.kind);
+    /// Finds the repository a folder lies in. One of another user is none, as for git: anybody may put a folder into `/tmp`. What is in
+    /// the folder itself is trusted if that was `named`.
+    ///
+    /// # Errors
+    /// Why there is none, if something is in its place. Those above it are hidden, as they are for git.
+    pub(crate) fn find(look: &dyn Look, start: &Path, named: bool) -> Result<Option<Self>, String> {
+        let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let kind = |path: &Path| match look.behind(path) {
+            Ok(about) => Ok(about.map(|about| about.kind)),
+            Err(error) => Err(wrong(path, &error)),
+        };
         for folder in start.ancestors() {
             let link = folder.join(".git");
-            let git_dir = match kind(&link) {
+            let git_dir = match kind(&link)? {
                 // A folder of this name that holds no repository is none.
-                Some(Kind::Folder) if kind(&link.join("HEAD")).is_some() => link,
-                // What names no folder hides the repositories above it, as it does for git.
-                Some(Kind::File) => named(look, &link, "gitdir:", folder)?,
-                _ if is_bare(&kind, folder) => return Some(Self { root: None, common: folder.to_owned() }),
+                Some(Kind::Folder) if kind(&link.join("HEAD"))?.is_some() => Some(link.clone()),
+                // What names no folder hides the repositories above it.
+                Some(Kind::File) => match named_in(look, &link, "gitdir:", folder) {
+                    Some(git_dir) => Some(git_dir),
+                    None => return Ok(None),
+                },
+                _ if is_bare(&kind, folder)? => None,
                 _ => continue,
             };
-            let common = named(look, &git_dir.join("commondir"), "", &git_dir).unwrap_or(git_dir);
-            return Some(Self { root: Some(folder.to_owned()), common });
+            let all = [Some(folder), git_dir.as_ref().map(|_| &*link), git_dir.as_deref()];
+            for path in all.into_iter().flatten().filter(|_| !(named && folder == start)) {
+                if look.about(path).map_err(|error| wrong(path, &error))?.is_some_and(|about| about.foreign) {
+                    return Err(wrong(path, &OTHERS));
+                }
+            }
+            let Some(git_dir) = git_dir else { return Ok(Some(Self { root: None, common: folder.to_owned() })) };
+            let common = named_in(look, &git_dir.join("commondir"), "", &git_dir).unwrap_or(git_dir);
+            return Ok(Some(Self { root: Some(folder.to_owned()), common }));
         }
-        None
+        Ok(None)
     }
 
-    /// Returns the address that `origin` is fetched from.
+    /// Returns its settings.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.common.join("config")
+    }
+
+    /// Returns the address that `origin` is fetched from. One that is no UTF-8 names nothing.
     pub(crate) fn origin(&self, look: &dyn Look) -> Option<String> {
-        match read(look, &self.common.join("config"), MOST_CONFIG) {
-            Short::Text(text) | Short::Lossy(text) => origin(&text),
+        match read(look, &self.config(), MOST_CONFIG) {
+            Short::Text(text) => origin(&text),
+            Short::Lossy(text) => origin(&text).filter(|address| !address.contains(char::REPLACEMENT_CHARACTER)),
             Short::Absent | Short::Wrong(_) => None,
         }
     }
 }
 
-fn is_bare(kind: &impl Fn(&Path) -> Option<Kind>, folder: &Path) -> bool {
-    kind(&folder.join("HEAD")).is_some()
-        && kind(&folder.join("objects")) == Some(Kind::Folder)
-        && kind(&folder.join("config")) == Some(Kind::File)
+fn is_bare(kind: &impl Fn(&Path) -> Result<Option<Kind>, String>, folder: &Path) -> Result<bool, String> {
+    let is = |name: &str, is: Kind| kind(&folder.join(name)).map(|kind| kind == Some(is));
+    Ok(kind(&folder.join("HEAD"))?.is_some()
+        && is("objects", Kind::Folder)?
+        && is("refs", Kind::Folder)?
+        && is("config", Kind::File)?)
 }
 
 /// Reads a file that names a folder.
-fn named(look: &dyn Look, file: &Path, prefix: &str, from: &Path) -> Option<PathBuf> {
+fn named_in(look: &dyn Look, file: &Path, prefix: &str, from: &Path) -> Option<PathBuf> {
     let Short::Text(text) = read(look, file, MOST_LINK) else { return None };
     let path = text.trim_end_matches(['\n', '\r']).strip_prefix(prefix)?.trim_start();
     (!path.is_empty()).then(|| from.join(path))
@@ -68,7 +97,7 @@ fn named(look: &dyn Look, file: &Path, prefix: &str, from: &Path) -> Option<Path
 
 /// Returns the first address of `origin` in the text of settings.
 fn origin(text: &str) -> Option<String> {
-    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut rest = text;
     let mut here = false;
     loop {
         rest = rest.trim_start();

@@ -1,6 +1,8 @@
 //! Offers: what a caller might save, with the place it would be saved in. Nothing is saved here.
 
-use helmdeck_project::readers::{Name, Place, Vault};
+use std::path::Path;
+
+use helmdeck_project::readers::{Kind, LongTerm, Look, Name, Place, Vault, visible};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
@@ -19,8 +21,10 @@ const ADDED: [&str; 6] = ["project", "phase", "target", "target_key", "fingerpri
 const LONG_TERM: &str = ".forge/memory/long-term";
 /// How many notes are looked at for one that says the same.
 const MOST_COMPARED: usize = 2_000;
-/// How much of each is read, in bytes: a longer one is not compared.
-const COMPARED: usize = 64 << 10;
+/// The largest note that is compared, in bytes.
+const COMPARED: u64 = 64 << 10;
+/// What was learned of a project without a vault, from its root.
+const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
 
 /// What could be saved: what the caller gave, and where it would go.
 ///
@@ -73,21 +77,29 @@ impl Offer {
             return Self { candidates: Vec::new(), warnings: ground.warnings };
         };
         let place = ground.vault.as_ref().map(|(vault, _)| (vault, vault.project(&name)));
-        let (target, key) = match &place {
-            Some((_, place)) => (place.path.clone(), place.key.clone()),
-            None => match ground.forge(config) {
-                Ok(Some(forge)) => (forge.root().join(LONG_TERM), LONG_TERM.to_owned()),
-                Ok(None) => return Self { candidates: Vec::new(), warnings: ground.warnings },
-                Err(warning) => {
-                    ground.warnings.push(warning);
-                    return Self { candidates: Vec::new(), warnings: ground.warnings };
-                }
-            },
+        let forge = ground.forge(config).unwrap_or_else(|warning| {
+            ground.warnings.push(warning);
+            None
+        });
+        let (target, key) = match (&place, &forge) {
+            (Some((_, place)), _) => (place.path.clone(), place.key.clone()),
+            (None, Some(forge)) => (forge.root().join(LONG_TERM), LONG_TERM.to_owned()),
+            (None, None) => return Self { candidates: Vec::new(), warnings: ground.warnings },
         };
-        let mark = members.get("body").and_then(Value::as_str).map(fingerprint);
+        let body = members.get("body").and_then(Value::as_str);
+        let mark = body.map(fingerprint);
         let kind = members.get("kind").and_then(Value::as_str).and_then(|kind| Name::parse(kind).ok());
-        let same = mark.as_ref().zip(place.as_ref());
-        let duplicate = same.and_then(|(mark, (vault, place))| duplicate(vault, place, kind.as_ref(), mark));
+        // What is read is shown so, too.
+        let shown = body.map(|body| fingerprint(&visible(body)));
+        let of_vault = place.as_ref().zip(shown.as_ref());
+        let mut duplicate =
+            of_vault.and_then(|((vault, place), mark)| same_note(ground.look, vault, place, kind.as_ref(), mark));
+        if let (None, Some(forge), Some(mark)) = (&duplicate, &forge, &shown) {
+            match same_entry(forge, mark) {
+                Ok(found) => duplicate = found,
+                Err(why) => ground.warnings.push(Warning::unreadable(why)),
+            }
+        }
         members.entry("project").or_insert_with(|| name.as_str().into());
         if let Some(phase) = context.phase.as_deref().filter(|phase| !phase.is_empty()) {
             members.entry("phase").or_insert_with(|| phase.into());
@@ -122,17 +134,29 @@ fn in_order(mut members: Map<String, Value>) -> Candidate {
     Candidate(all)
 }
 
-/// Finds a note that holds and says the same: in the project, among those of this kind, or among those that are always loaded.
-fn duplicate(vault: &Vault<'_>, place: &Place, kind: Option<&Name>, mark: &str) -> Option<String> {
+/// Finds a note that holds and says the same: in the project, among those of this kind, or among those that are always loaded. What it
+/// says counts, not the fingerprint that was once written into it.
+fn same_note(look: &dyn Look, vault: &Vault<'_>, place: &Place, kind: Option<&Name>, mark: &str) -> Option<String> {
     let of_project = Read::ALL.iter().map(|read| place.path.join(read.path()));
     let folders = of_project.chain(kind.into_iter().flat_map(|kind| vault.folders_of(kind)));
     // What cannot be read is the same as nothing.
     let notes = folders.flat_map(|folder| vault.notes(&folder).unwrap_or_default());
-    let notes = notes.chain(vault.always_load().unwrap_or_default());
-    let mut notes = notes.take(MOST_COMPARED).filter_map(|file| Some((vault.note(&file.path, COMPARED).ok()??, file)));
-    let found = notes.find(|(note, _)| {
-        let same = note.field("fingerprint") == Some(mark) || (note.whole && fingerprint(note.text()) == mark);
-        note.holds() && same
-    });
-    found.map(|(_, file)| file.path.to_string_lossy().into_owned())
+    let always = std::iter::once_with(|| vault.always_load().notes).flatten();
+    let is_same = |path: &Path| {
+        let about = look.behind(path).ok().flatten()?;
+        // To read a large one to its end would take long.
+        let size = Some(about).filter(|about| about.kind == Kind::File && about.size <= COMPARED)?.size;
+        let note = vault.note(path, usize::try_from(size).ok()?).ok()??;
+        Some(note.whole && note.holds() && fingerprint(note.text()) == mark)
+    };
+    let mut notes = notes.chain(always).take(MOST_COMPARED);
+    let found = notes.find(|file| is_same(&file.path).unwrap_or_default())?;
+    Some(found.path.to_string_lossy().into_owned())
+}
+
+/// Finds what was learned and says the same: the file, `#` and its id.
+fn same_entry(forge: &LongTerm<'_>, mark: &str) -> Result<Option<String>, String> {
+    let same = |text: String| fingerprint(&visible(&text)) == mark;
+    let found = forge.learned()?.into_iter().find(|entry| entry.sayings().any(same));
+    Ok(found.map(|entry| format!("{}#{}", forge.root().join(KNOWLEDGE).display(), entry.id)))
 }

@@ -1,7 +1,10 @@
 //! Recall: what memory knows of where a caller works, within a budget.
 
+mod filter;
+mod body;
 mod gather;
 mod pack;
+mod trouble;
 
 use serde::Serialize;
 
@@ -10,11 +13,13 @@ use crate::context::Context;
 use crate::error::Warning;
 use crate::ground::Ground;
 use crate::phase::Phase;
-use crate::text::one_line;
 use crate::tokens::quarters;
 
 /// The largest budget, in tokens: what is larger counts as this.
 const MOST_TOKENS: usize = 1_000_000;
+
+/// What is kept at least to say how many notes were left out, in quarters of a token.
+const LEAST_KEPT: usize = 24;
 
 /// What memory knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -23,9 +28,11 @@ pub struct Recall {
     pub text: String,
     /// How many notes it holds.
     pub entries: usize,
-    /// The notes that had no room, by what they are called.
+    /// The first of the notes that had no room, by what they are called: at most 20, and fewer if their names are long for the budget.
     pub omitted: Vec<String>,
-    /// What could not be read.
+    /// How many notes had no room.
+    pub omitted_count: usize,
+    /// What could not be read, and whether there are notes and none has room.
     pub warnings: Vec<Warning>,
 }
 
@@ -42,7 +49,6 @@ impl Recall {
         let set = || config.budgets.get(&phase).copied().and_then(positive);
         let budget = limit.and_then(positive).or_else(set).unwrap_or(phase.budget()).min(MOST_TOKENS);
         ground.warn_of_slug();
-        let sources = gather::gather(&mut ground, config, phase, query);
         let name = ground.name().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
         let header = |entries: usize| {
             format!(
@@ -53,37 +59,51 @@ impl Recall {
         // The number of entries has fewer digits than this in the end.
         let room = all.saturating_sub(quarters(&header(9_999)));
         // Something is kept to say what was left out.
-        let kept = (all / 20).min(4 * 64);
-        let packed = pack::pack(&ground, sources, room.saturating_sub(kept), config.kept_percent);
+        let room = room.saturating_sub((all / 20).clamp(LEAST_KEPT, 4 * 64));
+        let sources = gather::gather(&mut ground, config, phase, query, room >= pack::SMALLEST);
+        let packed = pack::pack(&ground, sources, all, room, config.kept_percent);
         let mut warnings = std::mem::take(&mut ground.warnings);
         warnings.extend(packed.warning);
-        let entries = packed.parts.len();
-        if entries == 0 {
-            return Self { omitted: packed.omitted, warnings, ..Self::default() };
+        let (entries, omitted_count) = (packed.parts.len(), packed.omitted_count);
+        if entries == 0 && omitted_count > 0 {
+            let first = packed.omitted.first().map(String::as_str).unwrap_or_default();
+            warnings.push(Warning::nothing_fits(format!(
+                "notes: {omitted_count}, the first is {first}; none has room in a budget of {budget} tokens"
+            )));
         }
-        let mut text = header(entries);
-        text.push_str(&packed.parts.join("\n"));
-        text.push('\n');
-        // That last line feed, too.
-        let left = all.saturating_sub(quarters(&text));
-        if let Some(line) = omission(&packed.omitted, left) {
-            text.push_str(&line);
+        let mut recall = Self { omitted: few(packed.omitted, all), omitted_count, warnings, ..Self::default() };
+        if entries > 0 {
+            recall.entries = entries;
+            recall.text = header(entries);
+            recall.text.push_str(&packed.parts.join("\n"));
+            recall.text.push('\n');
+            // That last line feed, too.
+            let left = all.saturating_sub(quarters(&recall.text));
+            recall.text.extend(omission(&recall.omitted, omitted_count, left));
         }
-        Self { text, entries, omitted: packed.omitted, warnings }
+        recall
     }
 }
 
-/// Returns the line that names what was left out: as many as have room.
-fn omission(omitted: &[String], room: usize) -> Option<String> {
-    const MOST: usize = 20;
-    if omitted.is_empty() {
+/// Returns as many of the names as become a budget, in quarters of a token.
+fn few(names: Vec<String>, budget: usize) -> Vec<String> {
+    let mut left = budget / 8 + 512;
+    let fits = |name: &String| {
+        let fits = name.len() < left;
+        left = left.saturating_sub(name.len());
+        fits
+    };
+    names.into_iter().take_while(fits).collect()
+}
+
+/// Returns the line that says how many notes were left out, and names as many as have room.
+fn omission(names: &[String], count: usize, room: usize) -> Option<String> {
+    if count == 0 {
         return None;
     }
-    let count = omitted.len();
     let line = |named: usize| {
-        let names: Vec<String> = omitted.iter().take(named).map(|name| one_line(name)).collect();
         let more = if named < count { format!(" and {} more", count - named) } else { String::new() };
-        if named == 0 { format!("(left out: {count})\n") } else { format!("(left out: {}{more})\n", names.join("; ")) }
+        if named == 0 { format!("(left out: {count})\n") } else { format!("(left out: {}{more})\n", names[..named].join("; ")) }
     };
-    (0..=MOST.min(count)).rev().map(line).find(|line| quarters(line) <= room)
+    (0..=names.len()).rev().map(line).find(|line| quarters(line) <= room)
 }

@@ -34,10 +34,13 @@ pub enum Store {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct State {
     /// What is to be done.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub plan: PathBuf,
     /// What was done.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub progress: PathBuf,
     /// Where the tasks stand.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub tracker: PathBuf,
     /// The name of the plan, if it has one.
     pub name: Option<String>,

@@ -1,8 +1,11 @@
 //! Reading short texts, and showing texts on one line.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use helmdeck_project::readers::{Kind, Look};
+pub(crate) use helmdeck_project::readers::one_line;
+use helmdeck_project::readers::{Contents, Kind, Look};
+use serde::{Serialize as _, Serializer};
 
 /// A short text file, as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,13 +20,23 @@ pub(crate) enum Short {
     Wrong(String),
 }
 
-/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not there.
+/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not there. A byte order mark, which some
+/// editors put before a text, is dropped.
 pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
-    match look.read(path, most) {
+    short(look, path, most, look.read(path, most))
+}
+
+/// As [`read`], of a file below a folder: one that a link has outside of it is wrong, and nothing of it is read.
+pub(crate) fn read_within(look: &dyn Look, folder: &Path, path: &Path, most: usize) -> Short {
+    short(look, path, most, look.read_within(folder, path, most))
+}
+
+fn short(look: &dyn Look, path: &Path, most: usize, read: io::Result<Option<Contents>>) -> Short {
+    match read {
         Ok(Some(contents)) if !contents.whole => Short::Wrong(format!("it is larger than {most} bytes")),
-        Ok(Some(contents)) => match String::from_utf8(contents.bytes) {
-            Ok(text) => Short::Text(text),
-            Err(error) => Short::Lossy(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        Ok(Some(contents)) => match std::str::from_utf8(unmarked(&contents.bytes)) {
+            Ok(text) => Short::Text(text.to_owned()),
+            Err(_) => Short::Lossy(String::from_utf8_lossy(unmarked(&contents.bytes)).into_owned()),
         },
         Err(error) => Short::Wrong(error.to_string()),
         Ok(None) => match look.about(path) {
@@ -35,19 +48,25 @@ pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
     }
 }
 
-/// Returns a text on one line: each control character, and each end of a line, as an escape.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control()
-            || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
+fn unmarked(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+/// Writes a path as JSON. What of it is no UTF-8 is replaced by `U+FFFD`.
+///
+/// # Errors
+/// What the serializer says.
+pub(crate) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+/// As [`lossy`], of a path that may be none.
+///
+/// # Errors
+/// What the serializer says.
+#[expect(clippy::ref_option, reason = "serde calls it")]
+pub(crate) fn lossy_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
 /// Returns the begin of a text in quotes, on one line.
@@ -70,12 +89,16 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("text"), "é").unwrap();
         std::fs::write(at("lossy"), b"a\xff").unwrap();
+        std::fs::write(at("marked"), b"\xef\xbb\xbfa").unwrap();
+        std::fs::write(at("marked lossy"), b"\xef\xbb\xbf\xff").unwrap();
         std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
         let read = |name: &str, most| read(&Disk, &at(name), most);
         assert_eq!(read("absent", 9), Short::Absent);
         assert_eq!(read("absent/below", 9), Short::Absent);
         assert_eq!(read("text", 9), Short::Text("é".into()));
         assert_eq!(read("lossy", 9), Short::Lossy("a\u{fffd}".into()));
+        assert_eq!(read("marked", 9), Short::Text("a".into()));
+        assert_eq!(read("marked lossy", 9), Short::Lossy("\u{fffd}".into()));
         for (name, most) in [("text", 1), ("dangling", 9), ("", 9)] {
             assert!(matches!(read(name, most), Short::Wrong(_)), "{name}");
         }

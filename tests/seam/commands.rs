@@ -138,7 +138,7 @@ fn plans_are_listed_with_the_one_that_is_bound() {
     place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "Status: open\n");
     let ended = place.run(&["plans"]);
     let folder = place.path("vault/projects/seam-fixture/_harness").display().to_string();
-    let expected = format!("{folder}/PLAN.md\tin work\tlast words\n{folder}/PLAN-foo.md\topen\nactive-binding=foo\n");
+    let expected = format!("{folder}/PLAN.md\tin work\tlast words\n{folder}/PLAN-foo.md\topen\t\nactive-binding=foo\n");
     assert_eq!((ended.code, ended.stdout), (0, expected));
 }
 

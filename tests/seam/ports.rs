@@ -34,7 +34,7 @@ fn a_task_that_is_bound_is_listed_as_what_is_bound() {
     let ended = place.run(&["plans"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let task = place.path("vault/projects/seam-fixture/tasks/001-a/plan.md").display().to_string();
-    assert!(ended.stdout.contains(&format!("{task}\topen\n")), "{ended:?}");
+    assert!(ended.stdout.contains(&format!("{task}\topen\t")), "{ended:?}");
     let last = ended.stdout.lines().last().unwrap().to_owned();
     assert!(last == "active-binding=a" || last == "active-binding=001-a", "{last}");
     assert_eq!(place.run(&["state-path", "plan"]).stdout, format!("{task}\n"));

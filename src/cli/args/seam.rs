@@ -3,15 +3,18 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::Global;
 
-/// What a process sees of memory: it never writes, and works without any memory.
+// Read by itself, without all the other commands: to make ready for those takes longer than the answer.
+/// What a process sees of memory: it never writes, and works without any memory
 ///
-/// Read by itself, without all the other commands: to make ready for those takes longer than the answer.
+/// Memory is a folder of notes (MEMORY_VAULT_PATH, or [seam] vault) and what the project learned in `.forge/`. No key is needed: it is
+/// neither the store of HELMDECK_MEMORY_KEY nor the vault of credentials.
 #[derive(Debug, Parser)]
-#[command(name = "helmdeck seam", bin_name = "helmdeck seam", max_term_width = 100)]
+#[command(name = "helmdeck seam", bin_name = "helmdeck seam", max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct SeamCli {
     /// What every command takes.
     #[command(flatten)]
@@ -20,6 +23,16 @@ pub(crate) struct SeamCli {
     #[command(subcommand)]
     pub(crate) command: SeamCommand,
 }
+
+/// Shown below the commands.
+const EXAMPLES: &str = "Examples:
+  helmdeck seam recall-here --phase plan
+  helmdeck seam state-path plan
+  helmdeck seam state-path both --plan foo
+  helmdeck seam offer-save-here --kind decision --slug foo <body.md
+  helmdeck seam doctor
+
+It ends with 0 where memory is absent, 2 for mistakes and for state that is corrupt, 4 if a task must be named.";
 
 impl SeamCli {
     /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags of every command may stand before it.
@@ -74,8 +87,8 @@ pub(crate) struct DoctorArgs {
 /// Where the caller works.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PlaceArgs {
-    /// The root of the project, as it is; else the project around the working folder
-    #[arg(long, value_name = "FOLDER")]
+    /// The root of the project, taken as it is; empty or not given: the project around the working folder
+    #[arg(long, value_name = "FOLDER", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) cwd: Option<PathBuf>,
 }
 
@@ -103,7 +116,7 @@ pub(crate) struct StatePathArgs {
     pub(crate) which: WhichPath,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// The plan: foo, PLAN-foo or PLAN-foo.md; else the one the work tree is bound to
+    /// The plan: foo, PLAN-foo or PLAN-foo.md, or a task: foo or 001-foo; else the one that .harness/active-plan names
     #[arg(long, value_name = "NAME")]
     pub(crate) plan: Option<String>,
 }
@@ -126,10 +139,10 @@ pub(crate) enum WhichPath {
 pub(crate) struct OfferArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// The phase the candidate comes from
+    /// The phase the candidate comes from, as for recall-here
     #[arg(long)]
     pub(crate) phase: Option<String>,
-    /// What kind of note it is
+    /// What kind of note it is: decision, fix, convention, ...
     #[arg(long, required_unless_present = "candidate_json")]
     pub(crate) kind: Option<String>,
     /// The name of the note

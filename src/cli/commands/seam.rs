@@ -43,7 +43,8 @@ impl Stop {
     fn tell(&self, output: Output) {
         let Self { code, exit, line } = self;
         if output.json {
-            output.problem(&json!({"type": "about:blank", "title": code, "detail": line, "exit": exit}));
+            let kind = format!("urn:helmdeck:error:{code}");
+            output.problem(&json!({"type": kind, "title": code, "code": code, "detail": line, "exit": exit}));
         } else {
             output.note(&format!("error[{code}]: {}", one_line(line)));
         }
@@ -230,8 +231,7 @@ impl Door {
         for plan in &plans.plans {
             let status = plan.status.as_deref().unwrap_or_default();
             let last = plan.last_progress.as_deref().unwrap_or_default();
-            let row = [one_line(&plan.path.to_string_lossy()), status.to_owned(), last.to_owned()].join("\t");
-            text.push_str(row.trim_end());
+            text.push_str(&[&one_line(&plan.path.to_string_lossy()), status, last].join("\t"));
             text.push('\n');
         }
         if let Some(active) = &plans.active {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::readers::is_hidden;
+
 /// What stands before the data.
 pub(super) const OPEN: &str = "<project_memory>";
 
@@ -47,21 +49,13 @@ pub(super) fn quote(text: &str, longest: usize) -> String {
 
 /// Says whether a reader does not see a character, sees others in another order for it, or takes it for an angle bracket.
 const fn is_unseen(character: char) -> bool {
-    matches!(
-        character,
-        '<' | '>' | '&'
+    is_hidden(character)
+        || matches!(
+            character,
+            '<' | '>' | '&'
         // What Unicode's compatibility forms make an angle bracket.
         | '\u{ff1c}' | '\u{ff1e}' | '\u{fe64}' | '\u{fe65}'
-        // Controls, line and paragraph ends.
-        | '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}'
-        // Direction.
-        | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
-        // No width. Joiners and variation selectors 1 to 16 are part of how many scripts and emoji are written.
-        | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{3164}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        // Tags and the other variation selectors: unseen text.
-        | '\u{e0000}'..='\u{e0fff}'
-    )
+        )
 }
 
 #[cfg(test)]

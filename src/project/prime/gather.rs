@@ -9,7 +9,7 @@ use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
 use crate::project::Project;
-use crate::sessions::{Session, SessionId};
+use crate::sessions::{Session, SessionId, session_of};
 use crate::skills::Query;
 
 /// So many failing features are named.
@@ -107,7 +107,7 @@ impl On<'_> {
     fn focus(&mut self) -> Option<Focus> {
         let mut focus = self.project.focus();
         if let Some(session) = self.session.filter(|session| !session.primary) {
-            focus = focus.of(&session.id).ok()?;
+            focus = focus.of(&session.folder()).ok()?;
         }
         let shown = focus.show();
         let shown = self.or_warn("the focus cannot be read", shown)?;
@@ -122,18 +122,18 @@ impl On<'_> {
     }
 
     fn read_next(&self) -> Result<Option<String>> {
-        let mine = self.session.map(|session| session.id.as_str());
+        let mine = self.session.map(Session::folder);
         let progress = self.project.progress();
         let progress = match self.session.filter(|session| !session.primary) {
-            Some(session) => progress.of(&session.id)?,
+            Some(session) => progress.of(&session.folder())?,
             None => progress,
         };
         if let Some(next) = progress.read()?.and_then(|log| log.next) {
             return Ok(Some(next));
         }
         let archives = self.project.progress().archives()?;
-        let others = archives.iter().filter(|id| Some(id.as_str()) != mine && session_folder(id).is_ok());
-        let Some(last) = others.max_by_key(|id| order(id)) else { return Ok(None) };
+        let others = archives.iter().filter(|folder| Some(*folder) != mine.as_ref() && session_folder(folder).is_ok());
+        let Some(last) = others.max_by_key(|folder| order(folder)) else { return Ok(None) };
         Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
     }
 
@@ -246,9 +246,9 @@ impl On<'_> {
 
 /// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of a day that belong to no session
 /// come before its sessions, which say what comes next.
-fn order(id: &str) -> (&str, u32) {
-    let number = id.parse::<SessionId>().map_or(0, |id| id.number);
-    (id.get(..10).unwrap_or_default(), number)
+fn order(folder: &str) -> (&str, u32) {
+    let number = session_of(folder).parse::<SessionId>().map_or(0, |id| id.number);
+    (folder.get(..10).unwrap_or_default(), number)
 }
 
 /// Returns the words by which a focus finds what bears on it.

@@ -26,24 +26,24 @@ pub struct Archived {
 }
 
 /// Returns where the progress goes. `None` says that there is nothing worth keeping.
-fn target(path: &str, bytes: &[u8], log: &Log) -> Option<Archived> {
+fn target(project: &Project, path: &str, bytes: &[u8], log: &Log) -> Result<Option<Archived>> {
     if log.session.is_none() && log.entries.is_empty() && log.next.is_none() && log.malformed_lines == 0 {
-        return None;
+        return Ok(None);
     }
     let named = log.session.clone().filter(|session| session_folder(session).is_ok());
     let session = named.unwrap_or_else(|| {
         let sch = etag(bytes);
         format!("{}-unnamed-{}", log.date.as_deref().unwrap_or("0000-00-00"), sch.get(..8).unwrap_or_default())
     });
-    let archive = format!("{SESSIONS}/{session}/progress.txt");
-    (archive != path).then_some(Archived { session, path: archive, entries: log.entries.len() })
+    let archive = format!("{SESSIONS}/{}/progress.txt", project.sessions().folder_of(&session)?);
+    Ok((archive != path).then_some(Archived { session, path: archive, entries: log.entries.len() }))
 }
 
 /// Copies the progress to its session's folder; its own place keeps it until the next session begins.
 pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
     let files = project.files();
     let bytes = files.read(path)?.unwrap_or_default();
-    let Some(archived) = target(path, &bytes, log) else { return Ok(None) };
+    let Some(archived) = target(project, path, &bytes, log)? else { return Ok(None) };
     match files.read(&archived.path)? {
         Some(old) if old == bytes => Ok(Some(archived)),
         Some(old) if !bytes.starts_with(&old) => {
@@ -62,7 +62,7 @@ pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Ar
 pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
     let files = project.files();
     let bytes = files.read(path)?.unwrap_or_default();
-    let Some(mut archived) = target(path, &bytes, log) else { return Ok(None) };
+    let Some(mut archived) = target(project, path, &bytes, log)? else { return Ok(None) };
     // From here on git will have it, and whoever has the repository.
     files.check_secrets(path, &bytes)?;
     if files.read(&archived.path)?.is_some_and(|old| !bytes.starts_with(&old)) {
@@ -74,7 +74,7 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
 
 /// Finds a place beside an archive that holds something else: nothing is ever written over.
 fn another(project: &Project, archived: Archived, bytes: &[u8]) -> Result<Archived> {
-    let folder = session_folder(&archived.session)?;
+    let folder = archived.path.rsplit_once('/').map_or(SESSIONS, |(folder, _)| folder);
     let mut n = 2;
     loop {
         let path = format!("{folder}/progress-{n}.txt");
@@ -85,7 +85,7 @@ fn another(project: &Project, archived: Archived, bytes: &[u8]) -> Result<Archiv
     }
 }
 
-/// Returns the sessions that have a folder, the oldest first.
+/// Returns the folders of sessions, the oldest first.
 pub(super) fn list(project: &Project) -> Result<Vec<String>> {
     let entries = project.files().list(SESSIONS)?;
     Ok(entries.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect())
@@ -108,7 +108,7 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let files = project.files();
     let _guard = files.lock()?;
     let living = files.load::<Living>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
-    let lives = |id: &str| living.iter().any(|session| session.id == id && session.state.is_alive());
+    let lives = |folder: &str| living.iter().any(|session| session.folder() == folder && session.state.is_alive());
     let mut removed = Vec::new();
     for (session, was) in before {
         if lives(&session) || !was.keys().all(|path| committed.contains(path)) || held(project, &session)? != was {

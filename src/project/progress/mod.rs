@@ -53,10 +53,10 @@ pub struct Logged {
     pub path: String,
 }
 
-/// Returns the folder of a session that is not the primary one, or has ended.
+/// Returns where the folder of a session lies, by the folder's name.
 ///
 /// # Errors
-/// `Usage` if the id is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.
+/// `Usage` if that is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.
 pub fn session_folder(session: &str) -> Result<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let fits = session.len() <= 64
@@ -70,12 +70,12 @@ pub fn session_folder(session: &str) -> Result<String> {
 }
 
 impl Progress<'_> {
-    /// Returns the progress of a secondary session, which has a folder of its own.
+    /// Returns the progress in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
-    /// `Usage` if that is no id of a session.
-    pub fn of(self, session: &str) -> Result<Self> {
-        Ok(Self { path: format!("{}/progress.txt", session_folder(session)?), ..self })
+    /// `Usage` if that is no name of such a folder.
+    pub fn of(self, folder: &str) -> Result<Self> {
+        Ok(Self { path: format!("{}/progress.txt", session_folder(folder)?), ..self })
     }
 
     /// Where the file lies, below the root.
@@ -183,7 +183,7 @@ impl Progress<'_> {
         }
     }
 
-    /// Returns the sessions that have a folder, the oldest first.
+    /// Returns the names of the folders of sessions, the oldest first.
     ///
     /// # Errors
     /// What listing the folder says.

@@ -41,6 +41,26 @@ pub struct Learned {
     pub fresh_at: Option<Time>,
 }
 
+impl Learned {
+    /// Returns its texts as one, each but the first under its name.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut texts = self.texts.iter();
+        let mut text = texts.next().map(|(_, text)| text.clone()).unwrap_or_default();
+        for (name, more) in texts {
+            text.push_str(&format!("\n\n{name}: {more}"));
+        }
+        text
+    }
+
+    /// Returns the texts that say what was learned: all of it as one, and what stands for it without when, why and how.
+    pub fn sayings(&self) -> impl Iterator<Item = String> {
+        const SAID: [&str; 4] = ["text", "approach", "issue", "decision"];
+        let said = self.texts.iter().filter(|(name, _)| SAID.contains(name)).map(|(_, text)| text.clone());
+        std::iter::once(self.text()).chain(said)
+    }
+}
+
 impl<'a> LongTerm<'a> {
     /// Finds the nearest `.forge/` at or above a folder. With the root of a repository it is looked for up to there; without one, only in
     /// the folder itself, and that of another user is refused: anybody may put a folder into `/tmp`.

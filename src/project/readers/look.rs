@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use crate::files::Files;
 use crate::world::World;
@@ -29,8 +30,10 @@ pub enum Kind {
 pub struct About {
     /// What it is.
     pub kind: Kind,
-    /// Whether it belongs neither to who runs this nor to root.
+    /// Whether it belongs to another user than who runs this: git asks the same before it trusts a repository.
     pub foreign: bool,
+    /// How large it is, in bytes; of what is no file it says nothing.
+    pub size: u64,
 }
 
 /// The begin of a file.
@@ -73,6 +76,13 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// What the system says; an error for what is no regular file.
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
+    /// Reads the first bytes of a regular file below a folder, at most `most`. The folder itself may be a link, and so may what is on the
+    /// way from it to the file, as long as it leads nowhere outside.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; an error for a file that does not lie below the folder.
+    fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>>;
+
     /// Reads a whole file at a relative path below a folder. Links are followed only as long as they stay below it.
     ///
     /// # Errors
@@ -87,6 +97,11 @@ pub trait Look: std::fmt::Debug + Send + Sync {
 
     /// Returns a path without links, `.` and `..`, if something stands there.
     fn real(&self, path: &Path) -> Option<PathBuf>;
+
+    /// Says whether links lead a path that begins in a folder out of it. What is not there leads nowhere.
+    fn leads_out(&self, folder: &Path, path: &Path) -> bool {
+        self.real(path).is_some_and(|path| self.real(folder).is_none_or(|folder| !path.starts_with(folder)))
+    }
 }
 
 /// Looks at the files of this machine.
@@ -103,22 +118,40 @@ impl Look for Disk {
     }
 
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>> {
-        // A pipe must not make anybody wait.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let Some(file) = or_absent(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from))? else {
+        // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
+        match or_absent(path.metadata())? {
+            None => return Ok(None),
+            Some(about) if !about.is_file() => return Err(no_file()),
+            Some(_) => {}
+        }
+        let file = or_absent(rustix::fs::open(path, OPEN, Mode::empty()).map_err(io::Error::from))?;
+        file.map(|file| begin(file, most)).transpose()
+    }
+
+    fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>> {
+        let (Some(root), Some(real)) = (or_absent(folder.canonicalize())?, or_absent(path.canonicalize())?) else {
             return Ok(None);
         };
-        let file = File::from(file);
-        let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(io::Error::other("it is no file"));
+        let out = || io::Error::other(format!("a link leads out of {}", folder.display()));
+        let below = real.strip_prefix(&root).map_err(|_| out())?;
+        let (Some(way), Some(name)) = (below.parent(), below.file_name()) else { return Err(no_file()) };
+        // No link is left in it. One that is there all the same came just now, and is not followed.
+        let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || {
+            let mut here = rustix::fs::open(&root, step, Mode::empty())?;
+            for part in way {
+                here = rustix::fs::openat(&here, part, step, Mode::empty())?;
+            }
+            let about = rustix::fs::statat(&here, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            match FileType::from_raw_mode(about.st_mode) {
+                FileType::RegularFile => rustix::fs::openat(&here, name, OPEN | OFlags::NOFOLLOW, Mode::empty()),
+                _ => Err(rustix::io::Errno::ISDIR),
+            }
+        };
+        match open() {
+            Err(rustix::io::Errno::ISDIR) => Err(no_file()),
+            opened => or_absent(opened.map_err(io::Error::from))?.map(|file| begin(file, most)).transpose(),
         }
-        let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(most).saturating_add(1);
-        let mut bytes = Vec::with_capacity(room);
-        file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
-        let whole = bytes.len() <= most;
-        bytes.truncate(most);
-        Ok(Some(Contents { bytes, whole }))
     }
 
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
@@ -145,6 +178,28 @@ impl Look for Disk {
     }
 }
 
+/// How a file is opened. What became a pipe since it was looked at must not make anybody wait.
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+fn no_file() -> io::Error {
+    io::Error::other("it is no file")
+}
+
+/// Reads the begin of an open file.
+fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
+    let file = File::from(file);
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(no_file());
+    }
+    let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(most).saturating_add(1);
+    let mut bytes = Vec::with_capacity(room);
+    file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+    let whole = bytes.len() <= most;
+    bytes.truncate(most);
+    Ok(Contents { bytes, whole })
+}
+
 /// Makes `None` of what is not there.
 fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
@@ -162,8 +217,7 @@ fn describe(about: &Metadata) -> About {
         () if is.is_symlink() => Kind::Link,
         () => Kind::Other,
     };
-    let owner = about.uid();
-    About { kind, foreign: owner != 0 && owner != rustix::process::geteuid().as_raw() }
+    About { kind, foreign: about.uid() != rustix::process::geteuid().as_raw(), size: about.len() }
 }
 
 #[cfg(test)]
@@ -183,7 +237,8 @@ mod tests {
         assert!(Disk.about(&at("absent/below")).unwrap().is_none());
         assert_eq!(Disk.about(&at("dangling")).unwrap().unwrap().kind, Kind::Link);
         assert!(Disk.behind(&at("dangling")).unwrap().is_none());
-        assert_eq!(Disk.behind(&at("link")).unwrap().unwrap().kind, Kind::File);
+        let behind = Disk.behind(&at("link")).unwrap().unwrap();
+        assert_eq!((behind.kind, behind.size), (Kind::File, 4));
         assert!(Disk.read(folder.path(), 9).is_err());
         assert!(Disk.read(&at("loop"), 9).is_err());
         assert!(Disk.list(&at("absent"), 9).unwrap().is_none());
@@ -205,12 +260,35 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_makes_nobody_wait() {
+    fn a_pipe_makes_nobody_wait_and_wakes_nobody() {
+        use std::os::unix::fs::OpenOptionsExt as _;
+
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert!(Disk.read(&pipe, 9).is_err());
-        assert!(Disk.read_below(folder.path(), "pipe", 9).is_err());
+        std::os::unix::fs::symlink("pipe", folder.path().join("link")).unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let woken = std::thread::scope(|scope| {
+            // Somebody who would write whenever the pipe is open at its other end, however shortly.
+            let writer = scope.spawn(|| {
+                let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+                let mut woken = false;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    woken |= std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&pipe).is_ok();
+                }
+                woken
+            });
+            for _ in 0..2_000 {
+                for name in ["pipe", "link"] {
+                    assert!(Disk.read(&folder.path().join(name), 9).is_err());
+                    assert!(Disk.read_within(folder.path(), &folder.path().join(name), 9).is_err());
+                    assert!(Disk.read_below(folder.path(), name, 9).is_err());
+                }
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        assert!(!woken, "the pipe was opened");
     }
 
     #[test]
@@ -223,5 +301,48 @@ mod tests {
         assert!(Disk.read_below(&inner, "a", 9).is_err());
         assert!(Disk.read_below(&inner, "../secret", 9).is_err());
         assert_eq!(Disk.read(&inner.join("a"), 9).unwrap().unwrap().bytes, b"s");
+    }
+
+    #[test]
+    fn within_a_folder_links_lead_anywhere_but_out() {
+        let outer = tempfile::tempdir().unwrap();
+        let at = |path: &str| outer.path().join(path);
+        std::fs::create_dir_all(at("inner/deep")).unwrap();
+        std::fs::write(at("secret"), "s").unwrap();
+        std::fs::write(at("inner/deep/file"), "12345").unwrap();
+        std::fs::create_dir(at("inner-too")).unwrap();
+        std::fs::write(at("inner-too/file"), "s").unwrap();
+        let link = |target: &Path, path: &str| std::os::unix::fs::symlink(target, at(path)).unwrap();
+        link(Path::new("inner"), "root");
+        link(Path::new("deep"), "inner/folder");
+        link(&at("inner/deep/file"), "inner/whole");
+        link(Path::new("../secret"), "inner/out");
+        link(&at("inner-too"), "inner/beside");
+        link(Path::new("../.."), "inner/deep/up");
+        link(Path::new("nowhere"), "inner/dangling");
+        for root in ["inner", "root"] {
+            let read = |path: &str, most| Disk.read_within(&at(root), &at(root).join(path), most);
+            for path in ["deep/file", "folder/file", "whole", "deep/../deep/file", "deep/up/root/deep/file"] {
+                assert_eq!(
+                    read(path, 5).unwrap().unwrap(),
+                    Contents { bytes: b"12345".to_vec(), whole: true },
+                    "{path}"
+                );
+                assert!(!Disk.leads_out(&at(root), &at(root).join(path)), "{path}");
+            }
+            assert_eq!(read("whole", 4).unwrap().unwrap(), Contents { bytes: b"1234".to_vec(), whole: false });
+            for path in ["out", "beside/file", "deep/up/secret", "../secret"] {
+                let why = read(path, 9).unwrap_err().to_string();
+                assert!(why.starts_with("a link leads out of "), "{path}: {why}");
+                assert!(Disk.leads_out(&at(root), &at(root).join(path)), "{path}");
+            }
+            for path in ["", "deep", "folder"] {
+                assert_eq!(read(path, 9).unwrap_err().to_string(), "it is no file", "{path}");
+            }
+            for path in ["absent", "dangling", "deep/file/below"] {
+                assert_eq!(read(path, 9).unwrap(), None, "{path}");
+                assert!(!Disk.leads_out(&at(root), &at(root).join(path)), "{path}");
+            }
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::shown::is_hidden;
+
 /// The longest name, in bytes: with what is put before and after it, it is still the name of a file.
 const LONGEST: usize = 200;
 
@@ -21,8 +23,8 @@ impl Name {
     /// Takes a name as it is: nothing is trimmed.
     ///
     /// # Errors
-    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`, `\`, a control character, an end of
-    /// a line, or a character that changes the order in which others are shown.
+    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`, `\`, or a character that is
+    /// [hidden](is_hidden), or a joiner where it joins nothing.
     pub fn parse(name: &str) -> Result<Self, Unsafe> {
         if name.trim().is_empty() {
             return Err(Unsafe("it is blank"));
@@ -33,8 +35,8 @@ impl Name {
         if matches!(name, "." | "..") || name.contains(['/', '\\']) {
             return Err(Unsafe("it must be one name, not a path"));
         }
-        if name.chars().any(is_hidden) {
-            return Err(Unsafe("it holds a control character"));
+        if hides(name) {
+            return Err(Unsafe("it holds a control character, or one that is not seen"));
         }
         Ok(Self(name.to_owned()))
     }
@@ -46,10 +48,21 @@ impl Name {
     }
 }
 
-/// Says whether a character ends a line, moves a cursor, or changes the order in which others are shown.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Says whether a name holds something that is not seen: another name would look the same.
+fn hides(name: &str) -> bool {
+    let mut before = None;
+    let mut characters = name.chars().peekable();
+    while let Some(character) = characters.next() {
+        let after = characters.peek();
+        let joins = matches!(character, '\u{200c}' | '\u{200d}') && after.is_none_or(char::is_ascii);
+        // What belongs to a script or an emoji follows a part of it.
+        let belongs = matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}');
+        if is_hidden(character) || joins || (belongs && before.is_none_or(|before: char| before.is_ascii())) {
+            return true;
+        }
+        before = Some(character);
+    }
+    false
 }
 
 impl AsRef<Path> for Name {
@@ -80,7 +93,20 @@ mod tests {
 
     #[test]
     fn a_name_is_one_part_of_a_path() {
-        for good in ["foo", "foo-bar", "foo.bar", "v2", "a b", ".hidden", "a:b", "größe", "...", &"x".repeat(200)] {
+        for good in [
+            "foo",
+            "foo-bar",
+            "foo.bar",
+            "v2",
+            "a b",
+            ".hidden",
+            "a:b",
+            "größe",
+            "...",
+            "می\u{200c}خواهم",
+            "❤\u{fe0f}",
+            &"x".repeat(200),
+        ] {
             assert_eq!(Name::parse(good).unwrap().as_str(), good);
         }
         let long = "x".repeat(201);
@@ -98,6 +124,14 @@ mod tests {
             "a\u{85}b",
             "a\u{2028}b",
             "a\u{202e}b",
+            "foo\u{200b}",
+            "foo\u{200d}",
+            "記\u{200d}",
+            "foo\u{fe0f}",
+            "\u{feff}foo",
+            "f\u{ad}oo",
+            "foo\u{61c}",
+            "foo\u{e0041}",
             &long,
         ] {
             assert!(Name::parse(bad).is_err(), "{bad:?}");

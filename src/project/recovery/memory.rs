@@ -83,7 +83,7 @@ pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
     others
         .filter_map(|session| {
             let focus = project.focus();
-            let focus = if session.primary { focus } else { focus.of(&session.id).ok()? };
+            let focus = if session.primary { focus } else { focus.of(&session.folder()).ok()? };
             Some((session.id.clone(), focus.show().ok().flatten()?.focus.files))
         })
         .filter(|(_, files)| !files.is_empty())
@@ -132,7 +132,7 @@ pub(super) fn note(project: &Project, text: &str) {
 fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>) -> Result<()>) {
     let session = project.sessions().current().ok().flatten().filter(|session| !session.primary);
     let progress = match session {
-        Some(session) => project.progress().of(&session.id),
+        Some(session) => project.progress().of(&session.folder()),
         None => Ok(project.progress()),
     };
     if let Err(error) = progress.and_then(write) {

@@ -25,7 +25,7 @@ fn ground() -> (Repository, String) {
     }
     let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
     repository.commit("Begin");
-    let first = project.sessions().start(&Start::default()).unwrap().session.id;
+    let first = project.sessions().start(&Start::default()).unwrap().session.folder();
     project.artifacts().put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
     let what = What::Successful { context: "Damage".into(), approach: "Name it, and go on".into() };
     let learning = Learning::new(what);

@@ -1,5 +1,4 @@
-//! Where a session goes that is over: its record, its focus and its progress lie in `short-term/sessions/<id>/`, which is committed at
-//! its end.
+//! Where a session goes that is over: its record, its focus and its progress lie in its folder, which is committed at its end.
 
 use super::record::{Living, Session, State};
 use super::{Sessions, parts};
@@ -9,7 +8,7 @@ use crate::json::print;
 use crate::layout::{ENDED, FOCUS, SESSION_LOCKS};
 use crate::progress::session_folder;
 
-/// So many sessions that ended are known with all their steps.
+/// So many sessions that are over are known with all their steps.
 const KEPT: usize = 20;
 
 impl Sessions<'_> {
@@ -21,6 +20,7 @@ impl Sessions<'_> {
             // One that was given up before it had a file of its own has nothing to put away.
             if session.step("progress").is_some() {
                 self.archive(session)?;
+                self.keep_over(session)?;
                 parts::tell_abandoned(self.project, session);
             }
             self.forget(&session.id)?;
@@ -32,7 +32,7 @@ impl Sessions<'_> {
     pub(super) fn archive(&self, session: &Session) -> Result<()> {
         let files = self.project.files();
         let _local = files.lock()?;
-        let folder = session_folder(&session.id)?;
+        let folder = session_folder(&session.folder())?;
         if session.primary {
             let mine = |focus: &Focus| focus.session.as_deref() == Some(&session.id);
             if let Some(focus) = files.load::<Focus>()?.filter(|loaded| mine(&loaded.value))
@@ -65,8 +65,8 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Keeps the whole record of a session that ended, with the steps after its commit, which the archive cannot hold.
-    pub(super) fn keep_ended(&self, session: &Session) -> Result<()> {
+    /// Keeps the whole record of a session that is over, with the steps after its commit, which the archive cannot hold.
+    pub(super) fn keep_over(&self, session: &Session) -> Result<()> {
         self.project.files().edit_at::<Living, ()>(ENDED, None, |ended| {
             ended.sessions.retain(|old| old.uuid != session.uuid);
             ended.sessions.push(session.clone());
@@ -76,17 +76,9 @@ impl Sessions<'_> {
         })
     }
 
-    /// Returns the whole record of a session that ended in this work tree.
-    pub(super) fn ended_here(&self, session: &Session) -> Result<Option<Session>> {
-        let kept = self.project.files().load_at::<Living>(ENDED)?;
-        Ok(kept.and_then(|kept| {
-            kept.value.sessions.into_iter().find(|old| (&old.id, &old.uuid) == (&session.id, &session.uuid))
-        }))
-    }
-
-    /// Returns the record of a session that is over.
-    pub(super) fn archived(&self, id: &str) -> Result<Option<Session>> {
-        let path = format!("{}/session.json", session_folder(id)?);
+    /// Returns the record of a session that is over, by the name of its folder.
+    pub(super) fn archived(&self, folder: &str) -> Result<Option<Session>> {
+        let path = format!("{}/session.json", session_folder(folder)?);
         Ok(self.project.files().load_at::<Session>(&path)?.map(|loaded| loaded.value))
     }
 }

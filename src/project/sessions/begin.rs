@@ -7,11 +7,10 @@ use jiff::civil::Date;
 
 use super::place::{Who, take_place};
 use super::record::{LEASE, Living, Session, State};
-use super::{SessionId, Sessions, Start};
+use super::{SessionId, Sessions, Start, session_of};
 use crate::error::{Error, Result};
 use crate::files::Document as _;
 use crate::git::{Git, Run};
-use crate::layout::SESSIONS;
 
 /// So many trailers of sessions are looked at.
 const TRAILERS: &str = "--max-count=1000";
@@ -50,7 +49,7 @@ impl Sessions<'_> {
         let world = self.project.world();
         let now = world.now();
         let mut known: Vec<String> = living.sessions.iter().map(|session| session.id.clone()).collect();
-        known.extend(self.project.files().list(SESSIONS)?.into_iter().map(|entry| entry.name));
+        known.extend(self.folders(|_| true)?.iter().map(|folder| session_of(folder).to_owned()));
         let (mut branch, mut head) = (None, None);
         if let Some(git) = self.git() {
             (branch, head) = (git.branch()?, git.head()?.map(|head| head.to_string()));

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::parts::Kept;
 use super::record::{Ending, Session, State};
-use super::{Sessions, parts};
+use super::{SessionId, Sessions, parts, session_of};
 use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
 use crate::knowledge::Learning;
-use crate::layout::SESSIONS;
 
 /// What the progress says last.
 const LAST: &str = "Session ending";
@@ -149,7 +148,7 @@ impl Sessions<'_> {
         on.event()?;
         let finished = on.finished(false);
         // What the commit could not hold of it. From here on whoever looks for a session that lives does not find it.
-        self.keep_ended(&on.over())?;
+        self.keep_over(&on.over())?;
         self.forget(id)?;
         Ok(finished)
     }
@@ -179,21 +178,27 @@ impl Sessions<'_> {
                 .next("helmdeck forge session start")
         };
         let agent = &self.project.world().agent;
-        for entry in self.project.files().list(SESSIONS)?.into_iter().rev().filter(|entry| entry.folder) {
-            if named.is_some_and(|named| named != entry.name) {
-                continue;
-            }
-            if let Some(session) = self.archived(&entry.name)?.filter(|old| named.is_some() || old.agent == *agent) {
-                // One that was given up did not end.
-                if session.state != State::Ended {
-                    break;
-                }
-                let session = self.ended_here(&session)?.unwrap_or(session);
-                let ending = session.ending.clone().unwrap_or_default();
-                return Ok(On { sessions: *self, session, ending, warnings: Vec::new() }.finished(true));
+        let wanted = |session: &Session| named.map_or(session.agent == *agent, |named| session.id == named);
+        let over = match self.ended_here(wanted) {
+            Some(here) => Some(here),
+            None => self.newest_archived(wanted)?,
+        };
+        // One that was given up did not end.
+        let session = over.filter(|session| session.state == State::Ended).ok_or_else(none)?;
+        let ending = session.ending.clone().unwrap_or_default();
+        Ok(On { sessions: *self, session, ending, warnings: Vec::new() }.finished(true))
+    }
+
+    /// Returns the newest session that has a folder, of those that are wanted.
+    fn newest_archived(&self, wanted: impl Fn(&Session) -> bool) -> Result<Option<Session>> {
+        let mut folders = self.folders(|_| true)?;
+        folders.sort_by_key(|folder| std::cmp::Reverse(session_of(folder).parse::<SessionId>().ok()));
+        for folder in folders {
+            if let Some(session) = self.archived(&folder)?.filter(&wanted) {
+                return Ok(Some(session));
             }
         }
-        Err(none())
+        Ok(None)
     }
 }
 

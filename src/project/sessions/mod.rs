@@ -11,6 +11,7 @@ mod claims;
 mod death;
 mod during;
 mod end;
+mod folder;
 mod hold;
 mod id;
 mod parts;
@@ -30,6 +31,7 @@ use crate::project::Project;
 pub use advice::{Advice, Since, advise};
 pub use during::{Log, Logged};
 pub use end::{End, Finished};
+pub(crate) use folder::session_of;
 pub use hold::Hold;
 pub use id::SessionId;
 pub use record::{Ending, Holder, LEASE, Living, Session, State, Step};
@@ -114,12 +116,12 @@ impl<'a> Sessions<'a> {
 
     fn progress(&self, session: &Session) -> Result<Progress<'a>> {
         let progress = self.project.progress();
-        if session.primary { Ok(progress) } else { progress.of(&session.id) }
+        if session.primary { Ok(progress) } else { progress.of(&session.folder()) }
     }
 
     fn focus(&self, session: &Session) -> Result<Focused<'a>> {
         let focus = self.project.focus();
-        if session.primary { Ok(focus) } else { focus.of(&session.id) }
+        if session.primary { Ok(focus) } else { focus.of(&session.folder()) }
     }
 
     /// Returns the focus to look at: of one's own session, or else the primary one.

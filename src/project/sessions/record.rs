@@ -50,7 +50,7 @@ impl Document for Living {
     }
 }
 
-/// A session that is over has its record in its folder: `short-term/sessions/<id>/session.json`.
+/// A session that is over has its record in its folder: `session.json`.
 impl Document for Session {
     const PATH: &'static str = SESSIONS;
 
@@ -116,7 +116,7 @@ pub struct Session {
     pub uuid: String,
     /// Who works in it.
     pub agent: String,
-    /// Whether the RFC's paths show it. The others have their own folder, `short-term/sessions/<id>/`.
+    /// Whether the RFC's paths show it. The others have their own folder.
     pub primary: bool,
     /// How far it is.
     pub state: State,

@@ -345,10 +345,11 @@ impl On<'_> {
     /// Returns what the abandoned session that this one takes up was at, if it was on this branch and not done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
         let Some(old) = &self.session.resumes else { return Ok(None) };
-        if self.sessions.archived(old)?.is_none_or(|record| record.branch != self.session.branch) {
+        let folder = self.sessions.folder_of(old)?;
+        if self.sessions.archived(&folder)?.is_none_or(|record| record.branch != self.session.branch) {
             return Ok(None);
         }
-        let path = format!("{}/focus.json", session_folder(old)?);
+        let path = format!("{}/focus.json", session_folder(&folder)?);
         let focus: Option<Focus> = self.sessions.project.files().load_at(&path)?.map(|loaded| loaded.value);
         Ok(focus.filter(|focus| focus.phase != Phase::Done).and_then(|focus| {
             Some(Unfinished {

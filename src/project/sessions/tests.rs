@@ -1,6 +1,7 @@
 //! Sessions in real repositories: whole days, and deaths at every step.
 
 mod claims;
+mod clones;
 mod ends;
 mod lives;
 mod stops;
@@ -150,14 +151,15 @@ fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
 fn a_session_that_ended_is_put_away_and_ended_once() {
     let bench = Bench::new();
     let project = bench.open();
-    let id = start(&project).session.id;
+    let session = start(&project).session;
+    let id = session.id.clone();
     bench.minutes(5);
     project.sessions().log(&Log { text: "Did it".to_owned(), next: None }).unwrap();
     let end = End { learned: vec![learned()], next: Some("Do more".to_owned()), ..End::default() };
     let ended = project.sessions().end(&end).unwrap();
     assert_eq!((ended.session.as_str(), ended.again, ended.duration_s), (id.as_str(), false, 300));
     assert_eq!(ended.learned.len(), 1);
-    let folder = format!(".forge/memory/short-term/sessions/{id}");
+    let folder = format!(".forge/memory/short-term/sessions/{}", session.folder());
     let progress = bench.read(&format!("{folder}/progress.txt"));
     assert!(progress.contains("[11:05] Did it\n[11:05] Session ending\n\nNEXT: Do more\n"), "{progress}");
     let record: Session = serde_json::from_str(&bench.read(&format!("{folder}/session.json"))).unwrap();
@@ -197,7 +199,7 @@ fn uncommitted_code_is_not_left_behind_without_a_word() {
 fn what_an_abandoned_session_was_at_is_taken_up() {
     let bench = Bench::new();
     let project = bench.open();
-    let old = start(&project).session.id;
+    let old = start(&project).session;
     let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
     project.focus().set(&set).unwrap();
     bench.minutes(61);
@@ -205,12 +207,12 @@ fn what_an_abandoned_session_was_at_is_taken_up() {
     let begun = start(&other);
     assert_eq!(
         (begun.session.id.as_str(), begun.abandoned.as_slice()),
-        ("2025-12-24-session-002", [old.clone()].as_slice())
+        ("2025-12-24-session-002", [old.id.clone()].as_slice())
     );
     assert_eq!(begun.chosen.unwrap().rule, Rule::Abandoned);
     let focus: Focus = serde_json::from_str(&bench.read(".forge/memory/short-term/focus.json")).unwrap();
     assert_eq!((focus.task.as_deref(), focus.session), (Some("Wire it"), Some(begun.session.id)));
-    let folder = format!(".forge/memory/short-term/sessions/{old}");
+    let folder = format!(".forge/memory/short-term/sessions/{}", old.folder());
     let record: Session = serde_json::from_str(&bench.read(&format!("{folder}/session.json"))).unwrap();
     assert_eq!(record.state, State::Abandoned);
     assert!(bench.read(&format!("{folder}/progress.txt")).contains("Started - branch: main"));
@@ -251,7 +253,7 @@ fn a_second_session_has_its_own_folder() {
     assert!(!joined.primary);
     let inside = bench.in_session(&joined.id);
     inside.sessions().log(&Log { text: "Beside".to_owned(), next: None }).unwrap();
-    let own = bench.read(&format!(".forge/memory/short-term/sessions/{}/progress.txt", joined.id));
+    let own = bench.read(&format!(".forge/memory/short-term/sessions/{}/progress.txt", joined.folder()));
     assert!(own.contains("Beside"), "{own}");
     assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), before);
     inside.sessions().end(&End::default()).unwrap();

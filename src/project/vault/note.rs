@@ -5,10 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use crate::readers::visible;
+
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
 /// Statuses of notes that hold no longer.
 const GONE: [&str; 3] = ["superseded", "expired", "deleted"];
+/// Fields that only such notes have.
+const GONE_BY: [&str; 3] = ["superseded_by", "superseded_at", "deleted_at"];
+/// Values that say that a field has none.
+const NONE: [&str; 4] = ["null", "~", "none", "false"];
 
 /// Where among those that are always loaded a note belongs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,17 +52,17 @@ impl Note {
             Some((front, rest)) => (fields(front), rest.to_owned()),
             None => (BTreeMap::new(), text),
         };
-        let text = text.trim_start_matches('\n').trim_end().chars().map(visible).collect();
+        let text = visible(text.trim_start_matches('\n').trim_end()).into_owned();
         Self { fields, text, lossy, whole }
     }
 
-    /// Returns the text, without the front matter and without blanks at its end. A control character is shown as `U+FFFD`.
+    /// Returns the text, without the front matter and without blanks at its end, as it may be [shown](visible).
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns a field; the first item of a list.
+    /// Returns a field; the first item of a list. It is asked for in small letters, with `_` between words, however it is written.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name)?.first().map(String::as_str).filter(|value| !value.is_empty())
@@ -74,10 +80,12 @@ impl Note {
         self.fields.get("tags").map_or(&[], Vec::as_slice)
     }
 
-    /// Says whether it still holds: it is neither superseded, nor expired, nor deleted.
+    /// Says whether it still holds: it is neither superseded, nor expired, nor deleted, and names nothing that took its place.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.field("status").is_none_or(|status| !GONE.iter().any(|gone| status.eq_ignore_ascii_case(gone)))
+        let is = |value: &str, words: &[&str]| words.iter().any(|word| value.trim().eq_ignore_ascii_case(word));
+        let gone = self.field("status").is_some_and(|status| is(status, &GONE));
+        !gone && !GONE_BY.iter().any(|name| self.field(name).is_some_and(|value| !is(value, &NONE)))
     }
 
     /// Returns where it belongs among those that are always loaded.
@@ -95,11 +103,6 @@ impl Note {
 pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     bytes.starts_with(FENCE.as_bytes()) && split(&String::from_utf8_lossy(bytes).replace("\r\n", "\n")).is_none()
-}
-
-/// A terminal obeys control characters; a reader of notes must not.
-fn visible(character: char) -> char {
-    if character.is_control() && !matches!(character, '\n' | '\t') { '\u{fffd}' } else { character }
 }
 
 /// Splits a note into its front matter and the rest.
@@ -139,7 +142,8 @@ fn fields(front: &str) -> BTreeMap<String, Vec<String>> {
         open = None;
         // What is indented belongs to a map, and none is read here.
         let Some((name, value)) = trimmed.split_once(':').filter(|_| !line.starts_with([' ', '\t'])) else { continue };
-        let (name, value) = (name.trim().trim_matches(['"', '\'']).to_owned(), value.trim());
+        let name = name.trim().trim_matches(['"', '\'']).to_ascii_lowercase().replace(['-', ' '], "_");
+        let value = value.trim();
         let list = value.strip_prefix('[').and_then(|value| value.split_once(']')).map(|(items, _)| items);
         let values = match list {
             Some(items) => items.split(',').map(scalar).filter(|item| !item.is_empty()).collect(),
@@ -220,6 +224,20 @@ mod tests {
         ] {
             assert_eq!(note(&format!("---\nstatus: {status}\n---\nx")).holds(), holds, "{status}");
         }
+        for gone in [
+            "Status: superseded",
+            "STATUS: Deleted",
+            "status: archived\nsuperseded_by: x",
+            "superseded_at: 2026-01-01",
+            "superseded_by:\n  - \"[[x]]\"",
+            "Superseded-By: [x]",
+            "deleted_at: 2026-01-01",
+        ] {
+            assert!(!note(&format!("---\n{gone}\n---\nx")).holds(), "{gone}");
+        }
+        for held in ["superseded_by:", "superseded_by: null", "superseded_by: []", "deleted_at: ~", "supersedes: x", "Status: Active"] {
+            assert!(note(&format!("---\n{held}\n---\nx")).holds(), "{held}");
+        }
     }
 
     #[test]
@@ -234,6 +252,7 @@ mod tests {
         let bad = Note::parse(b"---\nstatus: superseded\n---\na\xff\x1b[31m\0b\n", true);
         assert!(bad.lossy && !bad.holds());
         assert_eq!(bad.text(), "a\u{fffd}\u{fffd}[31m\u{fffd}b");
+        assert_eq!(note("a\u{202e}b\u{2028}c\u{e0041}d\u{feff}e").text(), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e");
         assert!(!Note::parse("größe".as_bytes().split_at(3).0, false).lossy, "it was only cut there");
         assert!(Note::parse(b"a\xc3", true).lossy);
         assert!(Note::parse(b"\xffabcdef", false).lossy);
@@ -245,7 +264,7 @@ mod tests {
             let mut all = if front { b"---\n".to_vec() } else { Vec::new() };
             all.extend(bytes);
             let note = Note::parse(&all, true);
-            prop_assert!(!note.text().contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+            prop_assert!(!note.text().contains(|c: char| crate::readers::is_hidden(c) && c != '\n' && c != '\t'));
         }
     }
 }

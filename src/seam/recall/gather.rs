@@ -1,10 +1,11 @@
 //! Which notes may be recalled, in their order. Most are not opened here.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use helmdeck_project::readers::{Learned, LongTerm, Note, NoteFile, Priority, Topic, Vault};
+use helmdeck_project::readers::{AlwaysLoad, Learned, LongTerm, Note, NoteFile, Priority, Topic, Vault};
 
+use super::filter::filter;
+use super::trouble::Troubles;
 use crate::config::{QueryUse, SeamConfig};
 use crate::error::Warning;
 use crate::ground::Ground;
@@ -12,12 +13,8 @@ use crate::phase::{Phase, Read};
 
 /// How many notes that are always loaded are asked for their priority; those after them have none.
 const MOST_ASKED: usize = 256;
-/// How much of a note is read for its priority, in bytes: as much as most notes have.
-const HEAD: usize = 4_096;
-/// How many notes a query is looked for in.
-const MOST_SEARCHED: usize = 2_000;
-/// How much of each, in bytes.
-const SEARCHED: usize = 16 << 10;
+/// How much of a note is read for its priority, in bytes: front matter is seldom longer.
+const HEAD: usize = 1_024;
 /// How long a list of invariants is, in bytes, before another begins.
 const LIST: usize = 2_000;
 
@@ -47,10 +44,17 @@ pub(super) struct Sources {
     pub(super) second: Vec<Source>,
 }
 
-pub(super) fn gather(ground: &mut Ground<'_>, config: &SeamConfig, phase: Phase, query: Option<&str>) -> Sources {
+/// Returns what may be recalled. If there is no room for anything, nothing is opened.
+pub(super) fn gather(
+    ground: &mut Ground<'_>,
+    config: &SeamConfig,
+    phase: Phase,
+    query: Option<&str>,
+    has_room: bool,
+) -> Sources {
     let mut gathered = Gathered { always: Vec::new(), project: Vec::new(), warnings: Vec::new() };
     if let Some((vault, _)) = &ground.vault {
-        gathered.always_load(vault);
+        gathered.always_load(vault, has_room);
     }
     let forge = match ground.forge(config) {
         Ok(forge) => forge,
@@ -61,9 +65,12 @@ pub(super) fn gather(ground: &mut Ground<'_>, config: &SeamConfig, phase: Phase,
     };
     gathered.project(ground, forge.as_ref(), phase);
     if config.query == QueryUse::Filter
+        && has_room
         && let Some(query) = query
     {
-        gathered.filter(ground.vault.as_ref().map(|(vault, _)| vault), query);
+        let mut troubles = Troubles::default();
+        filter(&mut gathered.project, ground.vault.as_ref().map(|(vault, _)| vault), query, &mut troubles);
+        gathered.warnings.extend(troubles.warning());
     }
     let Gathered { always, project, warnings } = gathered;
     ground.warnings.extend(warnings);
@@ -81,21 +88,25 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn always_load(&mut self, vault: &Vault<'_>) {
-        let notes = match vault.always_load() {
-            Ok(notes) => notes,
-            Err((folder, error)) => {
-                self.warnings.push(Warning::unreadable(format!("{}: {error}", folder.display())));
-                return;
-            }
-        };
+    fn always_load(&mut self, vault: &Vault<'_>, has_room: bool) {
+        let AlwaysLoad { notes, hidden, unreadable } = vault.always_load();
+        for (folder, error) in unreadable {
+            self.warnings.push(Warning::unreadable(format!("{}: {error}", folder.display())));
+        }
+        if let Some((note, newer)) = hidden.first() {
+            let more = if hidden.len() > 1 { format!(" (and {} more notes)", hidden.len() - 1) } else { String::new() };
+            let why = format!("{}: {} has the same name and is newer{more}", note.display(), newer.display());
+            self.warnings.push(Warning::hidden(why));
+        }
         let mut sources: Vec<(Priority, Source)> = Vec::with_capacity(notes.len());
         for (at, NoteFile { path, stem }) in notes.into_iter().enumerate() {
             // What cannot be read is told when its turn comes.
-            let head = if at < MOST_ASKED { vault.note(&path, HEAD).ok().flatten() } else { None };
+            let head = if has_room && at < MOST_ASKED { vault.head(&path, HEAD).ok().flatten() } else { None };
             let priority = head.as_ref().map(Note::priority).unwrap_or_default();
             let from = match head {
                 Some(note) if note.whole && !note.lossy => From::Note(note),
+                // Of one that holds no longer, that is all there is to know.
+                Some(note) if !note.holds() => continue,
                 _ => From::File(path),
             };
             sources.push((priority, Source { label: format!("always-load: {stem}"), from }));
@@ -109,6 +120,10 @@ impl Gathered {
         let name = ground.name();
         let place = ground.vault.as_ref().zip(name).map(|((vault, _), name)| (vault, vault.project(name)));
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
+        for older in ground.vault.as_ref().zip(name).iter().flat_map(|((vault, _), name)| vault.hidden_projects(name)) {
+            let newer = place.as_ref().map(|(_, place)| place.path.display().to_string()).unwrap_or_default();
+            self.warnings.push(Warning::hidden(format!("{}: the project lies in {newer}", older.display())));
+        }
         let learned = forge.map(|forge| self.told(forge.learned())).unwrap_or_default();
         self.invariants(&prefix, &learned);
         for read in phase.reads() {
@@ -168,12 +183,7 @@ impl Gathered {
         for entry in learned.iter().filter(|entry| entry.topic == topic) {
             let id: String = entry.id.chars().take(8).collect();
             let label = format!("{prefix}.forge/{}/{id}", read.path());
-            let mut texts = entry.texts.iter();
-            let mut text = texts.next().map(|(_, text)| text.clone()).unwrap_or_default();
-            for (name, more) in texts {
-                text.push_str(&format!("\n\n{name}: {more}"));
-            }
-            self.project.push(Source { label, from: From::Text(text) });
+            self.project.push(Source { label, from: From::Text(entry.text()) });
         }
     }
 
@@ -194,46 +204,10 @@ impl Gathered {
         }
     }
 
-    /// Leaves out the notes of the project that hold no word of a query, and puts those that hold most first: a word counts most in what
-    /// a note is called, less in its tags, least in its text.
-    fn filter(&mut self, vault: Option<&Vault<'_>>, query: &str) {
-        let wanted = words(query);
-        if wanted.is_empty() {
-            return;
-        }
-        let mut scored: Vec<(usize, Source)> = Vec::new();
-        for mut source in std::mem::take(&mut self.project).into_iter().take(MOST_SEARCHED) {
-            if let From::File(path) = &source.from
-                && let Some(note) = vault.and_then(|vault| vault.note(path, SEARCHED).ok().flatten())
-                && note.whole
-                && !note.lossy
-            {
-                source.from = From::Note(note);
-            }
-            let (tags, text) = match &source.from {
-                From::Note(note) => (words(&note.tags().join(" ")), words(note.text())),
-                From::Text(text) => (BTreeSet::new(), words(text)),
-                From::File(_) => Default::default(),
-            };
-            let label = words(&source.label);
-            let hits = |found: &BTreeSet<String>| wanted.intersection(found).count();
-            let score = 4 * hits(&label) + 3 * hits(&tags) + hits(&text);
-            if score > 0 {
-                scored.push((score, source));
-            }
-        }
-        scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-        self.project = scored.into_iter().map(|(_, source)| source).collect();
-    }
-
     fn told<T: Default>(&mut self, result: Result<T, String>) -> T {
         result.unwrap_or_else(|why| {
             self.warnings.push(Warning::unreadable(why));
             T::default()
         })
     }
-}
-
-fn words(text: &str) -> BTreeSet<String> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
 }

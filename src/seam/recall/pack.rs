@@ -1,25 +1,36 @@
-//! Fills a budget with notes. One that has no room is passed over, so a large note never costs the small ones after it.
+//! Fills a budget with notes. One that has no room is passed over, most often without being opened, so a large note never costs the small
+//! ones after it.
 
-use helmdeck_project::readers::Note;
+use std::path::Path;
+
+use helmdeck_project::readers::{Kind, Note, visible};
 
 use super::gather::{From, Source, Sources};
+use super::trouble::Troubles;
+use super::body::nested;
 use crate::error::Warning;
 use crate::ground::Ground;
 use crate::text::one_line;
 use crate::tokens::{bytes_of, quarters};
 
 /// The smallest room, in quarters of a token, for which another note is opened.
-const SMALLEST: usize = 4 * 8;
-/// After so many notes in a row that had no room, no more are opened.
-const MOST_MISSES: usize = 16;
+pub(super) const SMALLEST: usize = 4 * 8;
+/// How many of those that had no room are named.
+const MOST_NAMED: usize = 20;
+/// How long front matter usually is at most, in bytes.
+const FRONT: usize = 4 << 10;
+/// What a note that is opened in vain counts at least, in bytes: to open one takes time, too.
+const LEAST: usize = 512;
 
 /// What found room.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     /// The notes, each with its heading, in their order.
     pub(super) parts: Vec<String>,
-    /// What had none, by what it is called.
+    /// The first of those that had none, by what they are called.
     pub(super) omitted: Vec<String>,
+    /// How many had none.
+    pub(super) omitted_count: usize,
     /// What could not be read.
     pub(super) warning: Option<Warning>,
 }
@@ -29,16 +40,19 @@ pub(super) struct Packed {
 enum Fate {
     /// Nobody has looked yet.
     Waiting,
+    /// It has so many bytes, and was not opened: it has no room, or too much was opened in vain.
+    Closed(usize),
+    /// It was read, and has no room yet.
+    Read(String),
     /// It is part of the answer.
     Taken(String),
-    /// It had no room.
-    Missed,
     /// It holds no longer, is empty, or cannot be read.
     Nothing,
 }
 
-pub(super) fn pack(ground: &Ground<'_>, sources: Sources, room: usize, kept_percent: u8) -> Packed {
-    let mut packer = Packer { ground, left: room, trouble: None, troubles: 0 };
+/// Fills a room, in quarters of a token, that is the part of a budget which the header leaves.
+pub(super) fn pack(ground: &Ground<'_>, sources: Sources, budget: usize, room: usize, kept_percent: u8) -> Packed {
+    let mut packer = Packer { ground, left: room, vain: Vain::of(budget), troubles: Troubles::default() };
     let Sources { first, second } = sources;
     let mut firsts: Vec<Fate> = first.iter().map(|_| Fate::Waiting).collect();
     let mut seconds: Vec<Fate> = second.iter().map(|_| Fate::Waiting).collect();
@@ -49,11 +63,16 @@ pub(super) fn pack(ground: &Ground<'_>, sources: Sources, room: usize, kept_perc
     if kept > 0 {
         packer.fill(&first, &mut firsts, 0);
     }
-    let mut packed = Packed { warning: packer.warning(), ..Packed::default() };
+    let mut packed = Packed { warning: packer.troubles.warning(), ..Packed::default() };
     for (source, fate) in first.iter().chain(&second).zip(firsts.into_iter().chain(seconds)) {
         match fate {
             Fate::Taken(part) => packed.parts.push(part),
-            Fate::Waiting | Fate::Missed => packed.omitted.push(one_line(&source.label)),
+            Fate::Waiting | Fate::Closed(_) | Fate::Read(_) => {
+                packed.omitted_count += 1;
+                if packed.omitted.len() < MOST_NAMED {
+                    packed.omitted.push(one_line(&source.label));
+                }
+            }
             Fate::Nothing => {}
         }
     }
@@ -64,89 +83,131 @@ struct Packer<'a> {
     ground: &'a Ground<'a>,
     /// What is left of the budget, in quarters of a token.
     left: usize,
-    /// The first note that could not be read, and why.
-    trouble: Option<String>,
-    troubles: usize,
+    vain: Vain,
+    troubles: Troubles,
 }
 
 impl Packer<'_> {
     /// Takes what has room, but for a part that is kept for others.
     fn fill(&mut self, sources: &[Source], fates: &mut [Fate], kept: usize) {
-        let mut misses = 0;
         for (source, fate) in sources.iter().zip(fates) {
             let room = self.left.saturating_sub(kept);
-            if room < SMALLEST || misses == MOST_MISSES {
+            if room < SMALLEST {
                 break;
             }
-            if !matches!(fate, Fate::Waiting | Fate::Missed) {
-                continue;
-            }
-            *fate = self.take(source, room);
-            match fate {
-                Fate::Taken(part) => {
-                    // With the empty line after it.
-                    self.left = self.left.saturating_sub(quarters(part) + 1);
-                    misses = 0;
-                }
-                Fate::Missed => misses += 1,
-                Fate::Waiting | Fate::Nothing => {}
-            }
+            *fate = self.take(source, std::mem::replace(fate, Fate::Nothing), room);
         }
     }
 
-    fn take(&mut self, source: &Source, room: usize) -> Fate {
-        let read;
-        let text = match &source.from {
-            From::Text(text) => text.trim_end(),
-            From::Note(note) if note.holds() => note.text(),
+    fn take(&mut self, source: &Source, fate: Fate, room: usize) -> Fate {
+        let fate = match fate {
+            Fate::Waiting => self.open(source, None, room),
+            Fate::Closed(size) => self.open(source, Some(size), room),
+            known => known,
+        };
+        match fate {
+            Fate::Read(part) if quarters(&part) < room => {
+                // With the empty line after it.
+                self.left = self.left.saturating_sub(quarters(&part) + 1);
+                Fate::Taken(part)
+            }
+            other => other,
+        }
+    }
+
+    /// Gets the text of a source, unless it has no room in all likelihood.
+    fn open(&mut self, source: &Source, size: Option<usize>, room: usize) -> Fate {
+        let heading = format!("### {}\n\n", one_line(&source.label));
+        let path = match &source.from {
+            From::Text(text) => return read(&heading, text),
+            From::Note(note) if note.holds() => return read(&heading, note.text()),
             From::Note(_) => return Fate::Nothing,
-            From::File(path) => {
-                // Of what is longer than there is room for, no more is read.
-                match self.ground.vault.as_ref().map(|(vault, _)| vault.note(path, bytes_of(room).saturating_add(1))) {
-                    Some(Ok(Some(note))) => read = note,
-                    Some(Err(error)) => return self.unreadable(source, &error.to_string()),
-                    Some(Ok(None)) if self.ground.look.about(path).ok().flatten().is_some() => {
-                        return self.unreadable(source, "it is a link that leads nowhere");
-                    }
-                    None | Some(Ok(None)) => return Fate::Nothing,
-                }
-                if !read.holds() {
-                    return Fate::Nothing;
-                }
-                if read.lossy {
-                    let _ = self.unreadable(source, "it is no UTF-8 text; what is none of it was replaced");
-                }
-                if !read.whole {
-                    return Fate::Missed;
-                }
-                Note::text(&read)
+            From::File(path) => path,
+        };
+        let Some(size) = size.or_else(|| self.size(path)) else { return Fate::Nothing };
+        let room = room.saturating_sub(quarters(&heading));
+        if !self.vain.lets(size, room) {
+            return Fate::Closed(size);
+        }
+        let vault = self.ground.vault.as_ref().map(|(vault, _)| vault);
+        let note = match vault.map(|vault| vault.note(path, size)) {
+            Some(Ok(Some(note))) => note,
+            Some(Err(error)) => {
+                self.troubles.add(path.display(), error);
+                Note::default()
             }
+            // It was taken away just now.
+            None | Some(Ok(None)) => Note::default(),
         };
-        if text.is_empty() {
-            return Fate::Nothing;
+        if note.lossy && note.holds() {
+            self.troubles.add(path.display(), "it is no UTF-8 text; what is none of it was replaced");
         }
-        let part = format!("### {}\n\n{text}\n", one_line(&source.label));
-        if quarters(&part) < room { Fate::Taken(part) } else { Fate::Missed }
+        let fate = match &note {
+            gone if !gone.holds() => Fate::Nothing,
+            // It grew just now.
+            cut if !cut.whole && !cut.text().is_empty() => Fate::Closed(usize::MAX),
+            note => read(&heading, note.text()),
+        };
+        let fits = matches!(fate, Fate::Read(_)) && quarters(note.text()) < room;
+        self.vain.count(if fits { size.saturating_sub(note.text().len()) } else { size.max(LEAST) });
+        fate
     }
 
-    fn unreadable(&mut self, source: &Source, why: &str) -> Fate {
-        self.troubles += 1;
-        if self.trouble.is_none() {
-            let place = match &source.from {
-                From::File(path) => path.display().to_string(),
-                From::Note(_) | From::Text(_) => source.label.clone(),
-            };
-            self.trouble = Some(format!("{place}: {why}"));
+    /// Returns how large a note is, in bytes, if there is one.
+    fn size(&mut self, path: &Path) -> Option<usize> {
+        let look = self.ground.look;
+        match look.behind(path) {
+            Ok(Some(about)) if about.kind == Kind::File => {
+                return Some(usize::try_from(about.size).unwrap_or(usize::MAX));
+            }
+            Ok(Some(_)) => self.troubles.add(path.display(), "it is no file"),
+            Ok(None) if look.about(path).ok().flatten().is_some() => {
+                self.troubles.add(path.display(), "it is a link that leads nowhere");
+            }
+            Ok(None) => {}
+            Err(error) => self.troubles.add(path.display(), error),
         }
-        Fate::Nothing
+        None
+    }
+}
+
+/// Makes the part of an answer that a note would be. Whatever it comes from, it is shown as texts of others are.
+fn read(heading: &str, text: &str) -> Fate {
+    let text = text.trim_end();
+    if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
+}
+
+/// How much was opened in vain, in bytes, and how much of that there may be. It grows with the budget, not with the number of notes.
+#[derive(Debug)]
+struct Vain {
+    done: usize,
+    /// So much for notes that have room if little of them is text.
+    few: usize,
+    /// So much in all.
+    most: usize,
+}
+
+impl Vain {
+    fn of(budget: usize) -> Self {
+        Self { done: 0, few: FRONT + budget / 2, most: 8 * FRONT + 8 * budget }
     }
 
-    /// One line, however many notes cannot be read.
-    fn warning(&self) -> Option<Warning> {
-        let more = match self.troubles {
-            0 | 1 => String::new(),
-            troubles => format!(" (and {} more notes)", troubles - 1),
+    /// Says whether a note of so many bytes is opened, for so much room.
+    fn lets(&self, size: usize, room: usize) -> bool {
+        let most = if size > bytes_of(room).saturating_add(FRONT) {
+            0
+        } else if size > room {
+            self.few
+        } else if size + size / 3 > room {
+            // A wide character is four quarters, and has three bytes at least.
+            self.most / 2
+        } else {
+            self.most
         };
-        Some(Warning::unreadable(format!("{}{more}", self.trouble.as_ref()?)))
+        self.done < most
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.done = self.done.saturating_add(bytes);
     }
 }

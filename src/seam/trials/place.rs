@@ -128,6 +128,7 @@ impl Place {
 pub(super) struct Counted {
     reads: Mutex<Vec<(PathBuf, usize)>>,
     refused: Mutex<Vec<PathBuf>>,
+    foreign: Mutex<Vec<PathBuf>>,
     lists: Mutex<Vec<PathBuf>>,
 }
 
@@ -142,6 +143,11 @@ impl Counted {
         self.refused.lock().unwrap().push(path);
     }
 
+    /// Gives a path, and all that lies below it, to another user: only root could do so.
+    pub(super) fn give_away(&self, path: PathBuf) {
+        self.foreign.lock().unwrap().push(path);
+    }
+
     /// Returns the files that were read, each with how many bytes of it.
     pub(super) fn reads(&self) -> Vec<(PathBuf, usize)> {
         self.reads.lock().unwrap().clone()
@@ -150,6 +156,11 @@ impl Counted {
     fn check(&self, path: &Path) -> io::Result<()> {
         let refused = self.refused.lock().unwrap().iter().any(|refused| path.starts_with(refused));
         if refused { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
+    fn describe(&self, path: &Path, about: Option<About>) -> Option<About> {
+        let given = self.foreign.lock().unwrap().iter().any(|foreign| path.starts_with(foreign));
+        about.map(|about| About { foreign: about.foreign || given, ..about })
     }
 
     fn count(&self, path: &Path, bytes: Option<usize>) {
@@ -162,17 +173,24 @@ impl Counted {
 impl Look for Counted {
     fn about(&self, path: &Path) -> io::Result<Option<About>> {
         self.check(path.parent().unwrap_or(path))?;
-        Disk.about(path)
+        Ok(self.describe(path, Disk.about(path)?))
     }
 
     fn behind(&self, path: &Path) -> io::Result<Option<About>> {
         self.check(path.parent().unwrap_or(path))?;
-        Disk.behind(path)
+        Ok(self.describe(path, Disk.behind(path)?))
     }
 
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>> {
         self.check(path)?;
         let contents = Disk.read(path, most)?;
+        self.count(path, contents.as_ref().map(|contents| contents.bytes.len()));
+        Ok(contents)
+    }
+
+    fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>> {
+        self.check(path)?;
+        let contents = Disk.read_within(folder, path, most)?;
         self.count(path, contents.as_ref().map(|contents| contents.bytes.len()));
         Ok(contents)
     }

@@ -61,7 +61,8 @@ fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
 fn an_end_that_stopped_does_not_stop_the_next_start() {
     let bench = Bench::new();
     let project = bench.open();
-    let id = start(&project).session.id;
+    let session = start(&project).session;
+    let id = session.id.clone();
     let ending = Ending {
         since: Some(bench.world().now()),
         next: Some("one\ntwo".to_owned()),
@@ -73,7 +74,7 @@ fn an_end_that_stopped_does_not_stop_the_next_start() {
     let begun = start(&project);
     assert_eq!(begun.session.id, "2025-12-24-session-002");
     assert_eq!(begun.warnings.iter().filter(|warning| warning.contains("went on without")).count(), 3);
-    let record = bench.read(&format!(".forge/memory/short-term/sessions/{id}/session.json"));
+    let record = bench.read(&format!(".forge/memory/short-term/sessions/{}/session.json", session.folder()));
     let record: Session = serde_json::from_str(&record).unwrap();
     assert_eq!((record.state, record.ending), (State::Ended, Some(ending)), "what was to be learned is not lost");
 }

@@ -6,6 +6,11 @@ fn log(project: &Project, text: &str) -> crate::Result<Logged> {
     project.sessions().log(&Log { text: text.to_owned(), next: None })
 }
 
+fn over(project: &Project, id: &str) -> Session {
+    let folder = project.sessions().folder_of(id).unwrap();
+    project.sessions().archived(&folder).unwrap().unwrap()
+}
+
 fn join(project: &Project) -> Session {
     project.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session
 }
@@ -101,7 +106,7 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
         assert_eq!((begun.session.agent.as_str(), begun.abandoned.len()), ("Axiom", 0), "{:?}", begun.warnings);
         let knowledge = bench.read(".forge/memory/long-term/knowledge.json");
         assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
-        assert_eq!(project.sessions().archived(&id).unwrap().unwrap().state, State::Ended);
+        assert_eq!(over(&project, &id).state, State::Ended);
         assert_eq!((told(&project, Subject::SessionEnd), told(&project, Subject::SessionAbandoned)), (1, 0));
         assert!(begun.prime.text.contains("Wire it"), "{}", begun.prime.text);
     }
@@ -129,5 +134,5 @@ fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowled
         .unwrap();
     let ended = project.sessions().end(&End::default()).unwrap();
     assert!(ended.warnings.iter().any(|warning| warning.contains("newer")), "{:?}", ended.warnings);
-    assert_eq!(project.sessions().archived(&id).unwrap().unwrap().ending.unwrap().learned, [learned()]);
+    assert_eq!(over(&project, &id).ending.unwrap().learned, [learned()]);
 }

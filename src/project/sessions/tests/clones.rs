@@ -1,0 +1,70 @@
+//! Two clones of a repository, which give one name to two sessions of a day.
+
+use super::*;
+use crate::git::fixture::run_at;
+use crate::layout::SESSIONS;
+
+fn day(project: &Project, text: &str) -> Session {
+    let session = start(project).session;
+    project.sessions().log(&Log { text: text.to_owned(), next: None }).unwrap();
+    project.sessions().end(&End { next: Some(format!("After {text}")), ..End::default() }).unwrap();
+    session
+}
+
+#[test]
+fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
+    let bench = Bench::new();
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("clone");
+    let clone =
+        ["clone", "--quiet", &bench.path().display().to_string(), &there.display().to_string()].map(str::to_owned);
+    run_at(folder.path(), &clone.iter().map(String::as_str).collect::<Vec<_>>());
+    let (here, other) = (bench.open(), open(&there, World { agent: "Axiom".to_owned(), ..bench.world() }));
+    let sessions = [(day(&here, "Work here"), "Work here"), (day(&other, "Work there"), "Work there")];
+    assert_eq!(sessions[0].0.id, sessions[1].0.id);
+    assert_ne!(sessions[0].0.uuid, sessions[1].0.uuid);
+
+    run_at(&there, &["pull", "--quiet", "--no-rebase", "--no-edit"]);
+    let read = |path: String| std::fs::read_to_string(there.join(path)).unwrap();
+    for (session, text) in &sessions {
+        let folder = format!("{SESSIONS}/{}", session.folder());
+        let record: Session = serde_json::from_str(&read(format!("{folder}/session.json"))).unwrap();
+        assert_eq!((&record.uuid, &record.agent), (&session.uuid, &session.agent));
+        let log = read(format!("{folder}/progress.txt"));
+        assert_eq!(sessions.iter().filter(|(_, other)| log.contains(other)).count(), 1, "{log}");
+        assert!(log.contains(text), "{log}");
+    }
+    // Whoever asks how their session ended is told of their own, and the next one has a name that neither had.
+    let again = other.sessions().end(&End::default()).unwrap();
+    assert_eq!((again.again, again.next.as_deref()), (true, Some("After Work there")));
+    let next = start(&other);
+    assert_eq!(next.session.id, "2025-12-24-session-002");
+    assert_eq!(run_at(&there, &["status", "--porcelain"]), "", "nothing of what was put away is put away again");
+}
+
+#[test]
+fn a_folder_with_the_old_name_is_read_on() {
+    for kept in [true, false] {
+        let bench = Bench::new();
+        let project = bench.open();
+        let session = start(&project).session;
+        let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
+        project.focus().set(&set).unwrap();
+        project.sessions().end(&End { next: Some("Go on".to_owned()), ..End::default() }).unwrap();
+        let at = |folder: &str| bench.path().join(SESSIONS).join(folder);
+        std::fs::rename(at(&session.folder()), at(&session.id)).unwrap();
+        bench.repository.commit("As it was");
+        if !kept {
+            std::fs::remove_file(bench.path().join(crate::layout::ENDED)).unwrap();
+        }
+        let again = project.sessions().end(&End::default()).unwrap();
+        assert_eq!((again.session.as_str(), again.again), (session.id.as_str(), true));
+        let named = bench.in_session(&session.id).sessions().end(&End::default()).unwrap();
+        assert_eq!(named.session, session.id);
+        assert_eq!(project.sessions().folder_of(&session.id).unwrap(), session.id);
+        let next = start(&project);
+        assert_eq!(next.session.id, "2025-12-24-session-002");
+        assert!(next.prime.text.contains("Go on"), "{}", next.prime.text);
+        assert_eq!(bench.repository.run(&["status", "--porcelain"]), "", "{kept}: it is not put away once more");
+    }
+}
