@@ -22,6 +22,7 @@ mod defects;
 mod found;
 
 mod place;
+mod ports;
 mod recalled;
 mod related;
 mod room;
