@@ -102,7 +102,7 @@ impl Doctor {
             },
             phase,
             sources: sources(&ground, config, phase),
-            omitted: recall.omitted.len(),
+            omitted: recall.omitted_count,
         };
         match State::of(&ground, context.plan.as_deref()) {
             Ok(state) => {

@@ -22,8 +22,10 @@ mod defects;
 mod found;
 
 mod place;
+mod ports;
 mod recalled;
 mod related;
+mod room;
 
 mod speed;
 mod traced;

@@ -40,7 +40,7 @@ fn is_above_by_name(package: &str) -> bool {
 fn is_above_by_path(path: &Path, at: bool) -> bool {
     above().into_iter().map(folder_of).any(|folder| {
         // All lies in the folder of the root package.
-        if at || folder.is_empty() { path == Path::new(&folder) } else { path.starts_with(&folder) }
+        if at { path == Path::new(&folder) } else { !folder.is_empty() && path.starts_with(&folder) }
     })
 }
 

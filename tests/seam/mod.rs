@@ -6,6 +6,7 @@ mod doctor;
 mod doors;
 mod gate;
 mod loud;
+mod ports;
 mod quiet;
 mod sources;
 mod tokens;

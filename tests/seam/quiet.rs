@@ -104,7 +104,7 @@ const XDG: [(&str, &str); 5] = [
 
 /// Gives a command the whole environment of a run.
 fn at_home(place: &Place, command: &mut Command) {
-    command.env_clear().env("HOME", place.path("home")).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env_clear().env("HOME", place.path("home")).env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env("MEMORY_VAULT_PATH", place.path("vault")).stdin(std::process::Stdio::null());
     command.envs(XDG.map(|(name, folder)| (name, place.path(folder))));
 }
@@ -212,7 +212,7 @@ fn a_program_that_writes_is_noticed_in_its_trace() {
         ("exec mv x z", "rename"),
         ("exec rm z", "unlink"),
         ("exec ln -s a b", "symlink"),
-        ("exec chmod 600 b", "chmod"),
+        ("exec chmod 700 y", "chmod"),
         ("exec flock y true", "flock"),
         ("true & wait", "clone"),
     ] {

@@ -9,18 +9,7 @@ use super::tokens::{Placed, Token, tokens};
 const FORBIDDEN: &[&str] = &[
     // Files.
     "fs",
-    "File",
     "OpenOptions",
-    "canonicalize",
-    "metadata",
-    "symlink_metadata",
-    "exists",
-    "try_exists",
-    "is_dir",
-    "is_file",
-    "is_symlink",
-    "read_dir",
-    "read_link",
     "rustix",
     "libc",
     "tokio",
@@ -73,7 +62,21 @@ const FOR_WRITING: &[&str] = &[
     "unsafe",
 ];
 /// The same, if it is called: each is a word of something harmless too.
-const CALLS_FOR_WRITING: &[&str] = &["write", "write_all", "copy", "rename", "lock", "edit", "append", "truncate"];
+const CALLS_FOR_WRITING: &[&str] = &["write", "write_all", "copy", "rename", "lock", "edit", "append"];
+
+/// The same, if it is called: a field may be called so.
+const CALLS: &[&str] = &[
+    "canonicalize",
+    "metadata",
+    "symlink_metadata",
+    "exists",
+    "try_exists",
+    "is_dir",
+    "is_file",
+    "is_symlink",
+    "read_dir",
+    "read_link",
+];
 
 struct Source(Vec<Placed>);
 
@@ -127,10 +130,14 @@ impl Source {
             let bad = match name {
                 "helmdeck_project" => !self.are(at + 1, &[":", ":", "readers", ":", ":"]),
                 "path" => self.is(at + 1, "=") && !self.is(at + 2, "=") && self.is(at.wrapping_sub(1), "["),
+                // A kind of thing is called so, too.
+                "File" => self.are(at + 1, &[":", ":"]),
                 // It is the crate's description.
                 "include_str" => !self.are(at.wrapping_sub(5), &["#", "!", "[", "doc", "="]),
                 "include_bytes" => true,
                 "helmdeck_memory" | "helmdeck_events" | "helmdeck_core" => true,
+                // Also as a function: `Path::exists`.
+                name if CALLS.contains(&name) => self.is(at + 1, "(") || self.is(at.wrapping_sub(1), ":"),
                 name => FORBIDDEN.contains(&name),
             };
             if bad {
@@ -203,6 +210,7 @@ fn each_way_around_is_noticed() {
         "use std::{fs as f};\nfn a() { f::write(a, b) }",
         "use std as s; fn a() { s::r#fs::write(a, b) }",
         "use std::fs::{self as other};",
+        "fn a() { File::options() }",
         "fn a() { std::process::Command::new(\"git\") }",
         "use std::process::Command as Run;",
         "fn a() { std::env::var(\"HOME\") }",
@@ -210,7 +218,7 @@ fn each_way_around_is_noticed() {
         "use std::net::{TcpStream as T};",
         "fn a(p: &Path) { p.symlink_metadata() }",
         "fn a(p: &Path) { p.exists() }",
-        "fn a(p: &Path) { Path::is_dir(p) }",
+        "fn a(p: &Path) { some.map(Path::is_dir) }",
         "fn a() { dbg!(1); }",
         "fn a() { print!(\"a\"); }",
         "#[path = \"../x.rs\"] mod x;",
@@ -225,7 +233,7 @@ fn each_way_around_is_noticed() {
     for source in [
         "use helmdeck_project::readers::{Look, Vault};",
         "#![doc = include_str!(\"README.md\")]",
-        "// std::fs is not used\nfn a(path: &str) -> bool { let path = \"fs\"; path == \"b\" }",
+        "// std::fs is not used\nfn a(path: &str) -> bool { let path = \"fs\"; path == \"b\" || Kind::File == a || a.exists }",
         "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { std::fs::write(a, b) } }\nfn c() {}",
     ] {
         assert_eq!(Source::read(source.as_bytes()).objections(), Vec::<String>::new(), "{source}");

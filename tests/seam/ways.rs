@@ -67,18 +67,27 @@ fn a_clean_tree_is_clean() {
 
 #[test]
 fn every_way_back_is_noticed_in_every_crate_with_its_file_and_rule() {
+    let tree = tree("docs/any.md", "");
     for below in below() {
         for (kind, contents, line, rule) in WAYS {
             let file = match kind {
                 Of::Manifest => format!("{below}/Cargo.toml"),
                 Of::Source => format!("{below}/deep/er/file.rs"),
             };
-            let found = look_through(tree(&file, contents).path());
-            let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+            let path = tree.path().join(&file);
+            let before = std::fs::read(&path).ok();
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, contents).unwrap();
+            let told: Vec<String> = look_through(tree.path()).iter().map(ToString::to_string).collect();
             let expected = format!("{file}:{line}: {rule}: ");
             assert!(told.len() == 1 && told[0].starts_with(&expected), "{contents}: {expected} {told:?}");
+            match before {
+                Some(before) => std::fs::write(&path, before).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
         }
     }
+    assert_eq!(look_through(tree.path()), [], "each was noticed for itself");
 }
 
 #[test]
@@ -127,12 +136,7 @@ const WAYS: &[(Of, &str, usize, &str)] = {
         (Manifest, "[dependencies\n", 1, "unparseable"),
         (Source, "\n#[path = \"../seam/lib.rs\"]\nmod seam;\n", 2, "#[path]"),
         (Source, "#[cfg_attr(all(), path = r\"../seam/lib.rs\")] mod seam;", 1, "#[path]"),
-        (
-            Source,
-            "macro_rules! m {\n($p:literal) => { #[path = $p] mod seam; } }\nm!(\"../seam/lib.rs\");",
-            2,
-            "#[path]",
-        ),
+        (Source, "macro_rules! m { ($p:literal) => { #[path = $p] mod seam; } } m!(\"../seam/lib.rs\");", 1, "#[path]"),
         (
             Source,
             "macro_rules! m { ($a:meta) => { #[$a] mod seam; } }\nm!(path = \"../../../other/lib.rs\");",

@@ -1,0 +1,52 @@
+//! Cases of the original's own tests of its commands that fit nowhere else.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::{Ended, Place};
+
+#[test]
+fn a_marker_that_leads_nowhere_is_named_on_stderr() {
+    let place = Place::new();
+    place.write("repo/.harness/active-plan", "gone");
+    let ended = place.run(&["state-path", "plan"]);
+    ended.is_loud(2, "corrupt-state");
+    assert!(ended.stderr.contains("active-plan"), "{ended:?}");
+}
+
+#[test]
+fn a_folder_that_is_given_as_a_relative_path_is_shown_so() {
+    let place = Place::empty();
+    let from = |folder: &str, words: &[&str]| Ended::of(place.bare(words).current_dir(place.path(folder)));
+    let ended = from("", &["state-path", "plan", "--cwd", "repo"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "repo/.harness/PLAN.md\n"));
+    let ended = from("home", &["state-path", "progress", "--cwd", "./../repo//"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "../repo/.harness/progress.md\n"));
+    place.write("repo/.harness/active-plan", "gone");
+    from("", &["state-path", "plan", "--cwd", "repo"]).is_loud(2, "corrupt-state");
+}
+
+#[test]
+fn a_task_that_is_bound_is_listed_as_what_is_bound() {
+    let place = Place::new();
+    place.write("repo/.harness/active-plan", "a");
+    place.write("vault/projects/seam-fixture/tasks/001-a/plan.md", "Status: open\n");
+    let ended = place.run(&["plans"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let task = place.path("vault/projects/seam-fixture/tasks/001-a/plan.md").display().to_string();
+    assert!(ended.stdout.contains(&format!("{task}\topen\t")), "{ended:?}");
+    let last = ended.stdout.lines().last().unwrap().to_owned();
+    assert!(last == "active-binding=a" || last == "active-binding=001-a", "{last}");
+    assert_eq!(place.run(&["state-path", "plan"]).stdout, format!("{task}\n"));
+}
+
+#[test]
+fn a_vault_whose_path_is_no_text_is_a_vault() {
+    let place = Place::new();
+    let vault = place.path("").join(OsStr::from_bytes(b"v\xff"));
+    std::fs::rename(place.path("vault"), &vault).unwrap();
+    let output = place.bare(&["state-path", "plan"]).env("HELMDECK_MEMORY", &vault).output().unwrap();
+    let expected = vault.join("projects/seam-fixture/_harness/PLAN.md");
+    assert_eq!(output.stdout, [expected.as_os_str().as_bytes(), b"\n"].concat());
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
