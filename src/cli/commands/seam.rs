@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use helmdeck_project::readers::one_line;
+use helmdeck_project::readers::{is_hidden, one_line};
 use helmdeck_seam::{Context, Given, Phase, Seam, SeamConfig, StateError, StateFault, Warning, Which};
 use serde_json::{Map, Value, json};
 
@@ -199,9 +199,11 @@ impl Door {
         let mut bytes = Vec::new();
         for path in paths {
             let path_bytes = path.as_os_str().as_bytes();
-            if path_bytes.iter().any(u8::is_ascii_control) {
-                let line =
-                    format!("{}: the path holds a control character; give the folder another name", path.display());
+            if path.to_string_lossy().contains(is_hidden) {
+                let line = format!(
+                    "{}: the path holds a control character, or one that is not seen; give the folder another name",
+                    path.display()
+                );
                 return Err(Stop { code: "unsafe-name", exit: 2, line });
             }
             if !bytes.is_empty() {

@@ -1,7 +1,7 @@
 //! Which notes of a project a query means, if queries are set to filter.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
 use helmdeck_project::readers::{Note, Vault};
 
@@ -60,7 +60,7 @@ pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query
 }
 
 /// Reads the begin of a note.
-fn look(vault: Option<&Vault<'_>>, path: &PathBuf, troubles: &mut Troubles) -> Option<Note> {
+fn look(vault: Option<&Vault<'_>>, path: &Path, troubles: &mut Troubles) -> Option<Note> {
     match vault?.head(path, MOST_OF_EACH) {
         Ok(note) => note,
         Err(error) => {

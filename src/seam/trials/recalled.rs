@@ -187,6 +187,19 @@ fn a_query_finds_notes_of_every_length_number_and_script() {
 }
 
 #[test]
+fn notes_that_were_not_searched_are_kept() {
+    let mut place = Place::with_vault();
+    place.config.query = QueryUse::Filter;
+    for n in 0..530 {
+        place.note(&format!("decisions/d-{n}.md"), "x".repeat(17_000));
+    }
+    place.note("decisions/zzz.md", "the needle");
+    let recall = place.seam().recall(&place.context(), Some("needle"), None);
+    assert!(recall.text.contains("the needle"), "{}", recall.text.len());
+    assert!(recall.entries + recall.omitted_count < 30, "what was searched and holds no word is left out: {recall:?}");
+}
+
+#[test]
 fn notes_of_every_space_are_recalled_and_what_is_hidden_is_told() {
     let place = Place::with_vault();
     place.write("vault/memory/_always-load/new.md", "NEW");
