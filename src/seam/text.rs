@@ -64,7 +64,6 @@ pub(crate) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, 
 ///
 /// # Errors
 /// What the serializer says.
-#[expect(clippy::ref_option, reason = "serde calls it")]
 pub(crate) fn lossy_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }

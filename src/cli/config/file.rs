@@ -63,7 +63,7 @@ pub(crate) fn read_plain(found: &Found) -> std::result::Result<Option<String>, P
     let most = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
     match Disk.read(&found.path, most.saturating_add(1)).map_err(|error| fail(&error))? {
         Some(contents) => text(found, contents.bytes).map(Some),
-        None if found.named => Err(fail(&std::io::Error::from(std::io::ErrorKind::NotFound))),
+        None if found.named => Err(fail(&"there is no such file")),
         None => Ok(None),
     }
 }

@@ -247,7 +247,7 @@ fn a_mark_before_a_text_changes_nothing() {
 
 #[test]
 fn an_address_that_is_no_text_names_no_project() {
-    let mut place = planted();
+    let place = planted();
     place.remove("repo/.harness/project.json");
     for (config, project) in [
         (&b"[user]\n\tname = J\xf6rg\n[remote \"origin\"]\n\turl = https://host/o/one.git\n"[..], Some("one")),
@@ -256,7 +256,6 @@ fn an_address_that_is_no_text_names_no_project() {
         place.write("repo/.git/config", config);
         assert_eq!(place.seam().doctor(&NOBODY).project.as_deref(), project);
     }
-    place.config.cwd = place.path("repo");
 }
 
 #[test]
