@@ -445,7 +445,15 @@ impl Files {
     /// # Errors
     /// `Secret` with the place and the rule, never with the value.
     pub fn check_secrets(&self, path: &str, bytes: &[u8]) -> Result<()> {
-        for finding in self.refuse_secrets(path, bytes)? {
+        self.check_found(path, secrets::scan(&String::from_utf8_lossy(bytes)))
+    }
+
+    /// Refuses what was found in a file, unless the rule was put aside.
+    ///
+    /// # Errors
+    /// As [`Self::check_secrets`].
+    pub(crate) fn check_found(&self, path: &str, found: Vec<secrets::Finding>) -> Result<()> {
+        for finding in self.refuse_found(path, found)? {
             let line = serde_json::json!({
                 "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
@@ -461,7 +469,10 @@ impl Files {
     /// # Errors
     /// As [`Self::check_secrets`].
     pub(crate) fn refuse_secrets(&self, path: &str, bytes: &[u8]) -> Result<Vec<secrets::Finding>> {
-        let findings = secrets::scan(&String::from_utf8_lossy(bytes));
+        self.refuse_found(path, secrets::scan(&String::from_utf8_lossy(bytes)))
+    }
+
+    fn refuse_found(&self, path: &str, findings: Vec<secrets::Finding>) -> Result<Vec<secrets::Finding>> {
         let (allowed, refused): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
         match refused.first() {

@@ -4,6 +4,7 @@
 //! behind a word like `password` or `token`. Hashes, UUIDs, the names of artifacts and encoded images pass. A finding never holds what
 //! was found.
 
+mod pieces;
 mod rules;
 
 use std::sync::{LazyLock, OnceLock};
@@ -12,6 +13,7 @@ use regex::Regex;
 use serde::Serialize;
 
 use crate::error::{Category, Error};
+pub(crate) use pieces::Pieces;
 use rules::RULES;
 
 /// Something that looks like a credential. Its value stands nowhere in it.

@@ -274,7 +274,7 @@ impl<'a> Vault<'a> {
     /// # Errors
     /// As [`Self::note`].
     pub fn head(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
-        let contents = self.look.read(path, most)?;
+        let contents = self.look.read_within(&self.root, path, most)?;
         Ok(contents.map(|contents| Note::parse(&contents.bytes, contents.whole)))
     }
 
@@ -373,7 +373,9 @@ mod tests {
     fn all_spaces_are_read_and_the_newest_note_of_a_name_counts() {
         let folder = vault(&["memory/_always-load", "personal-private/_always-load"]);
         let path = |path: &str| folder.path().join(path);
-        for note in ["memory/_always-load/b.md", "personal-private/_always-load/a.md", "personal-private/_always-load/b.md"] {
+        for note in
+            ["memory/_always-load/b.md", "personal-private/_always-load/a.md", "personal-private/_always-load/b.md"]
+        {
             std::fs::write(path(note), "x").unwrap();
         }
         // An old place that leads to a new one hides nothing.
@@ -381,10 +383,7 @@ mod tests {
         std::fs::write(path("memory/kind"), "x").unwrap();
         let all = at(&folder).always_load();
         assert_eq!(all.notes.iter().map(|note| note.stem.as_str()).collect::<Vec<_>>(), ["b", "a"]);
-        assert_eq!(
-            all.hidden,
-            [(path("personal-private/_always-load/b.md"), path("memory/_always-load/b.md"))]
-        );
+        assert_eq!(all.hidden, [(path("personal-private/_always-load/b.md"), path("memory/_always-load/b.md"))]);
         let name = Name::parse("x").unwrap();
         std::fs::create_dir_all(path("projects/x")).unwrap();
         assert!(at(&folder).hidden_projects(&name).is_empty());

@@ -34,7 +34,8 @@ pub enum QueryUse {
 /// What can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeamConfig {
-    /// The folder in which the process works, absolute. Relative paths begin here.
+    /// The folder in which the process works, absolute. Relative paths begin here. An empty one says that there is none: then only what is
+    /// named by its whole path is found.
     pub cwd: PathBuf,
     /// The home folder, if there is one.
     pub home: Option<PathBuf>,
@@ -54,8 +55,9 @@ pub struct SeamConfig {
     pub kept_percent: u8,
     /// Whether the long-term memory in `.forge/` is read too. It is by default.
     pub forge: bool,
-    /// Whether a context without a folder means the project around [`Self::cwd`]: the nearest `.harness/` in the repository, else its root.
-    /// It does by default; else it means that folder itself.
+    /// Whether a context without a folder means the project around [`Self::cwd`]: the nearest `.harness/` up to the root of the repository,
+    /// else that root; outside of a repository, up to the home folder or a folder of another user, else [`Self::cwd`]. It does by default;
+    /// else it means that folder itself.
     pub discover: bool,
 }
 

@@ -102,7 +102,7 @@ impl Doctor {
             },
             phase,
             sources: sources(&ground, config, phase),
-            omitted: recall.omitted.len(),
+            omitted: recall.omitted_count,
         };
         match State::of(&ground, context.plan.as_deref()) {
             Ok(state) => {
@@ -136,7 +136,7 @@ fn sources(ground: &Ground<'_>, config: &SeamConfig, phase: Phase) -> Vec<Source
         }
     };
     if let Some((vault, _)) = &ground.vault {
-        add("_always-load".to_owned(), vault.always_load().map_or(0, |notes| notes.len()));
+        add("_always-load".to_owned(), vault.always_load().notes.len());
         let place = ground.name().map(|name| vault.project(name));
         for read in phase.reads() {
             let Some(path) = place.as_ref().map(|place| place.path.join(read.path())) else { continue };

@@ -76,7 +76,8 @@ impl StateError {
 
     /// The process works in a folder that is not there any more.
     pub(crate) fn nowhere() -> Self {
-        let (cause, remedy) = ("the working folder does not exist", "go to one that does, or name one by its whole path");
+        let (cause, remedy) =
+            ("the working folder does not exist", "go to one that does, or name one by its whole path");
         Self { fault: StateFault::Usage, ..Self::corrupt(Path::new("."), cause, remedy) }
     }
 

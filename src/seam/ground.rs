@@ -8,16 +8,20 @@ use serde_json::Value;
 use crate::config::SeamConfig;
 use crate::context::Context;
 use crate::error::{StateError, Warning};
-use crate::git::{Repository, name_in};
+use crate::git::{OTHERS, Repository, name_in};
 use crate::settings::Settings;
-use crate::text::{Short, quoted, read};
+use crate::text::{Short, quoted, read_within};
 
 /// The folder of a project's own state.
 pub(crate) const HARNESS: &str = ".harness";
+/// The folder of a project's own memory.
+const FORGE: &str = ".forge";
 /// Says which project it is.
 const PROJECT: &str = "project.json";
 /// Says where state is kept.
 const MODE: &str = ".project-mode";
+/// What it may say.
+const MODES: [&str; 3] = ["local", "backend", "vault"];
 /// The largest `project.json`, in bytes.
 const MOST_PROJECT: usize = 1 << 20;
 /// The largest `.project-mode`, in bytes.
@@ -38,6 +42,10 @@ pub(crate) struct Ground<'a> {
     pub(crate) shown: PathBuf,
     /// The same, to be opened.
     pub(crate) root: PathBuf,
+    /// Whether it was named, and not looked for.
+    named: bool,
+    /// Whether its `.harness` is another user's, and counts as absent.
+    others: bool,
     repository: Option<Repository>,
     /// What it is called. An unsafe name is an error, for those who must not go on without.
     pub(crate) slug: Result<Option<Slug>, StateError>,
@@ -54,25 +62,27 @@ pub(crate) struct Ground<'a> {
 impl<'a> Ground<'a> {
     pub(crate) fn of(look: &'a dyn Look, config: &SeamConfig, context: &Context) -> Self {
         let given = context.cwd.as_deref().filter(|path| !path.as_os_str().is_empty());
-        let at = look.real(&config.cwd.join(given.unwrap_or(Path::new(""))));
-        let at = at.unwrap_or_else(|| config.cwd.join(given.unwrap_or(Path::new(""))));
-        let repository = Repository::find(look, &at);
-        let shown = match given {
-            Some(path) => tidy(path),
-            None if config.discover => discover(look, &at, repository.as_ref()).unwrap_or_else(|| config.cwd.clone()),
-            None => config.cwd.clone(),
-        };
+        let at = config.cwd.join(given.unwrap_or(Path::new("")));
         let mut ground = Self {
             look,
-            root: config.cwd.join(&shown),
-            shown,
-            repository,
+            shown: given.map_or_else(|| config.cwd.clone(), tidy),
+            root: at,
+            named: given.is_some() || !config.discover,
+            others: false,
+            repository: None,
             slug: Ok(None),
             vault: None,
             local: false,
             corrupt: None,
             warnings: Vec::new(),
         };
+        if !ground.root.is_absolute() {
+            let error = StateError::nowhere();
+            ground.warnings.push(Warning::unreadable(error.to_string()));
+            ground.corrupt = Some(error);
+            return ground;
+        }
+        ground.find_root(config);
         let settings = ground.settings(config);
         ground.vault = ground.find_vault(config, &settings);
         ground.check_harness();
@@ -81,9 +91,71 @@ impl<'a> Ground<'a> {
         ground
     }
 
-    /// Returns the path of something in `.harness/`, to be opened.
-    pub(crate) fn harness(&self, name: &str) -> PathBuf {
-        self.root.join(HARNESS).join(name)
+    /// Finds the repository and the root of the project around the folder that is asked about.
+    fn find_root(&mut self, config: &SeamConfig) {
+        let at = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
+        match Repository::find(self.look, &at, self.named) {
+            Ok(repository) => self.repository = repository,
+            Err(why) => self.warnings.push(Warning::unreadable(why)),
+        }
+        if !self.named {
+            let home = config.home.as_ref().and_then(|home| self.look.real(home));
+            let found = self.discover(&at, home.as_deref());
+            let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
+            if let Some(root) = found.or(root) {
+                self.shown.clone_from(&root);
+                self.root = root;
+            }
+        }
+        self.others = !self.named && self.is_others(&self.root.join(HARNESS));
+    }
+
+    /// Returns the folder that holds the nearest `.harness` of who runs this, up to the root of the repository. Outside of a repository it
+    /// is not looked for in the folders of others, nor above the home folder.
+    fn discover(&mut self, at: &Path, home: Option<&Path>) -> Option<PathBuf> {
+        let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
+        for folder in at.ancestors() {
+            let within = match &root {
+                Some(root) => folder.starts_with(root),
+                None => {
+                    let above = home.is_some_and(|home| home != folder && home.starts_with(folder));
+                    // Whose a folder is that cannot be looked at, nobody knows.
+                    let own = || self.look.about(folder).is_ok_and(|about| about.is_some_and(|about| !about.foreign));
+                    folder == at || (!above && own())
+                }
+            };
+            if !within {
+                break;
+            }
+            let harness = folder.join(HARNESS);
+            match self.look.about(&harness) {
+                Ok(None) => {}
+                Ok(Some(about)) if about.foreign => {
+                    self.warnings.push(Warning::unreadable(format!("{}: {OTHERS}", harness.display())));
+                }
+                // One that cannot be looked at may bind: nothing above it is asked.
+                Ok(Some(_)) | Err(_) => return Some(folder.to_owned()),
+            }
+        }
+        None
+    }
+
+    fn is_others(&self, path: &Path) -> bool {
+        self.look.about(path).ok().flatten().is_some_and(|about| about.foreign)
+    }
+
+    /// Reads a short file in `.harness/`.
+    pub(crate) fn read(&self, name: &str, most: usize) -> Short {
+        if self.others {
+            return Short::Absent;
+        }
+        let folder = self.root.join(HARNESS);
+        read_within(self.look, &folder, &folder.join(name), most)
+    }
+
+    /// Returns the project's own folder of state, unless it is another user's.
+    pub(crate) fn own_harness(&self) -> Option<PathBuf> {
+        (!self.others).then(|| self.root.join(HARNESS))
     }
 
     /// Returns the path of something in `.harness/`, to be shown.
@@ -103,7 +175,14 @@ impl<'a> Ground<'a> {
         }
         let root = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
         let repository = self.repository.as_ref().and_then(|repository| repository.root.as_deref());
-        LongTerm::find(self.look, &root, repository).map_err(Warning::unreadable)
+        // In a folder that was named, it is not asked whose it is.
+        let named = Some(&*root).filter(|_| self.named);
+        let found = LongTerm::find(self.look, &root, repository.or(named)).map_err(Warning::unreadable)?;
+        let forge = found.as_ref().map(|forge| forge.root().join(FORGE));
+        match forge.filter(|forge| named != forge.parent() && self.is_others(forge)) {
+            Some(forge) => Err(Warning::unreadable(format!("{}: {OTHERS}", forge.display()))),
+            None => Ok(found),
+        }
     }
 
     /// Adds that the name of the project cannot be used, for calls that go on without it.
@@ -168,6 +247,9 @@ impl<'a> Ground<'a> {
 
     /// A `.harness` that is there and is no folder hides what is bound.
     fn check_harness(&mut self) {
+        if self.others {
+            return;
+        }
         let path = self.root.join(HARNESS);
         let wrong = match (self.look.about(&path), self.look.behind(&path)) {
             (Ok(None), _) => return,
@@ -186,7 +268,7 @@ impl<'a> Ground<'a> {
 
     fn is_local(&mut self, settings: &Settings) -> bool {
         let remedy = "write local or backend into it, or remove it";
-        let own = match read(self.look, &self.harness(MODE), MOST_MODE) {
+        let own = match self.read(MODE, MOST_MODE) {
             Short::Absent => String::new(),
             Short::Text(text) => text,
             Short::Lossy(_) => {
@@ -199,19 +281,24 @@ impl<'a> Ground<'a> {
             }
         };
         let own = Some(own.trim()).filter(|own| !own.is_empty());
+        if let Some(own) = own.filter(|own| !MODES.iter().any(|mode| mode.eq_ignore_ascii_case(own))) {
+            let path = self.shown_harness(MODE);
+            let why = format!("{}: {} is no mode, and counts as backend; {remedy}", path.display(), quoted(own));
+            self.warnings.push(Warning::unreadable(why));
+        }
         own.or(settings.state_mode.as_deref()).is_some_and(|mode| mode.eq_ignore_ascii_case("local"))
     }
 
     fn find_slug(&mut self) -> Result<Option<Slug>, StateError> {
-        let path = self.shown_harness(PROJECT);
         if let Some((name, from)) = self.own_name() {
+            let path = self.shown_harness(PROJECT);
             let remedy = format!("write a name without slashes and control characters as {from}");
             return Name::parse(&name).map(|name| Some(Slug { name, from })).map_err(|why| {
                 StateError::unsafe_name(&path, format!("unsafe project name {}: {why}", quoted(&name)), remedy)
             });
         }
-        let origin = self.repository.as_ref().and_then(|repository| repository.origin(self.look));
-        let Some(origin) = origin else { return Ok(None) };
+        let Some(repository) = &self.repository else { return Ok(None) };
+        let Some(origin) = repository.origin(self.look) else { return Ok(None) };
         let name = name_in(&origin);
         if name.is_empty() {
             return Ok(None);
@@ -222,7 +309,8 @@ impl<'a> Ground<'a> {
             Err(_) if self.vault.is_none() || self.local => Ok(None),
             Err(why) => {
                 let cause = format!("unsafe project name {} in the address of origin: {why}", quoted(name));
-                Err(StateError::unsafe_name(&path, cause, "write the name as vault_project"))
+                let remedy = format!("write the name as vault_project into {}", self.shown_harness(PROJECT).display());
+                Err(StateError::unsafe_name(&repository.config(), cause, remedy))
             }
         }
     }
@@ -231,7 +319,7 @@ impl<'a> Ground<'a> {
     fn own_name(&mut self) -> Option<(String, &'static str)> {
         let shown = self.shown_harness(PROJECT);
         let remedy = "mend it, or remove it";
-        let text = match read(self.look, &self.harness(PROJECT), MOST_PROJECT) {
+        let text = match self.read(PROJECT, MOST_PROJECT) {
             Short::Absent => return None,
             Short::Text(text) => text,
             Short::Lossy(text) => {
@@ -264,15 +352,6 @@ impl<'a> Ground<'a> {
     pub(crate) fn is_folder(&self, path: &Path) -> bool {
         self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
     }
-}
-
-/// Returns the root of the project around a folder: the nearest that holds `.harness/`, else the root of the repository. Outside of a
-/// repository nothing above the folder is asked: it may be anybody's.
-fn discover(look: &dyn Look, at: &Path, repository: Option<&Repository>) -> Option<PathBuf> {
-    let root = repository?.root.as_deref()?;
-    let inside = at.ancestors().take_while(|folder| folder.starts_with(root));
-    let found = inside.into_iter().find(|folder| look.about(&folder.join(HARNESS)).ok().flatten().is_some());
-    Some(found.unwrap_or(root).to_owned())
 }
 
 /// Puts the home folder in the place of `~` at the begin of a path.

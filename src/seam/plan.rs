@@ -7,7 +7,7 @@ use helmdeck_project::readers::Name;
 use crate::context::Which;
 use crate::error::StateError;
 use crate::ground::Ground;
-use crate::text::{Short, quoted, read};
+use crate::text::{Short, quoted};
 
 /// Binds a work tree to a plan.
 pub(crate) const MARKER: &str = "active-plan";
@@ -56,7 +56,7 @@ impl Meant {
         let corrupt = |cause: String| {
             Err(StateError::corrupt(&path, cause, "write the name of a plan into it, or remove it to use PLAN.md"))
         };
-        match read(ground.look, &ground.harness(MARKER), MOST_MARKER) {
+        match ground.read(MARKER, MOST_MARKER) {
             Short::Absent => Ok(Self::Nothing),
             Short::Lossy(_) => corrupt("it is no UTF-8 text".to_owned()),
             Short::Wrong(why) => corrupt(why),
@@ -89,19 +89,20 @@ pub(crate) fn file(which: Which, name: Option<&Name>) -> String {
     }
 }
 
-/// Returns the plan a file is, if it is one: `Some(None)` for the one without a name. Archives and copies that a sync left are none.
+/// Returns the plan a file is, if it is one: `Some(None)` for the one without a name. Archives and copies that a sync left are none,
+/// of any plan.
 pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     let stem = file.strip_suffix(".md")?;
-    if is_copy(stem) {
+    if is_copy(stem) || stem.ends_with(".archive") || stem.contains(".archive.") {
         return None;
     }
     match stem.strip_prefix("PLAN") {
         Some("") => Some(None),
-        Some(rest) if !rest.starts_with(".archive.") => {
+        Some(rest) => {
             let name = rest.strip_prefix('-').filter(|name| !matches!(*name, "" | "PLAN"))?;
             Some(Some(Name::parse(name).ok()?))
         }
-        _ => None,
+        None => None,
     }
 }
 
@@ -116,6 +117,7 @@ fn is_copy(stem: &str) -> bool {
         || lower.contains("(conflicted copy")
         || lower.contains("conflicted copy ")
         || lower.contains("[conflict")
+        || lower.contains(".sync-conflict-")
         || lower.starts_with("copy of ")
 }
 
@@ -178,10 +180,15 @@ mod tests {
         let name = |text: &str| Some(Name::parse(text).unwrap());
         assert_eq!(plan_in("PLAN.md"), Some(None));
         assert_eq!(plan_in("PLAN-foo.md"), Some(name("foo")));
-        assert_eq!(plan_in("PLAN-a.archive.md"), Some(name("a.archive")));
+        assert_eq!(plan_in("PLAN-archive.md"), Some(name("archive")));
+        assert_eq!(plan_in("PLAN-a.archived.md"), Some(name("a.archived")));
         for other in [
             "PLAN.archive.20260101.md",
             "PLAN.archive.md",
+            "PLAN-foo.archive.20260101.md",
+            "PLAN-foo.archive.md",
+            "PLAN-foo.sync-conflict-20260101-120000-ABCDEFG.md",
+            "PLAN.sync-conflict-20260101-120000-ABCDEFG.md",
             "PLAN (conflicted copy 2026-01-01).md",
             "PLAN-foo (Alex's conflicted copy 2026-01-01).md",
             "PLAN-foo [Conflict].md",

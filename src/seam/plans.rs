@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::context::Which;
 use crate::error::{StateFault, Warning};
-use crate::ground::{Ground, HARNESS};
+use crate::ground::Ground;
 use crate::plan::{Meant, Task, file, plan_in};
 use crate::state::{State, Store, TASKS, VAULT_STATE};
 use crate::text::one_line;
@@ -27,6 +27,7 @@ pub struct Plan {
     /// Its name, if it has one.
     pub name: Option<String>,
     /// Where it lies, absolute.
+    #[serde(serialize_with = "crate::text::lossy")]
     pub path: PathBuf,
     /// What stands behind `Status:` in it.
     pub status: Option<String>,
@@ -55,69 +56,107 @@ impl Plans {
         let mut warnings = std::mem::take(&mut ground.warnings);
         // Who only looks the plans over need not name a task.
         let state = State::of(&ground, None).map(drop);
-        if let Err(error) = &state
-            && error.fault != StateFault::TaskNameRequired
-        {
-            warnings.push(Warning { code: error.fault.code(), message: error.to_string() });
+        if let Err(error) = &state {
+            let told = warnings.iter().any(|warning| warning.message == error.to_string());
+            if error.fault != StateFault::TaskNameRequired && !told {
+                warnings.push(Warning { code: error.fault.code(), message: error.to_string() });
+            }
         }
         let meant = state.and_then(|()| Meant::of(&ground, None)).unwrap_or(Meant::Nothing);
         let bound = meant.name();
         let place = ground.place();
         let store = if place.is_some() { Store::Vault } else { Store::Project };
-        let folder = place.as_ref().map_or_else(|| ground.root.join(HARNESS), |place| place.path.join(VAULT_STATE));
-        let mut plans = flat(&ground, &folder, bound, &mut warnings);
-        if let Some(place) = &place {
-            plans.extend(tasks(&ground, &place.path.join(TASKS), bound, &mut warnings));
+        let mut plans = Vec::new();
+        if let Some((place, (vault, _))) = place.as_ref().zip(ground.vault.as_ref()) {
+            let mut shelf = Shelf { look: ground.look, root: vault.root(), warnings: &mut warnings };
+            plans.extend(shelf.flat(&place.path.join(VAULT_STATE), bound));
+            plans.extend(shelf.tasks(&ground, &place.path.join(TASKS), bound));
+        } else if let Some(folder) = ground.own_harness().filter(|folder| folder.is_absolute()) {
+            plans.extend(Shelf { look: ground.look, root: &folder, warnings: &mut warnings }.flat(&folder, bound));
         }
         Self { store, plans, active: bound.map(ToString::to_string), warnings }
     }
 }
 
-fn flat(ground: &Ground<'_>, folder: &Path, bound: Option<&Name>, warnings: &mut Vec<Warning>) -> Vec<Plan> {
-    let entries = match ground.look.list(folder, MOST_ENTRIES) {
-        Ok(entries) => entries.unwrap_or_default(),
-        Err(error) => {
-            warnings.push(Warning::unreadable(format!("{}: {error}", folder.display())));
+/// Where plans lie. Nothing is read that a link has outside of its root: the lines of a plan are shown.
+struct Shelf<'a> {
+    look: &'a dyn Look,
+    root: &'a Path,
+    warnings: &'a mut Vec<Warning>,
+}
+
+impl Shelf<'_> {
+    fn flat(&mut self, folder: &Path, bound: Option<&Name>) -> Vec<Plan> {
+        if !self.is_within(folder) {
             return Vec::new();
         }
-    };
-    let files = entries.iter().filter(|entry| !entry.folder);
-    let mut names: Vec<Option<Name>> = files.filter_map(|entry| plan_in(entry.name.to_str()?)).collect();
-    names.sort();
-    let plan = |name: &Option<Name>| {
-        let path = |which| folder.join(file(which, name.as_ref()));
-        let active = bound.is_some() && name.as_ref() == bound;
-        show(ground.look, name.as_ref().map(Name::as_str), path(Which::Plan), &path(Which::Progress), active)
-    };
-    names.iter().map(plan).collect()
-}
+        let entries = match self.look.list(folder, MOST_ENTRIES) {
+            Ok(entries) => entries.unwrap_or_default(),
+            Err(error) => {
+                self.unreadable(folder, error);
+                return Vec::new();
+            }
+        };
+        let files = entries.iter().filter(|entry| !entry.folder);
+        let mut names: Vec<Option<Name>> = files.filter_map(|entry| plan_in(entry.name.to_str()?)).collect();
+        names.sort();
+        let plan = |name: &Option<Name>| {
+            let path = |which| folder.join(file(which, name.as_ref()));
+            let active = bound.is_some() && name.as_ref() == bound;
+            self.show(name.as_ref().map(Name::as_str), path(Which::Plan), &path(Which::Progress), active)
+        };
+        names.iter().map(plan).collect()
+    }
 
-fn tasks(ground: &Ground<'_>, folder: &Path, bound: Option<&Name>, warnings: &mut Vec<Warning>) -> Vec<Plan> {
-    let tasks = Task::list(ground, folder).unwrap_or_else(|error| {
-        warnings.push(Warning::unreadable(format!("{}: {error}", folder.display())));
-        Vec::new()
-    });
-    let plan = |task: &Task| {
-        let path = |which: Which| folder.join(&task.folder).join(format!("{which}.md"));
-        let active = bound.is_some_and(|name| task.is(name));
-        show(ground.look, Some(task.folder.as_str()), path(Which::Plan), &path(Which::Progress), active)
-    };
-    tasks.iter().map(plan).collect()
-}
+    fn tasks(&mut self, ground: &Ground<'_>, folder: &Path, bound: Option<&Name>) -> Vec<Plan> {
+        if !self.is_within(folder) {
+            return Vec::new();
+        }
+        let tasks = Task::list(ground, folder).unwrap_or_else(|error| {
+            self.unreadable(folder, error);
+            Vec::new()
+        });
+        let plan = |task: &Task| {
+            let path = |which: Which| folder.join(&task.folder).join(format!("{which}.md"));
+            let active = bound.is_some_and(|name| task.is(name));
+            self.show(Some(task.folder.as_str()), path(Which::Plan), &path(Which::Progress), active)
+        };
+        tasks.iter().map(plan).collect()
+    }
 
-fn show(look: &dyn Look, name: Option<&str>, path: PathBuf, progress: &Path, active: bool) -> Plan {
-    let read = |path: &Path, most| {
-        let contents = look.read(path, most).ok().flatten()?;
-        Some((String::from_utf8_lossy(&contents.bytes).into_owned(), contents.whole))
-    };
-    let status = read(&path, MOST_PLAN).and_then(|(text, _)| text.lines().find_map(status));
-    // Of what is longer, the last line is not known.
-    let progress = read(progress, MOST_PROGRESS).filter(|(_, whole)| *whole);
-    let last_progress = progress.and_then(|(text, _)| {
-        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-        Some(one_line(last).chars().take(LONGEST).collect())
-    });
-    Plan { name: name.map(str::to_owned), path, status, last_progress, active }
+    fn show(&mut self, name: Option<&str>, path: PathBuf, progress: &Path, active: bool) -> Plan {
+        let status = self.read(&path, MOST_PLAN).and_then(|(text, _)| text.lines().find_map(status));
+        // Of what is longer, the last line is not known.
+        let progress = self.read(progress, MOST_PROGRESS).filter(|(_, whole)| *whole);
+        let last_progress = progress.and_then(|(text, _)| {
+            let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+            Some(one_line(last).chars().take(LONGEST).collect())
+        });
+        Plan { name: name.map(str::to_owned), path, status, last_progress, active }
+    }
+
+    /// Reads the begin of a file, and says whether that is all of it.
+    fn read(&mut self, path: &Path, most: usize) -> Option<(String, bool)> {
+        match self.look.read_within(self.root, path, most) {
+            Ok(contents) => contents.map(|read| (String::from_utf8_lossy(&read.bytes).into_owned(), read.whole)),
+            Err(error) => {
+                self.unreadable(path, error);
+                None
+            }
+        }
+    }
+
+    fn is_within(&mut self, folder: &Path) -> bool {
+        let out = self.look.leads_out(self.root, folder);
+        if out {
+            self.unreadable(folder, format!("a link leads out of {}", self.root.display()));
+        }
+        !out
+    }
+
+    fn unreadable(&mut self, path: &Path, why: impl std::fmt::Display) {
+        self.warnings.push(Warning::unreadable(format!("{}: {why}", path.display())));
+    }
 }
 
 /// Returns the status a line tells: `Status: done`, `**Status:** done`, `- status: done`.

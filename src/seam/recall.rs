@@ -1,7 +1,7 @@
 //! Recall: what memory knows of where a caller works, within a budget.
 
-mod filter;
 mod body;
+mod filter;
 mod gather;
 mod pack;
 mod trouble;
@@ -103,7 +103,11 @@ fn omission(names: &[String], count: usize, room: usize) -> Option<String> {
     }
     let line = |named: usize| {
         let more = if named < count { format!(" and {} more", count - named) } else { String::new() };
-        if named == 0 { format!("(left out: {count})\n") } else { format!("(left out: {}{more})\n", names[..named].join("; ")) }
+        if named == 0 {
+            format!("(left out: {count})\n")
+        } else {
+            format!("(left out: {}{more})\n", names[..named].join("; "))
+        }
     };
     (0..=names.len()).rev().map(line).find(|line| quarters(line) <= room)
 }

@@ -19,11 +19,13 @@
 mod contract;
 mod corrupt;
 mod defects;
+mod found;
 
 mod place;
 mod ports;
 mod recalled;
 mod related;
+mod room;
 
 mod speed;
 mod traced;

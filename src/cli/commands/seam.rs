@@ -10,11 +10,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use helmdeck_seam::{Context, Given, Phase, Plans, Seam, SeamConfig, State, StateError, StateFault, Warning, Which};
+use helmdeck_project::readers::one_line;
+use helmdeck_seam::{Context, Given, Phase, Seam, SeamConfig, StateError, StateFault, Warning, Which};
 use serde_json::{Map, Value, json};
 
 use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
-use crate::config::SeamSettings;
+use crate::config::{SeamSettings, placed};
 use crate::env::Environment;
 use crate::output::Output;
 
@@ -83,8 +84,11 @@ fn misread(error: &clap::Error) -> Stop {
     let text = error.render().to_string();
     let cause = match error.kind() {
         E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
-        // After the message come tips and the usage; an empty line begins them.
-        _ => one_line(text.split("\n\n").next().unwrap_or_default()),
+        // After the message come tips and the usage; an empty line begins them. What goes on in the next line is set in.
+        _ => {
+            let lines = text.split("\n\n").next().unwrap_or_default().split("\n  ");
+            one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "))
+        }
     };
     Stop::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), "see `helmdeck seam --help`")
 }
@@ -135,18 +139,18 @@ fn warn(warnings: &[Warning], output: Output) {
     }
 }
 
-/// Returns the settings of the seam: what the environment says, then what the configuration does.
+/// Returns the settings of the seam: what the environment says, then what the configuration does. Relative paths begin in the working
+/// folder, whatever project is asked about.
 pub(crate) fn config(settings: &SeamSettings, env: &Environment) -> SeamConfig {
-    let mut config = SeamConfig::new(env.working_dir().unwrap_or(Path::new("/")));
+    let here = env.working_dir().unwrap_or(Path::new(""));
+    let mut config = SeamConfig::new(here);
     config.home = env.path("HOME").filter(|home| home.is_absolute());
-    config.vaults = VAULTS
-        .into_iter()
-        .filter_map(|name| Some(Given { by: name.to_owned(), path: env.path(name)?.into_os_string() }))
-        .collect();
-    if !settings.vault.trim().is_empty() {
-        config.vaults.push(Given { by: SET.to_owned(), path: settings.vault.clone().into() });
-    }
-    config.prefix = env.path("AGENTM_INSTALL_PREFIX");
+    let given = |by: &str, path: &Path| Given { by: by.to_owned(), path: placed(path, here).into_os_string() };
+    config.vaults = VAULTS.into_iter().filter_map(|name| Some(given(name, &env.path(name)?))).collect();
+    config.vaults.push(given(SET, &settings.vault));
+    config.vaults.retain(|given| !given.path.is_empty());
+    let prefix = env.path("AGENTM_INSTALL_PREFIX").map(|prefix| placed(&prefix, here));
+    config.prefix = prefix.filter(|prefix| !prefix.as_os_str().is_empty());
     config.query = settings.query;
     for phase in Phase::ALL {
         let name = format!("HARNESS_RECALL_BUDGET_{}", phase.to_string().to_ascii_uppercase());
@@ -184,7 +188,7 @@ impl Door {
         let state = self.seam.state(&context(arguments.place.cwd.clone(), None, plan))?;
         warnings.extend(state.warnings.iter().cloned());
         if self.output.json {
-            return Ok(line(&shown(&state)));
+            return Ok(line(&json!(state)));
         }
         let paths = match arguments.which {
             WhichPath::Plan => vec![state.path(Which::Plan)],
@@ -213,7 +217,10 @@ impl Door {
         let candidate = candidate(arguments)?;
         let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
         let offer = self.seam.offer(&context, &candidate);
-        warnings.extend(offer.warnings);
+        warnings.extend(offer.warnings.iter().cloned());
+        if self.output.json {
+            return Ok(line(&json!(offer)));
+        }
         let mut text = serde_json::to_string_pretty(&offer.candidates)
             .map_err(|error| Stop::usage("candidate", error, "give another one"))?;
         text.push('\n');
@@ -225,19 +232,18 @@ impl Door {
         let plans = self.seam.plans(&context(cwd, None, None));
         warnings.extend(plans.warnings.iter().cloned());
         if self.output.json {
-            return Ok(line(&listed(&plans)));
+            return Ok(line(&json!(plans)));
         }
-        let mut text = String::new();
+        let mut rows = Vec::new();
         for plan in &plans.plans {
-            let status = plan.status.as_deref().unwrap_or_default();
-            let last = plan.last_progress.as_deref().unwrap_or_default();
-            text.push_str(&[&one_line(&plan.path.to_string_lossy()), status, last].join("\t"));
-            text.push('\n');
+            rows.extend(shown(&plan.path));
+            let told = [&plan.status, &plan.last_progress].map(|told| told.as_deref().unwrap_or_default());
+            rows.extend_from_slice(format!("\t{}\n", told.join("\t")).as_bytes());
         }
         if let Some(active) = &plans.active {
-            text.push_str(&format!("active-binding={active}\n"));
+            rows.extend_from_slice(format!("active-binding={active}\n").as_bytes());
         }
-        Ok(text.into_bytes())
+        Ok(rows)
     }
 }
 
@@ -254,8 +260,7 @@ impl Door {
         if !self.output.json {
             return Ok(doctor.to_string().into_bytes());
         }
-        let value = serde_json::to_value(&doctor).map_err(|error| Stop::usage("doctor", error, "leave out --json"))?;
-        Ok(line(&value))
+        Ok(line(&json!(doctor)))
     }
 }
 
@@ -267,34 +272,14 @@ fn line(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-/// Returns the state as JSON. Paths that are no UTF-8 are shown as well as can be.
-pub(crate) fn shown(state: &State) -> Value {
-    json!({
-        "plan": state.plan.to_string_lossy(),
-        "progress": state.progress.to_string_lossy(),
-        "tracker": state.tracker.to_string_lossy(),
-        "name": state.name,
-        "store": state.store,
-        "warnings": state.warnings,
-    })
-}
-
-/// Returns the plans as JSON, as [`shown`].
-fn listed(plans: &Plans) -> Value {
-    let rows: Vec<Value> = plans
-        .plans
-        .iter()
-        .map(|plan| {
-            json!({
-                "name": plan.name,
-                "path": plan.path.to_string_lossy(),
-                "status": plan.status,
-                "last_progress": plan.last_progress,
-                "active": plan.active,
-            })
-        })
-        .collect();
-    json!({"store": plans.store, "plans": rows, "active": plans.active, "warnings": plans.warnings})
+/// Returns a path on one line. But for what would end the line or is not seen, which is escaped, it is as it is.
+fn shown(path: &Path) -> Vec<u8> {
+    let mut shown = Vec::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        shown.extend_from_slice(one_line(chunk.valid()).as_bytes());
+        shown.extend_from_slice(chunk.invalid());
+    }
+    shown
 }
 
 /// Puts a candidate together, or reads the whole of it.
@@ -337,11 +322,6 @@ fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() }
 }
 
-/// Puts a text on one line: line feeds, tabs and runs of blanks become one blank.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,6 +342,34 @@ mod tests {
         assert_eq!(by, ["HELMDECK_MEMORY", "MEMORY_VAULT_PATH", "seam.vault"]);
         assert_eq!(config.budgets.into_iter().collect::<Vec<_>>(), [(Phase::Plan, 30)]);
         assert_eq!(config.home, Some("/home/a".into()));
+    }
+
+    #[test]
+    fn relative_paths_begin_where_the_process_works() {
+        let env = Environment::of(&[
+            ("HELMDECK_MEMORY", " v "),
+            ("MEMORY_ROOT", "~/v"),
+            ("MEMORY_VAULT_PATH", " "),
+            ("AGENTM_INSTALL_PREFIX", "p"),
+        ]);
+        let settings = SeamSettings { vault: "s".into(), ..SeamSettings::default() };
+        let config = config(&settings, &env);
+        let paths: Vec<_> = config.vaults.iter().map(|given| given.path.to_str().unwrap()).collect();
+        assert_eq!((paths, config.prefix), (vec!["/work/v", "~/v", "/work/s"], Some("/work/p".into())));
+    }
+
+    #[test]
+    fn paths_are_shown_as_they_are_but_for_what_would_end_the_line() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        for (path, line) in [
+            (&b"/re  po/a\xe3\x80\x80b\xc2\xa0c/PLAN.md"[..], &b"/re  po/a\xe3\x80\x80b\xc2\xa0c/PLAN.md"[..]),
+            (b"/a\nb\tc", b"/a\\nb\\tc"),
+            (b"/a\xffb\x1b", b"/a\xffb\\u{1b}"),
+        ] {
+            let path = Path::new(std::ffi::OsStr::from_bytes(path));
+            assert_eq!(shown(path), line, "{}", path.display());
+        }
     }
 
     #[test]

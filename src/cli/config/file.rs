@@ -1,8 +1,11 @@
 //! The file layer: finds the configuration file and reads it, every value with its line. Never looks in the working folder.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use helmdeck_project::readers::{Disk, Look as _};
 use toml::Table;
 use toml::de::{DeTable, DeValue};
 
@@ -35,15 +38,42 @@ pub(crate) fn find(flag: Option<&Path>, env: &Environment) -> Result<Option<Foun
     Ok(env.xdg("XDG_CONFIG_HOME", ".config").map(|folder| Found { path: folder.join("helmdeck.toml"), named: false }))
 }
 
-/// Reads the file's text, `None` if it is not there and nobody named it.
+/// Reads the file's text, `None` if it is not there and nobody named it. No more is read than a configuration may have, and what nobody
+/// named must be a file: a pipe would make every command wait.
 pub(crate) fn read(found: &Found) -> std::result::Result<Option<String>, Problem> {
-    let fail = |message: String| Problem::new(found.path.display(), message);
+    let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     match std::fs::metadata(&found.path) {
-        Ok(metadata) if metadata.len() > MAX_BYTES => return Err(fail("the file is over 1 MiB".to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !found.named => return Ok(None),
-        _ => {}
+        // Who names `/dev/stdin`, or a pipe of the shell, writes into it.
+        Ok(about) if found.named && !about.is_file() => {
+            let mut bytes = Vec::new();
+            let read = File::open(&found.path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+            read.map_err(|error| fail(&error))?;
+            text(found, bytes).map(Some)
+        }
+        _ => read_plain(found),
     }
-    std::fs::read_to_string(&found.path).map(Some).map_err(|error| fail(error.to_string()))
+}
+
+/// As [`read`], for a command that must never wait: only of a file. `/dev/null` is an empty one.
+pub(crate) fn read_plain(found: &Found) -> std::result::Result<Option<String>, Problem> {
+    let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
+    if found.path == Path::new("/dev/null") {
+        return Ok(Some(String::new()));
+    }
+    let most = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
+    match Disk.read(&found.path, most.saturating_add(1)).map_err(|error| fail(&error))? {
+        Some(contents) => text(found, contents.bytes).map(Some),
+        None if found.named => Err(fail(&std::io::Error::from(std::io::ErrorKind::NotFound))),
+        None => Ok(None),
+    }
+}
+
+fn text(found: &Found, bytes: Vec<u8>) -> std::result::Result<String, Problem> {
+    let fail = |message: &str| Problem::new(found.path.display(), message);
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(fail("the file is over 1 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| fail("it is no UTF-8 text"))
 }
 
 /// Adds the file's settings. What is wrong with one does not hide what is wrong with the next.
@@ -153,5 +183,34 @@ mod tests {
         let found = |named| Found { path: "/no/such/helmdeck.toml".into(), named };
         assert!(read(&found(true)).is_err());
         assert_eq!(read(&found(false)), Ok(None));
+    }
+
+    #[test]
+    fn nothing_makes_a_command_wait_but_what_was_named_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("helmdeck.toml");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let found = |path: &str, named| Found { path: path.into(), named };
+        let usual = Found { path: pipe.clone(), named: false };
+        assert!(read(&usual).is_err());
+        for named in [false, true] {
+            assert!(read_plain(&Found { path: pipe.clone(), named }).is_err());
+            assert_eq!(read_plain(&found("/dev/null", named)), Ok(Some(String::new())));
+            assert!(read_plain(&found("/dev/zero", named)).is_err());
+            assert!(read(&found("/dev/zero", named)).is_err());
+        }
+        // Whoever names a pipe writes into it.
+        let text = std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::write(&pipe, "data_dir = \"/d\"\n").unwrap());
+            read(&Found { path: pipe.clone(), named: true })
+        });
+        assert_eq!(text, Ok(Some("data_dir = \"/d\"\n".to_owned())));
+        let large = folder.path().join("large.toml");
+        for (bytes, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+            std::fs::write(&large, "#".repeat(bytes)).unwrap();
+            for read in [read, read_plain] {
+                assert_eq!(read(&Found { path: large.clone(), named: true }).is_ok(), fits, "{bytes}");
+            }
+        }
     }
 }

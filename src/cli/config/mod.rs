@@ -23,6 +23,7 @@ pub(crate) use file::{Found, find};
 pub(crate) use layers::Layers;
 pub(crate) use origin::{Origin, Problem};
 pub(crate) use parts::{LogFormat, SeamSettings};
+pub(crate) use seam::placed;
 pub(crate) use settings::Settings;
 pub(crate) use show::show;
 

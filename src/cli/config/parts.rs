@@ -265,8 +265,8 @@ impl Forge {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SeamSettings {
-    /// Where the vault is if no variable says so; empty = nowhere.
-    pub(crate) vault: String,
+    /// Where the vault is if no variable says so; empty = nowhere. From the file it is absolute or begins with `~`.
+    pub(crate) vault: PathBuf,
     /// What is done with the words of a query.
     pub(crate) query: helmdeck_seam::QueryUse,
 }

@@ -114,7 +114,7 @@ pub(super) fn resolve(
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
     let forge = reading.forge(file, env);
-    let seam = reading.part("seam", |_: &SeamSettings| Ok(()));
+    let seam = reading.seam(file);
     let repo = reading.part("repo", Repo::check);
     let llm = reading.part("llm", helmdeck_llm::Config::validate);
     let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
@@ -257,6 +257,15 @@ impl Reading<'_> {
             forge.root = root;
         }
         Some(forge)
+    }
+
+    fn seam(&mut self, file: Option<&Found>) -> Option<SeamSettings> {
+        let mut seam: SeamSettings = self.part("seam", |_: &SeamSettings| Ok(()))?;
+        let set = self.layers.get(&["seam", "vault"]).is_some_and(|set| matches!(set.origin, Origin::File { .. }));
+        if let Some(folder) = file.and_then(|found| found.path.parent()).filter(|_| set) {
+            seam.vault = super::seam::placed(&seam.vault, folder);
+        }
+        Some(seam)
     }
 
     /// Others may reach the server only if callers have to prove who they are.

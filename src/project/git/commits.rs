@@ -1,5 +1,7 @@
 //! Commits of a project: made by the protocol, checked against it, and kept at hand.
 
+mod look;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -191,39 +193,8 @@ impl Commits<'_> {
             Some(head) => head.to_string(),
             None => git.empty_tree()?,
         };
-        let diff = [
-            "diff",
-            "--cached",
-            "-U0",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-renames",
-            "--no-color",
-            "--no-relative",
-        ];
         let run = Run::default().variable("GIT_INDEX_FILE", &index);
-        let diff = [&diff[..], &["--src-prefix=a/", "--dst-prefix=b/"]].concat();
-        // An attribute or a NUL makes a file binary to git, and hides what is added to it.
-        let mut diffs = Vec::new();
-        match git.succeed(&[&diff[..], &["--text", &against]].concat(), &run) {
-            Ok(output) => diffs.push(output.stdout),
-            Err(error) if error.code == "E_TOO_LARGE" => {
-                // What is large is no text, most likely: the rest at once, and each of the others by itself.
-                diffs.push(git.succeed(&[&diff[..], &[&against]].concat(), &run)?.stdout);
-                for path in binary(git, &against, &run)? {
-                    let one = ["--text", against.as_str(), "--", path.as_str()];
-                    match git.succeed(&[&["--literal-pathspecs"], &diff[..], &one].concat(), &run) {
-                        Ok(output) => diffs.push(output.stdout),
-                        Err(error) if error.code == "E_TOO_LARGE" => {
-                            tracing::warn!(path, "too large to be looked through for secrets");
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-            Err(error) => return Err(error),
-        }
-        if diffs.iter().all(Vec::is_empty) {
+        if !self.look_for_secrets(git, &against, &run, folder.path())? {
             return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
                 .hint("name the paths to be committed, or stage them with git add"));
         }
@@ -238,9 +209,6 @@ impl Commits<'_> {
         let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;
         let names: Vec<u8> = names.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect();
         self.project.files().check_secrets("the names of new files", &names)?;
-        for (path, added) in diffs.iter().flat_map(|diff| added(diff)) {
-            self.project.files().check_secrets(&path, &added)?;
-        }
         let tree = git.write_tree(&index)?;
         let both = |path: &str| -> Result<_> {
             let path = self.below_root(git, path);
@@ -290,16 +258,6 @@ impl Commits<'_> {
             None => path.to_owned(),
         }
     }
-}
-
-/// Returns the paths that git takes for binary, of those that differ from a tree in an index.
-fn binary(git: &Git, against: &str, run: &Run) -> Result<Vec<String>> {
-    let args =
-        ["diff", "--cached", "--numstat", "-z", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-relative"];
-    let output = git.succeed(&[&args[..], &[against]].concat(), run)?;
-    let records = output.stdout.split(|byte| *byte == 0);
-    let paths = records.filter_map(|record| record.strip_prefix(b"-\t-\t"));
-    Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
 /// Makes a folder that goes when it is no longer needed.
@@ -464,30 +422,6 @@ fn note_learned(memory: &mut Vec<Note>, learned: Vec<String>) {
         memory.retain(|note| *note != Note::None);
         memory.splice(at.min(memory.len())..at.min(memory.len()), new);
     }
-}
-
-/// Returns the lines that a diff adds, by path.
-fn added(diff: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let mut all: Vec<(String, Vec<u8>)> = Vec::new();
-    let mut in_head = true;
-    for line in diff.split_inclusive(|byte| *byte == b'\n') {
-        if line.starts_with(b"diff --git ") {
-            in_head = true;
-            continue;
-        }
-        if line.starts_with(b"@@ ") {
-            in_head = false;
-            continue;
-        }
-        if let Some(path) = line.strip_prefix(b"+++ ").filter(|_| in_head) {
-            let path = String::from_utf8_lossy(path);
-            let path = path.trim_end().trim_matches('"');
-            all.push((path.strip_prefix("b/").unwrap_or(path).to_owned(), Vec::new()));
-        } else if let (Some(line), Some((_, added)), false) = (line.strip_prefix(b"+"), all.last_mut(), in_head) {
-            added.extend_from_slice(line);
-        }
-    }
-    all
 }
 
 #[cfg(test)]

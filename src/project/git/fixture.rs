@@ -1,7 +1,9 @@
 //! Real repositories for tests, with nothing of the user's settings in them.
 
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use super::{Git, Oid};
 use crate::project::Project;
@@ -15,18 +17,20 @@ pub(crate) struct Repository {
 impl Repository {
     /// Makes one whose first branch is `main`.
     pub(crate) fn new() -> Self {
-        Self::with_format("sha1")
+        static EMPTY: LazyLock<Snapshot> = LazyLock::new(|| Repository::with_format("sha1").snapshot());
+        EMPTY.repository()
     }
 
-    /// Makes the folder of one, and nothing in it.
+    /// Makes the folder of one, and nothing in it: where there is memory for files, since no test is about the disk.
     pub(crate) fn absent() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() }
     }
 
     /// Makes one whose objects are named by a hash of this kind.
     pub(crate) fn with_format(format: &str) -> Self {
         let repository = Self::absent();
-        repository.run(&["init", "--quiet", "--initial-branch=main", &format!("--object-format={format}")]);
+        let format = format!("--object-format={format}");
+        repository.run(&["init", "--quiet", "--initial-branch=main", "--template=", &format]);
         // Whatever the settings of who runs the tests say.
         for name in ["commit.gpgSign", "tag.gpgSign"] {
             repository.run(&["config", name, "false"]);
@@ -41,6 +45,13 @@ impl Repository {
         }
         self.write(".forge/.gitignore", ".local/\ngit/commits.log\ngit/branches.json\n");
         Project::open(self.path(), World::default()).unwrap().unwrap()
+    }
+
+    /// Returns all that lies in it, to be laid out elsewhere.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let mut all = Vec::new();
+        Snapshot::gather(self.path(), Path::new(""), &mut all);
+        Snapshot(all)
     }
 
     /// Returns the folder.
@@ -71,8 +82,8 @@ impl Repository {
     /// Writes a file, with its folders.
     pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
 
     /// Commits everything.
@@ -80,6 +91,50 @@ impl Repository {
         self.run(&["add", "-A"]);
         self.run(&["commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-m", message]);
         Oid::parse(&self.run(&["rev-parse", "HEAD"])).unwrap()
+    }
+}
+
+/// A repository that is made once, with many runs of git, and then laid out as often as it is needed.
+pub(crate) struct Snapshot(Vec<(PathBuf, Permissions, Kept)>);
+
+enum Kept {
+    Folder,
+    File(Vec<u8>),
+    Link(PathBuf),
+}
+
+impl Snapshot {
+    fn gather(root: &Path, below: &Path, all: &mut Vec<(PathBuf, Permissions, Kept)>) {
+        for entry in fs::read_dir(root.join(below)).unwrap() {
+            let entry = entry.unwrap();
+            let (path, found) = (below.join(entry.file_name()), entry.metadata().unwrap());
+            let kept = match found.file_type() {
+                kind if kind.is_dir() => Kept::Folder,
+                kind if kind.is_symlink() => Kept::Link(fs::read_link(entry.path()).unwrap()),
+                _ => Kept::File(fs::read(entry.path()).unwrap()),
+            };
+            all.push((path.clone(), found.permissions(), kept));
+            if found.is_dir() {
+                Self::gather(root, &path, all);
+            }
+        }
+    }
+
+    /// Lays it out in a folder of its own.
+    pub(crate) fn repository(&self) -> Repository {
+        let repository = Repository::absent();
+        for (path, permissions, kept) in &self.0 {
+            let path = repository.path().join(path);
+            match kept {
+                Kept::Folder => fs::create_dir(&path).unwrap(),
+                Kept::File(bytes) => fs::write(&path, bytes).unwrap(),
+                Kept::Link(target) => std::os::unix::fs::symlink(target, &path).unwrap(),
+            }
+            if !matches!(kept, Kept::Link(_)) {
+                fs::set_permissions(&path, permissions.clone()).unwrap();
+            }
+        }
+        repository
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct Git {
     timeout: Duration,
     longest: Option<Duration>,
     memory: String,
+    /// How many bytes the name of an object has, once somebody asked: it never changes.
+    pub(super) hash_bytes: OnceLock<usize>,
 }
 
 /// Something that git is in the middle of.
@@ -95,6 +98,7 @@ impl Git {
                     timeout: TIMEOUT,
                     longest: None,
                     memory: layout::FORGE.to_owned(),
+                    hash_bytes: OnceLock::new(),
                 }))
             }
             (Some(inside), ..) if inside == "false" => {

@@ -1,6 +1,7 @@
 //! Runs git to its end: in a process group of its own, with a time limit, and with bounded output.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -100,6 +101,8 @@ pub struct Run {
     pub folder: Option<PathBuf>,
     /// Whether hooks of the user run; not unless said otherwise. Commits and pushes let them have their say.
     pub hooks: bool,
+    /// Where what it prints goes instead, however much that is.
+    pub to: Option<Arc<File>>,
     /// Whether it may write. Otherwise (so unless said) it takes no lock that it can do without, and refreshes no index.
     pub writes: bool,
 }
@@ -113,6 +116,7 @@ impl Default for Run {
             environment: Vec::new(),
             folder: None,
             hooks: false,
+            to: None,
             writes: false,
         }
     }
@@ -225,7 +229,14 @@ pub(super) fn run(
     }
     command.args(args).current_dir(run.folder.as_deref().unwrap_or(root)).process_group(0);
     let stdin = if run.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
-    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let stdout = match &run.to {
+        Some(file) => {
+            let file = file.try_clone();
+            Stdio::from(file.map_err(|error| failed(args, format!("cannot be started: {error}")))?)
+        }
+        None => Stdio::piped(),
+    };
+    command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound if run.folder.as_deref().unwrap_or(root).is_dir() => {
             Error::new(Category::Failed, "E_NO_GIT", "the program git is not found")

@@ -229,8 +229,12 @@ impl Git {
 
     /// Returns how many bytes the name of an object has in this repository: 20, or 32 with SHA-256.
     pub(super) fn hash_bytes(&self) -> Result<usize> {
+        if let Some(known) = self.hash_bytes.get() {
+            return Ok(*known);
+        }
         let output = self.read(&["rev-parse", "--show-object-format"])?;
-        Ok(if output.text() == "sha256" { 32 } else { 20 })
+        let bytes = if output.text() == "sha256" { 32 } else { 20 };
+        Ok(*self.hash_bytes.get_or_init(|| bytes))
     }
 }
 

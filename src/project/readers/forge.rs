@@ -154,6 +154,10 @@ impl<'a> LongTerm<'a> {
 
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         let most = usize::try_from(MAX_FILE).unwrap_or(usize::MAX);
+        // What lies in the project, and not in its memory, is none of it.
+        if self.look.leads_out(&self.root.join(FORGE), &self.root.join(path)) {
+            return Err(self.wrong(path, "a link leads out of .forge"));
+        }
         self.look.read_below(&self.root, path, most).map_err(|error| self.wrong(path, error))
     }
 
@@ -227,6 +231,20 @@ mod tests {
         assert!(memory.open_features().unwrap_err().contains("UTF-8"));
         assert!(memory.architecture().unwrap().is_none());
         assert!(!folder.path().join(".forge/.local").exists(), "no copy was put aside");
+    }
+
+    #[test]
+    fn what_a_link_has_outside_is_not_read() {
+        let folder = place();
+        std::fs::write(folder.path().join("secret"), "SECRET").unwrap();
+        let link = folder.path().join(ARCHITECTURE);
+        std::os::unix::fs::symlink("../../../secret", &link).unwrap();
+        let why = open(folder.path()).architecture().unwrap_err();
+        assert!(why.contains("leads out") && !why.contains("SECRET"), "{why}");
+        std::fs::remove_file(&link).unwrap();
+        std::fs::write(folder.path().join(".forge/how.md"), "HOW").unwrap();
+        std::os::unix::fs::symlink("../../how.md", &link).unwrap();
+        assert_eq!(open(folder.path()).architecture().unwrap().as_deref(), Some("HOW"));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use super::*;
 use crate::artifacts::{Kind, Put};
 use crate::focus::SetFocus;
 use crate::git::NewCommit;
-use crate::git::fixture::Repository;
+use crate::git::fixture::{Repository, Snapshot};
 use crate::health::Code;
 use crate::init::Init;
 use crate::knowledge::{Learning, What};
@@ -18,7 +19,12 @@ use crate::sessions::{End, Start};
 use crate::world::World;
 
 /// A project in which one session has ended and another lives.
-fn ground() -> (Repository, String) {
+fn ground() -> &'static (Snapshot, String) {
+    static FIRST: LazyLock<(Snapshot, String)> = LazyLock::new(made);
+    &FIRST
+}
+
+fn made() -> (Snapshot, String) {
     let repository = Repository::new();
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         repository.run(&["config", name, value]);
@@ -35,14 +41,7 @@ fn ground() -> (Repository, String) {
     project.focus().set(&SetFocus { task: Some("Work".into()), ..SetFocus::default() }).unwrap();
     project.sessions().end(&End::default()).unwrap();
     project.sessions().start(&Start::default()).unwrap();
-    (repository, first)
-}
-
-fn copy(repository: &Repository) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let from = format!("{}/.", repository.path().display());
-    assert!(Command::new("cp").args(["-a", &from]).arg(folder.path()).status().unwrap().success());
-    folder
+    (repository.snapshot(), first)
 }
 
 fn open(folder: &Path) -> Project {
@@ -71,7 +70,7 @@ fn or_repaired<T>(claim: &str, path: &str, folder: &Path, act: impl Fn(&Project)
 
 #[test]
 fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
-    let (repository, first) = ground();
+    let (snapshot, first) = ground();
     let [record, archive] =
         ["session.json", "progress.txt"].map(|name| format!("{}/{first}/{name}", crate::layout::SESSIONS));
     let nothing: &[u8] = b"\0";
@@ -92,11 +91,12 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
     ];
     for (path, bytes) in cases {
         let claim = format!("{path} {:?}", String::from_utf8_lossy(bytes));
-        let folder = copy(&repository);
-        let at = folder.path().join(path);
+        let repository = snapshot.repository();
+        let folder = repository.path();
+        let at = folder.join(path);
         assert!(at.exists() || *path == EVENTS_OUTBOX, "{claim}");
         std::fs::write(&at, bytes).unwrap();
-        let project = open(folder.path());
+        let project = open(folder);
 
         // It is named.
         let doctor = project.doctor(false).unwrap();
@@ -112,7 +112,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         assert_eq!(std::fs::read(&at).unwrap(), *bytes, "{claim}: looking changes nothing");
 
         // Nothing of it is committed.
-        let before = committed(folder.path(), path);
+        let before = committed(folder, path);
         let new = NewCommit {
             session_commit: true,
             subject: "All".into(),
@@ -127,35 +127,33 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
             .as_ref()
             .is_none_or(|error| error.category == Category::Corrupt || error.code == "E_NOTHING_STAGED");
         assert!(for_it, "{claim}: {refused:?}");
-        assert_eq!(committed(folder.path(), path), before, "{claim}: it is not committed");
+        assert_eq!(committed(folder, path), before, "{claim}: it is not committed");
 
         // Work ends and begins.
-        or_repaired(&format!("{claim}, end"), path, folder.path(), |project| project.sessions().end(&End::default()));
+        or_repaired(&format!("{claim}, end"), path, folder, |project| project.sessions().end(&End::default()));
         let now = std::fs::read(&at).unwrap();
         if now == *bytes {
-            assert_eq!(committed(folder.path(), path), before, "{claim}: nor at the end");
-            let message = Command::new("git").args(["log", "--format=%B"]).current_dir(folder.path()).output().unwrap();
+            assert_eq!(committed(folder, path), before, "{claim}: nor at the end");
+            let message = Command::new("git").args(["log", "--format=%B"]).current_dir(folder).output().unwrap();
             assert!(!String::from_utf8_lossy(&message.stdout).contains("removed"), "{claim}");
         }
-        or_repaired(&format!("{claim}, start"), path, folder.path(), |project| {
-            project.sessions().start(&Start::default())
-        });
+        or_repaired(&format!("{claim}, start"), path, folder, |project| project.sessions().start(&Start::default()));
 
         // What is offered mends it.
-        let project = open(folder.path());
+        let project = open(folder);
         if project.damaged().unwrap().iter().any(|one| one == path) {
             let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
             assert!(repaired.applied.is_some() && repaired.copy.is_some(), "{claim}: {repaired:?}");
         }
-        assert_eq!(open(folder.path()).damaged_files().unwrap(), [], "{claim}");
-        let project = Project::open(folder.path(), World::default()).unwrap().unwrap();
+        assert_eq!(open(folder).damaged_files().unwrap(), [], "{claim}");
+        let project = Project::open(folder, World::default()).unwrap().unwrap();
         project.sessions().end(&End::default()).unwrap();
     }
 }
 
 #[test]
 fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
-    let (repository, _) = ground();
+    let repository = ground().0.repository();
     let at = repository.path().join(ARTIFACT_INDEX);
     let whole = std::fs::read_to_string(&at).unwrap();
     std::fs::write(&at, format!("{whole}garbage\nand more\n")).unwrap();
@@ -181,7 +179,7 @@ fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
 
 #[test]
 fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
-    let (repository, _) = ground();
+    let repository = ground().0.repository();
     let project = open(repository.path());
     let learn = |context: &str| {
         let what = What::Successful { context: context.into(), approach: "Look for it".into() };

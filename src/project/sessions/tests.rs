@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use helmdeck_core::{Clock, Timestamp};
@@ -22,7 +22,7 @@ use super::*;
 use crate::error::Category;
 use crate::events::{Replay, Subject};
 use crate::focus::Focus;
-use crate::git::fixture::Repository;
+use crate::git::fixture::{Repository, Snapshot};
 use crate::init::Init;
 use crate::knowledge::{Learning, What};
 use crate::time::Time;
@@ -59,24 +59,28 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let bench = Self::bare();
-        Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
-        bench.repository.write("src/main.rs", "fn main() {}\n");
-        bench.repository.commit("Begin");
-        bench
+        static FIRST: LazyLock<Snapshot> = LazyLock::new(|| {
+            let bench = Bench::bare();
+            Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
+            bench.repository.write("src/main.rs", "fn main() {}\n");
+            bench.repository.commit("Begin");
+            bench.repository.snapshot()
+        });
+        Self::of(&FIRST)
+    }
+
+    /// Lays out one that was made once.
+    fn of(snapshot: &Snapshot) -> Self {
+        Self { repository: snapshot.repository(), clock: Self::clock() }
     }
 
     fn bare() -> Self {
-        let start = Time::parse("2025-12-24T11:00:00Z").unwrap().0.as_microsecond();
-        Self { repository: Repository::new(), clock: Arc::new(Stands(AtomicI64::new(start))) }
+        Self { repository: Repository::new(), clock: Self::clock() }
     }
 
-    /// Copies all of it to another folder.
-    fn copy(&self) -> Self {
-        let copy = Self::bare();
-        let from = format!("{}/.", self.path().display());
-        assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
-        copy
+    fn clock() -> Arc<Stands> {
+        let start = Time::parse("2025-12-24T11:00:00Z").unwrap().0.as_microsecond();
+        Arc::new(Stands(AtomicI64::new(start)))
     }
 
     fn path(&self) -> &Path {
@@ -379,14 +383,14 @@ fn abandoned() -> Bench {
 
 #[test]
 fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
-    let template = abandoned();
-    let clean = template.copy();
+    let template = abandoned().repository.snapshot();
+    let clean = Bench::of(&template);
     let project = open(clean.path(), worker_world());
     day(&project).unwrap();
     let expected = left(&clean, &project);
     let mut deaths = 0;
     loop {
-        let bench = template.copy();
+        let bench = Bench::of(&template);
         let worker = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "sessions::tests::worker_that_dies_at_a_step"])
             .env(ROOT, bench.path())

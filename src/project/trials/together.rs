@@ -32,7 +32,8 @@ use crate::triv::{Context, FileName, Triv};
 use crate::world::World;
 
 const PROCESSES: usize = 8;
-const CHANGES: usize = 200;
+/// Four hundred of all of them for each kind of file.
+const CHANGES: usize = 50;
 const MANIFEST: &str = ".forge/git/checkpoints/SX9-123-v1.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
@@ -256,7 +257,7 @@ fn open(folder: &Path, kind: &Kind) -> Project {
 
 #[test]
 fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
-    // Sixteen hundred times the disk for each kind would take minutes; where there is memory for files, they lie there.
+    // Four hundred times the disk for each kind would take minutes; where there is memory for files, they lie there.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     for kind in ALL {
         let write = |path: &str, text: &str| {

@@ -37,6 +37,8 @@ pub struct Note {
     pub lossy: bool,
     /// Whether it was read to its end.
     pub whole: bool,
+    /// How many bytes were read.
+    pub bytes: usize,
 }
 
 impl Note {
@@ -53,7 +55,7 @@ impl Note {
             None => (BTreeMap::new(), text),
         };
         let text = visible(text.trim_start_matches('\n').trim_end()).into_owned();
-        Self { fields, text, lossy, whole }
+        Self { fields, text, lossy, whole, bytes: bytes.len() }
     }
 
     /// Returns the text, without the front matter and without blanks at its end, as it may be [shown](visible).
@@ -235,7 +237,14 @@ mod tests {
         ] {
             assert!(!note(&format!("---\n{gone}\n---\nx")).holds(), "{gone}");
         }
-        for held in ["superseded_by:", "superseded_by: null", "superseded_by: []", "deleted_at: ~", "supersedes: x", "Status: Active"] {
+        for held in [
+            "superseded_by:",
+            "superseded_by: null",
+            "superseded_by: []",
+            "deleted_at: ~",
+            "supersedes: x",
+            "Status: Active",
+        ] {
             assert!(note(&format!("---\n{held}\n---\nx")).holds(), "{held}");
         }
     }

@@ -41,8 +41,8 @@ pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query
             (None, From::Text(text)) => (String::new(), text.as_str()),
             (None, From::File(_)) => Default::default(),
         };
-        if read.is_some() {
-            left = left.saturating_sub(text.len().max(LEAST));
+        if let Some(note) = &read {
+            left = left.saturating_sub(note.bytes.max(LEAST));
         }
         // What is before it is the project and the folder.
         let name = source.label.rsplit('/').next().unwrap_or(&source.label);
@@ -61,7 +61,7 @@ pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query
 
 /// Reads the begin of a note.
 fn look(vault: Option<&Vault<'_>>, path: &PathBuf, troubles: &mut Troubles) -> Option<Note> {
-    match vault?.note(path, MOST_OF_EACH) {
+    match vault?.head(path, MOST_OF_EACH) {
         Ok(note) => note,
         Err(error) => {
             troubles.add(path.display(), error);
@@ -83,7 +83,8 @@ impl Text {
 
     /// Returns how many of the words it holds.
     fn hits(&self, wanted: &BTreeSet<String>) -> usize {
-        let holds = |word: &&String| if runs_on(word) { self.lower.contains(*word) } else { self.words.contains(*word) };
+        let holds =
+            |word: &&String| if runs_on(word) { self.lower.contains(*word) } else { self.words.contains(*word) };
         wanted.iter().filter(holds).count()
     }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use helmdeck_project::readers::{Kind, Note, visible};
 
+use super::body::nested;
 use super::gather::{From, Source, Sources};
 use super::trouble::Troubles;
-use super::body::nested;
 use crate::error::Warning;
 use crate::ground::Ground;
 use crate::text::one_line;
@@ -125,8 +125,7 @@ impl Packer<'_> {
             From::File(path) => path,
         };
         let Some(size) = size.or_else(|| self.size(path)) else { return Fate::Nothing };
-        let room = room.saturating_sub(quarters(&heading));
-        if !self.vain.lets(size, room) {
+        if !self.vain.lets(size, room.saturating_sub(quarters(&heading))) {
             return Fate::Closed(size);
         }
         let vault = self.ground.vault.as_ref().map(|(vault, _)| vault);
@@ -148,8 +147,8 @@ impl Packer<'_> {
             cut if !cut.whole && !cut.text().is_empty() => Fate::Closed(usize::MAX),
             note => read(&heading, note.text()),
         };
-        let fits = matches!(fate, Fate::Read(_)) && quarters(note.text()) < room;
-        self.vain.count(if fits { size.saturating_sub(note.text().len()) } else { size.max(LEAST) });
+        let fits = matches!(&fate, Fate::Read(part) if quarters(part) < room);
+        self.vain.count(if fits { note.bytes.saturating_sub(note.text().len()) } else { note.bytes.max(LEAST) });
         fate
     }
 

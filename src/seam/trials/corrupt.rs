@@ -108,9 +108,37 @@ fn a_marker_to_a_plan_without_text_is_loud() {
 fn a_link_to_a_sound_marker_is_sound() {
     let place = Place::new();
     place.write("repo/.harness/PLAN-foo.md", "a");
-    place.write("repo/marker", "PLAN-foo.md\n");
-    place.link("../marker", MARKER);
+    place.write("repo/.harness/markers/one", "PLAN-foo.md\n");
+    place.link("markers/one", MARKER);
     assert_eq!(place.state(Which::Plan).unwrap(), place.path("repo/.harness/PLAN-foo.md"));
+    // The folder itself may lie anywhere.
+    std::fs::rename(place.path("repo/.harness"), place.path("elsewhere")).unwrap();
+    place.link("../elsewhere", "repo/.harness");
+    assert_eq!(place.state(Which::Plan).unwrap(), place.path("repo/.harness/PLAN-foo.md"));
+}
+
+#[test]
+fn what_binds_and_leads_out_of_its_folder_is_loud_and_is_not_quoted() {
+    for file in ["active-plan", ".project-mode", "project.json"] {
+        for (text, secret) in
+            [("SECRET WORDS", "SECRET"), ("local", ""), (r#"{"vault_project": "a/SECRET"}"#, "SECRET")]
+        {
+            for link in ["../outside", "../../outside"] {
+                in_both(&format!("{file} {link}"), StateFault::CorruptState, |place| {
+                    let path = format!("repo/.harness/{file}");
+                    let _ = std::fs::remove_file(place.path(&path));
+                    place.write("repo/outside", text);
+                    place.write("outside", text);
+                    place.link(link, &path);
+                    let error = place.state(Which::Plan).unwrap_err();
+                    assert_eq!(error.path, place.path(&path));
+                    let doctor = format!("{error} {:?}", place.seam().doctor(&place.context()));
+                    assert!(error.to_string().contains("leads out"), "{error}");
+                    assert!(secret.is_empty() || !doctor.contains(secret), "{doctor}");
+                });
+            }
+        }
+    }
 }
 
 #[test]
@@ -172,7 +200,9 @@ fn an_unsafe_name_of_the_project_is_loud() {
     };
     let place = Place::with_vault();
     unsafe_origin(&place);
-    assert_loud(&place.state(Which::Plan).unwrap_err(), StateFault::UnsafeName, "origin");
+    let error = place.state(Which::Plan).unwrap_err();
+    assert_loud(&error, StateFault::UnsafeName, "origin");
+    assert_eq!(error.path, place.path("repo/.git/config"), "where the name stands");
     // Where nobody needs it, nobody is stopped.
     let place = Place::new();
     unsafe_origin(&place);

@@ -1,9 +1,10 @@
-//! What is recalled besides the contract's own cases: the memory in `.forge/`, queries, and how much is read.
+//! What is recalled and offered besides the contract's own cases: the memory in `.forge/`, spaces, queries, and what is shown of it all.
 
+use helmdeck_project::readers::is_hidden;
 use serde_json::{Value, json};
 
 use super::place::{Place, SLUG};
-use crate::{QueryUse, fingerprint};
+use crate::{Context, QueryUse, fingerprint};
 
 const KNOWLEDGE: &str = r#"{"schema_version": "1.0",
   "patterns": {"successful": [{"context": "Adding a subject", "approach": "Edit subjects.rs", "learned_at": "2025-12-24T10:30:00Z"}],
@@ -77,7 +78,7 @@ fn no_link_in_the_project_shows_what_lies_outside() {
     place.write("secret.md", "SECRET");
     std::fs::create_dir_all(place.path("repo/.forge/memory/long-term")).unwrap();
     place.link("../../../../secret.md", "repo/.forge/memory/long-term/architecture.md");
-    let recall = place.seam().recall(&crate::Context { phase: Some("plan".into()), ..place.context() }, None, None);
+    let recall = place.seam().recall(&Context { phase: Some("plan".into()), ..place.context() }, None, None);
     assert!(!recall.text.contains("SECRET") && recall.warnings.len() == 1, "{recall:?}");
 }
 
@@ -105,8 +106,10 @@ fn an_offer_names_the_note_that_says_the_same() {
         offer("fix", "Use  NATS.\n").get("duplicate_of").and_then(Value::as_str),
         place.path(&format!("vault/projects/{SLUG}/decisions/queue.md")).to_str()
     );
-    // What says so itself is believed, what holds no longer is none, and general notes are those of the kind.
-    place.note("decisions/queue.md", format!("---\nfingerprint: {}\n---\nother words", fingerprint("use nats.")));
+    // What it says counts, not what was once written about it. What holds no longer is none, and general notes are those of the kind.
+    place.note("decisions/queue.md", format!("---\nfingerprint: {}\n---\nNever use NATS.", fingerprint("use nats.")));
+    assert_eq!(offer("fix", "use nats.").get("duplicate_of"), Some(&Value::Null));
+    place.note("decisions/queue.md", format!("---\nfingerprint: {}\n---\nuse nats.", fingerprint("other")));
     assert_ne!(offer("fix", "use nats.").get("duplicate_of"), Some(&Value::Null));
     place.note("decisions/queue.md", "---\nstatus: superseded\n---\nuse nats.");
     assert_eq!(offer("fix", "use nats.").get("duplicate_of"), Some(&Value::Null));
@@ -114,6 +117,30 @@ fn an_offer_names_the_note_that_says_the_same() {
     assert_ne!(offer("fix", "use nats.").get("duplicate_of"), Some(&Value::Null));
     assert_eq!(offer("workflow", "use nats.").get("duplicate_of"), Some(&Value::Null));
     assert_eq!(offer("../fix", "use nats.").get("duplicate_of"), Some(&Value::Null));
+}
+
+#[test]
+fn an_offer_names_what_the_project_itself_has_learned() {
+    for place in [Place::new(), Place::with_vault()] {
+        forge(&place);
+        let duplicate = |body: &str| {
+            let offer = place.seam().offer_save_here(&place.context(), &json!({"body": body})).remove(0);
+            offer.get("duplicate_of").and_then(Value::as_str).map(str::to_owned)
+        };
+        let file = place.path("repo/.forge/memory/long-term/knowledge.json");
+        for body in [
+            "never use  blake3",
+            "NATS",
+            "Edit subjects.rs\n",
+            "Which queue\n\ndecision: NATS\n\nrationale: It replays",
+        ] {
+            let found = duplicate(body).unwrap();
+            assert!(found.starts_with(&format!("{}#", file.display())), "{body}: {found}");
+        }
+        for body in ["Old rule", "It replays", "Which queue", "other"] {
+            assert_eq!(duplicate(body), None, "{body}");
+        }
+    }
 }
 
 #[test]
@@ -135,41 +162,105 @@ fn a_query_filters_and_ranks_if_that_is_set() {
 }
 
 #[test]
-fn no_more_is_read_than_the_budget_needs() {
-    let place = Place::with_vault();
-    for n in 0..5_000 {
-        place.note(&format!("decisions/d-{n:04}.md"), format!("---\nkind: decision\n---\n\n{}\n", "word ".repeat(80)));
+fn a_query_finds_notes_of_every_length_number_and_script() {
+    let mut place = Place::with_vault();
+    place.config.query = QueryUse::Filter;
+    for n in 0..3_000 {
+        place.note(&format!("decisions/d-{n:04}.md"), "nothing");
     }
-    let recall = place.seam().recall(&place.context(), None, None);
-    let reads = place.look.reads();
-    let bytes: usize = reads.iter().map(|(_, bytes)| bytes).sum();
-    assert!(recall.entries > 50 && recall.omitted.len() + recall.entries == 5_000);
-    assert!(reads.len() < recall.entries + 40, "{} files for {} notes", reads.len(), recall.entries);
-    assert!(bytes < 2 * 4 * 6_000, "{bytes} bytes");
-    assert!(recall.text.contains("and 49"), "the others are counted: {}", recall.text.lines().last().unwrap());
+    place.note("decisions/long.md", format!("the queue is here\n{}", "more ".repeat(4_000)));
+    place.note("decisions/odd.md", b"queue \xff");
+    place.note("decisions/script.md", "記憶の設計について決めた");
+    place.note("decisions/shut.md", "queue");
+    place.note("decisions/zzz.md", "the needle");
+    place.look.refuse(place.path(&format!("vault/projects/{SLUG}/decisions/shut.md")));
+    let recall = |query| place.seam().recall(&place.context(), Some(query), None);
+    let found = recall("needle");
+    assert!(found.text.contains("the needle") && found.entries == 1 && found.omitted_count == 0, "{}", found.text);
+    let found = recall("設計");
+    assert!(found.text.contains("記憶の設計") && found.entries == 1, "{}", found.text);
+    let found = recall("queue");
+    assert!(found.text.contains("the queue is here") && found.text.contains("queue \u{fffd}"), "{}", found.text);
+    assert!(found.warnings[0].message.contains("shut.md"), "{:?}", found.warnings);
+    // The name of the project is no word of its notes.
+    assert_eq!(recall("fixture").entries, 0);
 }
 
 #[test]
-fn of_notes_that_are_too_large_only_the_begin_is_read_and_not_of_all() {
+fn notes_of_every_space_are_recalled_and_what_is_hidden_is_told() {
     let place = Place::with_vault();
-    for n in 0..200 {
-        place.note(&format!("decisions/d-{n:03}.md"), "x".repeat(1 << 20));
-    }
-    place.note("known-issues/one.md", "ISSUE");
+    place.write("vault/memory/_always-load/new.md", "NEW");
+    place.write("vault/memory/_always-load/both.md", "NEWER");
+    place.write("vault/personal/_always-load/mid.md", "MIDDLE");
+    place.always("old", "OLD");
+    place.always("both", "OLDER");
+    place.note("decisions/one.md", "DECIDED");
+    place.write(&format!("vault/desk/projects/{SLUG}/decisions/two.md"), "HIDDEN");
     let recall = place.seam().recall(&place.context(), None, None);
-    let reads = place.look.reads();
-    assert!(reads.iter().all(|(_, bytes)| *bytes <= 3 * 4 * 6_000 + 4_096));
-    assert!(reads.len() < 40, "{} files", reads.len());
-    assert_eq!(recall.entries + recall.omitted.len(), 201);
-}
-
-#[test]
-fn what_a_note_is_called_or_holds_cannot_act_on_a_terminal() {
-    let place = Place::with_vault();
-    place.always("bad\u{1b}[2J\nname", "text \u{1b}]0;title\u{7}");
-    let text = place.recall("work");
+    for (word, is) in
+        [("NEW\n", true), ("NEWER", true), ("MIDDLE", true), ("OLD\n", true), ("OLDER", false), ("HIDDEN", false)]
+    {
+        assert_eq!(recall.text.contains(word), is, "{word}: {}", recall.text);
+    }
+    let told: Vec<String> = recall.warnings.iter().map(ToString::to_string).collect();
     assert!(
-        !text.contains(['\u{1b}', '\u{7}']) && text.contains("### always-load: bad\\u{1b}[2J\\nname\n"),
-        "{text:?}"
+        told[0].starts_with("warning[memory-hidden]: ") && told[0].contains("personal-private/_always-load/both.md"),
+        "{told:?}"
     );
+    assert!(told[1].contains("desk/projects") && told.len() == 2, "{told:?}");
+}
+
+#[test]
+fn what_was_replaced_and_copies_of_a_sync_are_not_recalled() {
+    let place = Place::with_vault();
+    place.note("decisions/a.md", "---\nStatus: superseded\n---\nGONE");
+    place.note("decisions/b.md", "---\nstatus: archived\nsuperseded_by: c\n---\nGONE");
+    place.note("decisions/c (conflicted copy 2026).md", "GONE");
+    place.note("decisions/c.md", "HELD");
+    let recall = place.seam().recall(&place.context(), None, None);
+    assert!(recall.text.contains("HELD") && !recall.text.contains("GONE"), "{}", recall.text);
+    assert_eq!((recall.entries, recall.omitted_count), (1, 0));
+}
+
+#[test]
+fn whatever_is_recalled_cannot_act_on_a_terminal_or_hide() {
+    let steers = "\u{1b}]0;title\u{7}\r\u{202e}\u{2028}\u{e0041}\u{200b}\u{feff}\u{9b}";
+    let in_json = "\\u001b[2J\\u202e\\u2028\\u200b\\r\\udb40\\udc41";
+    let place = Place::with_vault();
+    place.always("bad\u{1b}[2J\nname\u{202e}", format!("text {steers}"));
+    place.note("_index.md", format!("index {steers}"));
+    place.note("decisions/large\u{202e}.md", "x".repeat(100_000));
+    let (knowledge, features) =
+        ("repo/.forge/memory/long-term/knowledge.json", "repo/.forge/memory/long-term/features.json");
+    let learned = |version: &str, text: &str| {
+        format!(
+            r#"{{"schema_version": "{version}", "invariants": ["rule {text}"], "decisions":
+            [{{"context": "c {text}", "decision": "d {text}", "rationale": "r", "learned_at": "2025-12-25T11:00:00Z"}}]}}"#
+        )
+    };
+    place.write(features, format!(
+        r#"{{"schema_version": "1.0", "features": [{{"id": "A-001", "name": "name {in_json}", "status": "failing"}}]}}"#
+    ));
+    place.write("repo/.forge/memory/long-term/architecture.md", format!("built {steers}"));
+    for (version, text) in [("1.0", "a\\rb"), ("2.0", in_json)] {
+        place.write(knowledge, learned(version, text));
+        for phase in ["plan", "documenter"] {
+            let context = Context { phase: Some(phase.into()), ..place.context() };
+            let recall = place.seam().recall(&context, None, None);
+            let text = &recall.text;
+            for word in ["text ", "index ", "built ", "rule ", "\nc "] {
+                assert!(text.contains(word), "{version} {phase} {word}: {recall:?}");
+            }
+            assert!(phase == "documenter" || text.contains("name "), "{text}");
+            let odd = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
+            assert!(
+                !text.contains(odd) && text.contains("### always-load: bad\\u{1b}[2J\\nname\\u{202e}\n"),
+                "{text:?}"
+            );
+            assert!(text.contains("(left out: seam-fixture/decisions/large\\u{202e})\n"), "{text:?}");
+            let told: String =
+                recall.omitted.iter().cloned().chain(recall.warnings.iter().map(ToString::to_string)).collect();
+            assert!(!told.contains(is_hidden), "{told:?}");
+        }
+    }
 }

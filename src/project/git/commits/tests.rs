@@ -154,11 +154,32 @@ fn what_git_takes_for_binary_is_looked_through_too() {
     for path in ["a.lock", "b.pem", "c"] {
         assert_eq!(project.commits().create(&new(&[path]), &origin()).unwrap_err().code, "E_SECRET", "{path}");
     }
-    // Beside something huge, too; that itself is let through.
-    let mut huge = vec![b'x'; 70 << 20];
+    // Beside something huge, too.
+    let mut huge = vec![b'x'; 6 << 20];
     huge[0] = 0;
     repository.write("huge", &huge);
     assert_eq!(project.commits().create(&new(&["huge", "b.pem"]), &origin()).unwrap_err().code, "E_SECRET");
+    project.commits().create(&new(&["huge"]), &origin()).unwrap();
+}
+
+#[test]
+fn what_is_huge_is_looked_through_piece_by_piece() {
+    let (repository, project) = begun();
+    let secret = format!(" aws = \"{}{}\"\n", "AKIA", "Q3EGZ7PLMX5RT2WV");
+    for begin in ["\0", "text"] {
+        // The first piece ends in the middle of it.
+        let mut huge = format!("{begin}{}", "x\n".repeat(3 << 20)).into_bytes();
+        let at = (4 << 20) - secret.len() / 2;
+        huge[at..at + secret.len()].copy_from_slice(secret.as_bytes());
+        repository.write("huge", &huge);
+        let error = project.commits().create(&new(&["huge"]), &origin()).unwrap_err();
+        assert_eq!(error.code, "E_SECRET", "{begin:?}");
+        assert!(error.message.contains("huge:"), "{error}");
+        assert_eq!(project.git().unwrap().status().unwrap().staged().count(), 0);
+    }
+    // One that goes adds nothing.
+    repository.commit("By hand");
+    std::fs::remove_file(repository.path().join("huge")).unwrap();
     project.commits().create(&new(&["huge"]), &origin()).unwrap();
 }
 

@@ -5,9 +5,10 @@ use std::io::Write as _;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use crate::artifacts::{Kind, Put};
-use crate::git::fixture::Repository;
+use crate::git::fixture::{Repository, Snapshot};
 use crate::project::Project;
 use crate::world::World;
 
@@ -16,6 +17,18 @@ pub(crate) struct Ground {
     repository: Repository,
     /// Artifacts that show that something works, by the feature.
     evidence: BTreeMap<String, String>,
+}
+
+/// A project that is made once.
+pub(crate) struct Kept {
+    snapshot: Snapshot,
+    evidence: BTreeMap<String, String>,
+}
+
+impl Kept {
+    pub(crate) fn lay_out(&self) -> Ground {
+        Ground { repository: self.snapshot.repository(), evidence: self.evidence.clone() }
+    }
 }
 
 impl Deref for Ground {
@@ -32,7 +45,8 @@ const CONFIG: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        Self::of(Repository::new())
+        static FIRST: LazyLock<Kept> = LazyLock::new(|| Ground::of(Repository::new()).kept());
+        FIRST.lay_out()
     }
 
     /// Makes one of a repository without a commit.
@@ -64,13 +78,9 @@ impl Ground {
         ground
     }
 
-    /// Copies it to another place.
-    pub(crate) fn copy(&self) -> Self {
-        let copy = Self { repository: Repository::absent(), evidence: self.evidence.clone() };
-        let from = format!("{}/.", self.path().display());
-        let status = Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap();
-        assert!(status.success());
-        copy
+    /// Keeps it, to be laid out as often as it is needed.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { snapshot: self.snapshot(), evidence: self.evidence.clone() }
     }
 
     /// Writes which features there are; those that pass have evidence.

@@ -1,8 +1,9 @@
 //! A rollback that is killed anywhere is taken up again, or leaves no trace.
 
+use std::path::Path;
 use std::process::Command;
 
-use super::bytes::{bytes, nothing_is_lost, staged};
+use super::bytes::{bytes, nothing_is_lost, staged, walk};
 use super::fault::{When, die_at};
 use super::ground::{FEATURES, Ground, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
@@ -20,7 +21,7 @@ fn worker() {
     let place: Vec<usize> = place.split(' ').map(|number| number.parse().unwrap()).collect();
     die_at(Step::ALL[place[0]], WHENS[place[1]]);
     let mode = if place[2] == 0 { Mode::Branch } else { Mode::Restore };
-    let done = Ground::open(std::path::Path::new(".")).recovery().apply(&back(mode));
+    let done = Ground::open(Path::new(".")).recovery().apply(&back(mode));
     panic!("it was to die: {done:?}");
 }
 
@@ -36,14 +37,17 @@ fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
 }
 
 fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
+    let (kept, before) = {
+        let ground = with_checkpoint();
+        dirty(&ground);
+        (ground.kept(), bytes(ground.path()))
+    };
     for step in steps.iter().copied() {
         // Before a step is after the one before it.
         let first = steps.first() == Some(&step);
         for (when, named) in WHENS.iter().enumerate().filter(|(_, when)| first || **when != When::Before) {
             let what = format!("{:?} {named:?} {mode:?}", Step::ALL[step]);
-            let ground = with_checkpoint();
-            dirty(&ground);
-            let before = bytes(ground.path());
+            let ground = kept.lay_out();
             kill(&ground, step, when, mode);
             // Before the rescue, what is staged is where it was.
             let staged = staged(ground.path());
@@ -65,10 +69,17 @@ fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
             let journal: serde_json::Value = serde_json::from_str(&ground.read(".forge/.local/recovery.json")).unwrap();
             assert!(journal["current"].is_null(), "{what}");
             assert_eq!(journal["past"].as_array().unwrap().len(), 1, "{what}");
-            let left: Vec<_> = std::fs::read_dir(ground.path().join(".git")).unwrap().collect();
-            assert!(!ground.path().join(".git/index.lock").exists() && !left.is_empty(), "{what}");
+            assert_eq!(leftovers(&ground.path().join(".git")), [""; 0], "{what}");
         }
     }
+}
+
+/// Returns the locks of git and the folders for a copy of the index that somebody left.
+fn leftovers(git: &Path) -> Vec<String> {
+    let names = walk(git).into_iter().map(|path| path.strip_prefix(git).unwrap().to_str().unwrap().to_owned());
+    names
+        .filter(|name| name.ends_with(".lock") || (name.starts_with("forge-") && format!(".git/{name}") != WHERE))
+        .collect()
 }
 
 fn dirty(ground: &Ground) {

@@ -6,24 +6,24 @@ use std::sync::LazyLock;
 
 use super::bytes::{bytes, nothing_is_lost};
 use super::fault::{When, do_at};
-use super::ground::{FEATURES, Ground, KNOWLEDGE};
+use super::ground::{FEATURES, Ground, KNOWLEDGE, Kept};
 use crate::checkpoints::Create;
 use crate::error::Category;
 use crate::git::fixture::run_at;
 use crate::recovery::{Apply, Mode, Step};
 
-/// Returns a project with a checkpoint. It is made once, and copied.
+/// Returns a project with a checkpoint.
 pub(super) fn with_checkpoint() -> Ground {
-    static FIRST: LazyLock<Ground> = LazyLock::new(|| {
+    static FIRST: LazyLock<Kept> = LazyLock::new(|| {
         let ground = Ground::new();
         ground.write("run.sh", "#!/bin/sh\n");
         ground.commit("second");
         let asked = Create { key: Some("A-1".into()), ..Create::default() };
         ground.project().checkpoints().create(&asked).unwrap();
         ground.commit("the manifest");
-        ground
+        ground.kept()
     });
-    FIRST.copy()
+    FIRST.lay_out()
 }
 
 pub(super) fn back(mode: Mode) -> Apply {

@@ -101,7 +101,7 @@ fn a_hook_that_refuses_stops_an_end_but_no_start() {
 #[test]
 fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
     let bench = Bench::bare();
-    std::fs::write(bench.path().join(".git/info/exclude"), ".forge/\n").unwrap();
+    bench.repository.write(".git/info/exclude", ".forge/\n");
     Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
     bench.repository.write("src/main.rs", "fn main() {}\n");
     bench.repository.commit("Begin");
