@@ -10,8 +10,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use helmdeck_project::readers::{is_hidden, one_line};
-use helmdeck_seam::{Context, Given, Phase, Seam, SeamConfig, StateError, StateFault, Warning, Which};
+use helmdeck_seam::{
+    Context, Given, Phase, Seam, SeamConfig, StateError, StateFault, Warning, Which, is_hidden, one_line,
+};
 use serde_json::{Map, Value, json};
 
 use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};

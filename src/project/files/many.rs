@@ -8,8 +8,8 @@ use crate::json::{Json, Members};
 use crate::layout::{LOCAL, QUARANTINE};
 
 const PROCESSES: usize = 8;
-/// Four hundred of all of them.
-const EDITS: usize = 50;
+/// Of each.
+const EDITS: usize = 200;
 const WHOLE: &str = ".forge/count.txt";
 const LINES: &str = ".forge/lines.jsonl";
 

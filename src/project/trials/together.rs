@@ -32,8 +32,8 @@ use crate::triv::{Context, FileName, Triv};
 use crate::world::World;
 
 const PROCESSES: usize = 8;
-/// Four hundred of all of them for each kind of file.
-const CHANGES: usize = 50;
+/// Of each, for each kind of file.
+const CHANGES: usize = 200;
 const MANIFEST: &str = ".forge/git/checkpoints/SX9-123-v1.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
