@@ -8,7 +8,7 @@ use helmdeck_project::triv::Reference;
 use helmdeck_project::{Project, Result};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Done, touch};
+use super::place::Done;
 
 /// So many artifacts are listed, unless asked otherwise.
 const LISTED: usize = 50;
@@ -50,7 +50,7 @@ pub(super) fn put(project: &Project, input: New) -> Done<Stored> {
             skill: input.skill,
         },
     )?;
-    touch(project);
+    project.sessions().lives();
     Ok(stored)
 }
 

@@ -4,7 +4,7 @@ use helmdeck_project::Project;
 use helmdeck_project::checkpoints::{Checkpoint, Create, Made};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Done, touch};
+use super::place::Done;
 
 /// So many checkpoints are listed, unless asked otherwise.
 const LISTED: usize = 20;
@@ -22,7 +22,7 @@ pub(super) struct New {
 pub(super) fn create(project: &Project, input: New) -> Done<Made> {
     let asked = Create { key: input.key, message: input.message, closes: input.closes, ..Create::default() };
     let made = project.checkpoints().create(&asked)?;
-    touch(project);
+    project.sessions().lives();
     Ok(made)
 }
 

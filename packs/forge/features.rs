@@ -5,7 +5,7 @@ use helmdeck_project::error::Error;
 use helmdeck_project::features::{Add, Changed, Chosen, Counts, Edit, Item, Standing, Verified};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Done, Nothing, touch};
+use super::place::{Done, Nothing};
 
 /// So many features are listed, unless asked otherwise.
 const LISTED: usize = 100;
@@ -55,7 +55,7 @@ pub(super) fn next(project: &Project, _: Nothing) -> Done<NextOne> {
 
 pub(super) fn add(project: &Project, input: Add) -> Done<Changed> {
     let added = project.features().add(&input, None)?;
-    touch(project);
+    project.sessions().lives();
     Ok(added)
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Set {
 
 pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
     let changed = project.features().set(&input.id, &input.edit, input.if_match.as_deref())?;
-    touch(project);
+    project.sessions().lives();
     Ok(changed)
 }
 
@@ -100,6 +100,6 @@ pub(super) struct Named {
 
 pub(super) fn verify(project: &Project, input: Named) -> Done<Verified> {
     let verified = project.features().verify(&input.id)?;
-    touch(project);
+    project.sessions().lives();
     Ok(verified)
 }

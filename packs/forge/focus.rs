@@ -4,7 +4,7 @@ use helmdeck_project::Project;
 use helmdeck_project::focus::{Set, SetFocus, Shown};
 use serde::Serialize;
 
-use super::place::{Done, Nothing, touch};
+use super::place::{Done, Nothing};
 
 /// The focus of the session in which the work is done; all members are there without one, too.
 #[derive(Serialize)]
@@ -24,6 +24,6 @@ pub(super) fn show(project: &Project, _: Nothing) -> Done<Seen> {
 
 pub(super) fn set(project: &Project, input: SetFocus) -> Done<Set> {
     let set = project.sessions().set_focus(&input)?;
-    touch(project);
+    project.sessions().lives();
     Ok(set)
 }

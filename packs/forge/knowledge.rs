@@ -6,7 +6,7 @@ use helmdeck_project::knowledge::{Added, Confirmed, Found, Kind, Learning, Searc
 use helmdeck_project::{Project, Result};
 use serde::Deserialize;
 
-use super::place::{Done, Nothing, touch};
+use super::place::{Done, Nothing};
 
 /// Something that was learned. How an invariant is checked is a command, and so nothing that a caller may say.
 #[derive(Deserialize)]
@@ -101,12 +101,12 @@ pub(super) struct Confirm {
 
 pub(super) fn confirm(project: &Project, input: Confirm) -> Done<Confirmed> {
     let confirmed = project.knowledge().confirm(&input.id, None)?;
-    touch(project);
+    project.sessions().lives();
     Ok(confirmed)
 }
 
 pub(super) fn check(project: &Project, _: Nothing) -> Done<Checked> {
     let checked = project.check_invariants()?;
-    touch(project);
+    project.sessions().lives();
     Ok(checked)
 }

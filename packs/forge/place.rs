@@ -194,13 +194,6 @@ pub(super) fn said(error: &ProjectError) -> Error {
     Error::new(code, message)
 }
 
-/// Notes that the session lives, if there is one. That it could not be noted matters to nobody.
-pub(super) fn touch(project: &Project) {
-    if let Err(error) = project.sessions().touch() {
-        tracing::debug!(%error, "the session's lease is not renewed");
-    }
-}
-
 /// The input of packs that want to know nothing.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,7 +4,7 @@ use helmdeck_project::Project;
 use helmdeck_project::recovery::{Applied, Apply, Assess, Mode, Report};
 use serde::Deserialize;
 
-use super::place::{Done, touch};
+use super::place::Done;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,7 +15,7 @@ pub(super) struct Look {
 
 pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
     let report = project.recovery().assess(Assess { verify: !input.no_verify })?;
-    touch(project);
+    project.sessions().lives();
     Ok(report)
 }
 
@@ -31,6 +31,6 @@ pub(super) struct Back {
 pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
     let asked = Apply { mode: input.mode, why: input.why, ..Apply::default() };
     let applied = project.recovery().apply(&asked)?;
-    touch(project);
+    project.sessions().lives();
     Ok(applied)
 }

@@ -6,7 +6,7 @@ use helmdeck_project::{Project, Result};
 use serde::Deserialize;
 
 use super::knowledge::Learn;
-use super::place::{Done, touch};
+use super::place::Done;
 
 pub(super) fn start(project: &Project, input: Start) -> Done<Started> {
     project.sessions().start(&input)
@@ -35,6 +35,6 @@ pub(super) fn commit(project: &Project, input: NewCommit) -> Done<Committed> {
     let session = project.sessions().required()?;
     let origin = project.commits().origin(&session.id, &session.uuid)?;
     let committed = project.commits().create(&input, &origin)?;
-    touch(project);
+    project.sessions().lives();
     Ok(committed)
 }

@@ -201,6 +201,14 @@ pub enum LinearMode {
     Off,
 }
 
+impl FilesConfig {
+    /// Returns how many bytes a file may have: as configured, but at most 64 MiB.
+    #[must_use]
+    pub fn largest(&self) -> u64 {
+        self.max_bytes.min(4 * crate::files::MAX_FILE)
+    }
+}
+
 impl Default for FilesConfig {
     fn default() -> Self {
         Self { max_bytes: crate::files::MAX_FILE, scratch_bytes: 50 << 20 }

@@ -120,14 +120,20 @@ impl Features<'_> {
         Ok(Listed { etag, counts, features })
     }
 
+    /// Returns the file, and how each feature in it stands.
+    pub(crate) fn judged(&self) -> Result<(FeaturesFile, Vec<Standing>)> {
+        let file = self.read()?;
+        let standings = ground::judge(self.project, &file.features, false)?;
+        Ok((file, standings))
+    }
+
     /// Returns the feature to work on next: one that no longer works, then one that this agent works on, then one that does not work,
     /// then one that nobody has begun and that waits for nothing. What other sessions work on is left out.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; what git says.
     pub fn next(&self) -> Result<Option<Chosen>> {
-        let file = self.read()?;
-        let standings = ground::judge(self.project, &file.features, false)?;
+        let (file, standings) = self.judged()?;
         let claimed = self.project.sessions().claimed();
         let next = file.next(&standings, &self.project.world().agent, &claimed);
         Ok(next.map(|(feature, why)| Chosen { why, feature: feature.clone() }))

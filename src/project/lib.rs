@@ -31,6 +31,7 @@ pub mod runner;
 pub mod scratch;
 pub mod secrets;
 pub mod sessions;
+mod shared;
 pub mod skills;
 pub mod time;
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) use find::{Found, Repository};
 
 use crate::config::Config;
 use crate::error::{Category, Error, Result};
-use crate::files::{Files, Guard, MAX_FILE};
+use crate::files::{Files, Guard};
 use crate::git::Git;
 use crate::layout::{CONFIG, FORGE, PAUSED};
 use crate::world::World;
@@ -70,7 +70,7 @@ impl Project {
 
     pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
-        let max = config.files.max_bytes.min(4 * MAX_FILE);
+        let max = config.files.largest();
         let files = Files::new(&found.root, world.clone(), max, common);
         let mut project = Self { found, world, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
         if project.world.sink.is_none() {

@@ -141,9 +141,7 @@ impl Skills<'_> {
     /// # Errors
     /// As [`Self::list`].
     pub fn matching(&self, query: &Query) -> Result<Vec<Match>> {
-        let skills = self.list()?;
-        let valid = skills.iter().filter(|skill| skill.valid);
-        Ok(matches(valid.map(|skill| (skill.name.as_str(), &skill.triggers)), query))
+        Ok(matching(&self.list()?, query))
     }
 
     /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by` says who asks.
@@ -316,6 +314,12 @@ impl Skills<'_> {
         let line = |data: &crate::Json| serde_json::from_slice::<Logged>(&serde_json::to_vec(data).ok()?).ok();
         Ok(events.iter().filter_map(|event| Some((event.ts, line(&event.data)?))).collect())
     }
+}
+
+/// Returns which of these skills have points; invalid ones have none.
+pub(crate) fn matching(skills: &[Skill], query: &Query) -> Vec<Match> {
+    let valid = skills.iter().filter(|skill| skill.valid);
+    matches(valid.map(|skill| (skill.name.as_str(), &skill.triggers)), query)
 }
 
 fn chains(skills: &[Skill]) -> Chains<'_> {

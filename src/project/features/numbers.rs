@@ -3,16 +3,14 @@
 //! The highest number of each prefix is kept in the folder all work trees share: two of them must not give one id to two features.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 use super::file::{FeaturesFile, split_id};
 use crate::git::Git;
+use crate::shared;
 
 /// The file, below the folder that all work trees share.
 const FILE: &str = "forge/feature-numbers.json";
-/// The most bytes of it that are read.
-const LARGEST: u64 = 1 << 20;
 
 /// The highest number of each prefix. It is a help only: without it, ids may meet in a merge, which then says so.
 #[derive(Debug)]
@@ -25,11 +23,7 @@ impl Numbers {
     /// Reads them. Whoever gives a number holds the lock that all work trees share until they are written.
     pub(crate) fn read(git: Option<&Git>) -> Self {
         let path = git.map(|git| git.common_dir().join(FILE));
-        let read = |path: &PathBuf| {
-            let mut bytes = Vec::new();
-            std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
-            serde_json::from_slice(&bytes).ok()
-        };
+        let read = |path: &PathBuf| serde_json::from_slice(&shared::read(path)?).ok();
         Self { highest: path.as_ref().and_then(read).unwrap_or_default(), path }
     }
 
@@ -52,15 +46,7 @@ impl Numbers {
     /// Writes them, durably and whole.
     pub(crate) fn write(&self) {
         let Some(path) = &self.path else { return };
-        let write = || -> std::io::Result<()> {
-            let folder = path.parent().ok_or(std::io::ErrorKind::NotFound)?;
-            std::fs::create_dir_all(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(&serde_json::to_vec(&self.highest)?)?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            std::fs::File::open(folder)?.sync_all()
-        };
+        let write = || shared::write(path, &serde_json::to_vec(&self.highest)?);
         if let Err(error) = write() {
             tracing::warn!(path = %path.display(), %error, "the highest numbers of features are not kept");
         }

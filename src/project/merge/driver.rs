@@ -32,12 +32,18 @@ pub struct Driven {
 /// `Failed` if a file cannot be read or written, or is too large. `ours` is as it was then.
 pub fn drive(root: &Path, world: World, base: &Path, ours: &Path, theirs: &Path, path: &str) -> Result<Driven> {
     let at = |file: &Path| root.join(file);
-    let (base, ours_bytes, theirs) = (read(&at(base))?, read(&at(ours))?, read(&at(theirs))?);
+    // The memory may lie below the root of the repository, from which git names the path.
+    let project = root.join(path.find(FORGE).and_then(|at| path.get(..at)).unwrap_or_default());
+    let read = |file: &Path| read(&at(file), &|| most(&project, world.clone()));
+    let (base, ours_bytes, theirs) = (read(base)?, read(ours)?, read(theirs)?);
     let merged = merge(path, &base, &ours_bytes, &theirs);
     let mut quarantined = None;
     if !merged.conflicts.is_empty() {
         // First theirs is safe, then ours is written.
-        quarantined = keep(root, world, path, &theirs)?;
+        // Once for the same content. Git has it as well, as the third version of the path, until the conflict is settled.
+        if let Some(project) = Project::open_anyway(&project, world.clone())? {
+            quarantined = project.files().quarantine(path, &theirs)?;
+        }
     }
     if merged.bytes != ours_bytes {
         let ours = at(ours);
@@ -46,25 +52,22 @@ pub fn drive(root: &Path, world: World, base: &Path, ours: &Path, theirs: &Path,
     Ok(Driven { path: path.to_owned(), conflicts: merged.conflicts, quarantined })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+/// Reads a file of at most as many bytes as the project's settings let a file have.
+fn read(path: &Path, most: &dyn Fn() -> u64) -> Result<Vec<u8>> {
     let io = |error: std::io::Error| Error::io("cannot read", path, &error);
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(io)?;
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > MAX_FILE {
-        let message = format!("{} is larger than {MAX_FILE} bytes, too large to be merged", path.display());
+    let most = if file.metadata().map_err(io)?.len() > MAX_FILE { most() } else { MAX_FILE };
+    file.take(most + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > most {
+        let message = format!("{} is larger than {most} bytes, too large to be merged", path.display());
         return Err(Error::new(Category::Failed, "E_TOO_LARGE", message));
     }
     Ok(bytes)
 }
 
-/// Puts their version into quarantine, once for the same content. Git has it as well, as the third version of the path, until the
-/// conflict is settled.
-fn keep(root: &Path, world: World, path: &str, theirs: &[u8]) -> Result<Option<String>> {
-    // The memory may lie below the root of the repository, from which git names the path.
-    let below = path.find(FORGE).and_then(|at| path.get(..at)).unwrap_or_default();
-    match Project::open_anyway(&root.join(below), world)? {
-        Some(project) => project.files().quarantine(path, theirs),
-        None => Ok(None),
-    }
+/// Returns how many bytes a file may have. Settings that cannot be read, as in the middle of a merge, say nothing.
+fn most(project: &Path, world: World) -> u64 {
+    let project = Project::open(project, world).ok().flatten();
+    project.map_or(MAX_FILE, |project| project.config().files.largest())
 }

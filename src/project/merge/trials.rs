@@ -471,6 +471,22 @@ fn theirs_is_kept_by_a_memory_below_the_root_too() {
 }
 
 #[test]
+fn a_file_that_the_settings_allow_is_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = format!("{RFC}{}", " ".repeat(17 << 20));
+    for (name, text) in [("base", RFC), ("ours", RFC), ("theirs", &large)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
+    let [base, ours, theirs] = ["base", "ours", "theirs"].map(Path::new);
+    let drive = || drive(folder.path(), World::default(), base, ours, theirs, FEATURES);
+    assert_eq!(drive().unwrap_err().code, "E_TOO_LARGE");
+    std::fs::write(folder.path().join(crate::layout::CONFIG), "[files]\nmax_bytes = 20000000\n").unwrap();
+    assert_eq!(drive().unwrap().conflicts, Vec::<String>::new());
+    assert_eq!(std::fs::read_to_string(folder.path().join("ours")).unwrap(), large);
+}
+
+#[test]
 fn a_conflict_stays_one_in_git_and_theirs_is_kept() {
     let repository = Repository::new();
     with_driver(&repository);

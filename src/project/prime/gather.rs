@@ -10,7 +10,7 @@ use crate::knowledge::{Invariant, Kind, Search};
 use crate::progress::session_folder;
 use crate::project::Project;
 use crate::sessions::{Session, SessionId, session_of};
-use crate::skills::Query;
+use crate::skills::{Query, matching};
 
 /// So many failing features are named.
 const FAILING: usize = 10;
@@ -224,11 +224,9 @@ impl On<'_> {
             files: focus.files.clone(),
             labels: self.labels(focus),
         };
-        let skills = self.project.skills();
-        let (matching, all) = (skills.matching(&query), skills.list());
-        let matching = self.or_warn("the skills cannot be read", matching);
+        let all = self.project.skills().list();
         let all = self.or_warn("the skills cannot be read", all);
-        let lines = matching.into_iter().filter(|one| one.fires).map(|one| {
+        let lines = matching(&all, &query).into_iter().filter(|one| one.fires).map(|one| {
             let skill = all.iter().find(|skill| skill.name == one.skill);
             SkillLine { description: skill.map(|skill| skill.description.clone()).unwrap_or_default(), name: one.skill }
         });

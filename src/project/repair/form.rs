@@ -105,19 +105,22 @@ fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
     }
 }
 
-fn is_value(line: &[u8]) -> bool {
-    std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok())
+/// What a line of a file of values is: `None` if it says nothing, or else whether it can be read.
+fn is_value(line: &[u8]) -> Option<bool> {
+    let good = || std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok());
+    (!line.trim_ascii().is_empty()).then(good)
 }
 
 fn check_lines(bytes: &[u8]) -> Result<(), Wrong> {
-    let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
     let (mut good, mut bad, mut first) = (0, 0, None);
-    for (at, line) in lines {
-        if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() {
-            good += 1;
-        } else {
-            bad += 1;
-            first.get_or_insert(at + 1);
+    for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        match is_value(line) {
+            None => {}
+            Some(true) => good += 1,
+            Some(false) => {
+                bad += 1;
+                first.get_or_insert(at + 1);
+            }
         }
     }
     let Some(line) = first else { return Ok(()) };
@@ -151,16 +154,38 @@ pub(super) fn salvage(form: Form, bytes: &[u8]) -> (Vec<u8>, usize) {
             continue;
         }
         let good = match form {
-            Form::Text => !line.contains(&0) && std::str::from_utf8(line).is_ok(),
-            Form::Index => !bad.contains(&(at + 1)),
+            Form::Text => Some(!line.contains(&0) && std::str::from_utf8(line).is_ok()),
+            Form::Index => Some(!bad.contains(&(at + 1))),
             _ => is_value(line),
         };
-        if good {
-            kept.extend_from_slice(line);
-            kept.push(b'\n');
-        } else {
-            lost += 1;
+        match good {
+            Some(true) => {
+                kept.extend_from_slice(line);
+                kept.push(b'\n');
+            }
+            Some(false) => lost += 1,
+            None => {}
         }
     }
     (kept, lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_as_damaged_is_what_is_taken_out() {
+        let twice = "{\"a\":1,\"a\":2}";
+        for (bad, lines) in [(0, "{\"a\":1}\n  \n[]\n"), (1, &format!("{{}}\n{twice}\n")), (2, "1\n{\n\t\n}\n2")] {
+            let named = match check(Form::Lines, lines.as_bytes()) {
+                Ok(()) => 0,
+                Err(Wrong::Lines { count, .. }) => count,
+                Err(other) => panic!("{lines:?}: {other:?}"),
+            };
+            let (kept, lost) = salvage(Form::Lines, lines.as_bytes());
+            assert_eq!((named, lost), (bad, bad), "{lines:?}");
+            assert_eq!(check(Form::Lines, &kept), Ok(()), "{lines:?}");
+        }
+    }
 }

@@ -4,9 +4,7 @@
 //! work tree: nothing has to be given back by who dies.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +13,10 @@ use super::record::{Living, Session};
 use crate::error::{Error, Result};
 use crate::focus::{Focus, Set, SetFocus};
 use crate::layout::{LIVING, LOCAL, SESSION_LOCKS};
+use crate::shared;
 
 /// The name of the file, in the folder that all work trees share, or else in the one of this clone.
 const NAME: &str = "claims.json";
-/// The longest file that is read, in bytes.
-const LONGEST: u64 = 1 << 20;
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Claims {
@@ -105,7 +102,7 @@ impl Sessions<'_> {
 
     /// Says whether the session of a claim lives.
     fn lives_elsewhere(&self, claim: &Claim) -> bool {
-        let living = || -> Option<Living> { serde_json::from_slice(&read(&claim.worktree.join(LIVING))?).ok() };
+        let living = || -> Option<Living> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };
         let alive = |session: &Session| {
             let lock = claim.worktree.join(SESSION_LOCKS).join(format!("{}.lock", session.id));
             let now = self.project.world().now();
@@ -127,27 +124,12 @@ impl Sessions<'_> {
     }
 
     fn read_claims(&self) -> Claims {
-        read(&self.claims_path()).and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+        shared::read(&self.claims_path()).and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
     fn write_claims(&self, claims: &Claims) -> Result<()> {
         let path = self.claims_path();
-        let folder = path.parent().unwrap_or(&path);
-        let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer_pretty(&mut file, claims)?;
-            file.flush()?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            Ok(())
-        };
+        let write = || shared::write(&path, &serde_json::to_vec_pretty(claims)?);
         write().map_err(|error| Error::io("cannot write", &path, &error))
     }
-}
-
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }

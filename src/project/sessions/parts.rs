@@ -1,5 +1,7 @@
 //! What a session asks of the other parts of the project's memory.
 
+use std::collections::BTreeSet;
+
 use super::record::{Ending, Session};
 use super::select::Named;
 use super::{Finished, Probed};
@@ -105,15 +107,27 @@ fn go_back(project: &Project, class: String) -> Result<Assessed> {
     Ok(Assessed { class, warning: Some(warning), paused })
 }
 
-/// Returns the first feature that worked once and does not, and the one that comes next.
-pub(super) fn features(project: &Project) -> Result<(Option<Named>, Option<Named>)> {
-    let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
-    let listed = project.features().list(false)?;
-    let claimed = project.sessions().claimed();
-    let mut regressed = listed.features.iter().filter(|item| item.standing == Standing::Regressed);
-    let regressed = regressed.find(|item| !claimed.contains(&item.feature.id));
-    let next = project.features().next()?;
-    Ok((regressed.map(|item| named(&item.feature)), next.map(|next| named(&next.feature))))
+/// The features, and how each of them stands.
+pub(super) struct Features {
+    file: FeaturesFile,
+    standings: Vec<Standing>,
+}
+
+impl Features {
+    pub(super) fn read(project: &Project) -> Result<Self> {
+        let (file, standings) = project.features().judged()?;
+        Ok(Self { file, standings })
+    }
+
+    /// Returns the first one that worked once and does not, and the one that comes next; nothing that others work on.
+    pub(super) fn open(&self, agent: &str, claimed: &BTreeSet<String>) -> (Option<Named>, Option<Named>) {
+        let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
+        let mut all = self.file.features.iter().zip(&self.standings);
+        let regressed =
+            all.find(|(feature, standing)| **standing == Standing::Regressed && !claimed.contains(&feature.id));
+        let next = self.file.next(&self.standings, agent, claimed);
+        (regressed.map(|(feature, _)| named(feature)), next.map(|(feature, _)| named(feature)))
+    }
 }
 
 /// Returns the id of a learning that was kept since a time: an end that was cut short after it was written does not count it again.
@@ -166,8 +180,7 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
     if ignores(git)? {
         return Ok(Kept::Not("the memory was not committed: git ignores it".to_owned()));
     }
-    let checkpoint = project.checkpoints().newest_valid()?.and_then(|found| Some((found.tag.clone(), found.oid()?)));
-    let (new, origin) = (new_commit(session, ending), Origin { checkpoint, ..origin(session) });
+    let (new, origin) = (new_commit(session, ending), project.commits().origin(&session.id, &session.uuid)?);
     match project.commits().create(&new, &origin) {
         Ok(made) => Ok(Kept::In(made.oid.to_string())),
         Err(error) if error.code == "E_NOTHING_STAGED" => {

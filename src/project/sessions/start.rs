@@ -11,7 +11,7 @@ use super::select::{Choice, Inputs, Unfinished, select_next_task};
 use super::{Sessions, parts};
 use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
-use crate::issues::Active;
+use crate::issues::{Active, Issue};
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{HISTORY, INIT};
 use crate::prime::Primed;
@@ -183,6 +183,14 @@ struct On<'a> {
     recovery: Option<String>,
 }
 
+/// What there is to choose from, whoever works on what.
+struct Ground {
+    unfinished: Option<Unfinished>,
+    issues: Vec<Issue>,
+    done: Vec<String>,
+    features: parts::Features,
+}
+
 impl On<'_> {
     fn is_done(&self, step: &str) -> bool {
         self.session.step(step).is_some()
@@ -297,9 +305,11 @@ impl On<'_> {
         if self.is_done(step::FOCUS) {
             return Ok(None);
         }
+        // What takes time is found out before anybody waits for it.
+        let ground = self.ground()?;
         // Whoever begins at the same time in another work tree chooses after this is taken.
         let _common = self.sessions.project.common_lock()?;
-        let choice = self.choose()?;
+        let choice = self.choose(&ground);
         let focus = self.sessions.focus(&self.session)?;
         let taken = match &choice.task {
             Some(task) => {
@@ -320,26 +330,34 @@ impl On<'_> {
         Ok(Some(choice))
     }
 
-    fn choose(&mut self) -> Result<Choice> {
+    /// Finds out what there is to choose from.
+    fn ground(&mut self) -> Result<Ground> {
         let project = self.sessions.project;
-        let unfinished = self.unfinished()?;
-        let issues = self.issues()?;
         let done: Vec<String> = project
             .files()
             .list(HISTORY)?
             .iter()
             .filter_map(|entry| entry.name.strip_suffix(".md").map(str::to_owned))
             .collect();
-        let (regressed, feature) = parts::features(project)?;
-        Ok(select_next_task(&Inputs {
-            unfinished: unfinished.as_ref(),
+        let features = parts::Features::read(project)?;
+        Ok(Ground { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
+    }
+
+    /// Chooses among what nobody else has taken. The caller holds the common lock.
+    fn choose(&self, ground: &Ground) -> Choice {
+        let project = self.sessions.project;
+        let claimed = self.sessions.claimed();
+        let agent = &project.world().agent;
+        let (regressed, feature) = ground.features.open(agent, &claimed);
+        select_next_task(&Inputs {
+            unfinished: ground.unfinished.as_ref(),
             regressed: regressed.as_ref(),
-            issues: &issues.issues,
-            done: &done,
-            claimed: &project.sessions().claimed(),
-            agent: project.config().linear.me.as_deref().unwrap_or(&project.world().agent),
+            issues: &ground.issues,
+            done: &ground.done,
+            claimed: &claimed,
+            agent: project.config().linear.me.as_deref().unwrap_or(agent),
             feature: feature.as_ref(),
-        }))
+        })
     }
 
     /// Returns what the abandoned session that this one takes up was at, if it was on this branch and not done.

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
+use std::num::NonZero;
 use std::path::Path;
+use std::thread::{self, available_parallelism};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,10 @@ pub(super) const MANY: u64 = 5_000;
 pub(super) const TOO_MANY: u64 = 20_000;
 /// So many skills a project may have.
 const SKILLS: usize = 10_000;
+/// So many threads look at skills, at most.
+const THREADS: usize = 4;
+/// A thread more is worth it for so many skills.
+const WORTH: usize = 200;
 
 /// A skill: what is known of it without reading its instructions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -77,25 +83,48 @@ pub fn scan(root: &Path) -> Result<Vec<Skill>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("reading the folder", &folder, &error)),
     };
-    let mut names = BTreeSet::new();
+    let mut names = BTreeMap::new();
     for entry in entries {
         let entry = entry.map_err(|error| Error::io("reading the folder", &folder, &error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let kind = entry.file_type().map_err(|error| Error::io("looking at", &entry.path(), &error))?;
         if !name.starts_with('.') && !kind.is_file() {
-            names.insert(name);
+            names.insert(name, kind.is_dir());
         }
         if names.len() > SKILLS {
             return Err(Error::refused(format!("{} holds more than {SKILLS} skills", folder.display())));
         }
     }
-    let mut skills: Vec<Skill> = names.into_iter().map(|name| look(&folder.join(&name), name)).collect();
+    let mut skills = look_at_all(&folder, &names.into_iter().collect::<Vec<_>>());
     link(&mut skills);
     Ok(skills)
 }
 
+/// Looks at skills, each a name and whether it is a folder; at many with several threads.
+fn look_at_all(folder: &Path, names: &[(String, bool)]) -> Vec<Skill> {
+    let some = |names: &[(String, bool)]| -> Vec<Skill> {
+        names.iter().map(|(name, is_folder)| look(&folder.join(name), name.clone(), *is_folder)).collect()
+    };
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS).min(names.len() / WORTH + 1);
+    if threads == 1 {
+        return some(names);
+    }
+    let (own, rest) = names.split_at(names.len() / threads);
+    thread::scope(|scope| {
+        let others: Vec<_> = rest
+            .chunks(rest.len().div_ceil(threads - 1))
+            .map(|names| (names, scope.spawn(move || some(names))))
+            .collect();
+        let mut all = some(own);
+        for (names, other) in others {
+            all.extend(other.join().unwrap_or_else(|_| some(names)));
+        }
+        all
+    })
+}
+
 /// Looks at one skill, without the others.
-fn look(folder: &Path, name: String) -> Skill {
+fn look(folder: &Path, name: String, is_folder: bool) -> Skill {
     let mut skill = Skill {
         name,
         description: String::new(),
@@ -108,7 +137,7 @@ fn look(folder: &Path, name: String) -> Skill {
         errors: Vec::new(),
         warnings: Vec::new(),
     };
-    if fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir()) {
+    if !is_folder {
         skill
             .errors
             .push(Problem::new("link", "the folder of a skill is a link; a skill lies in the repository itself"));
@@ -191,15 +220,15 @@ fn link(skills: &mut [Skill]) {
 
 fn text_of(path: &Path) -> Result<String, Problem> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => {}
+    let length = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => found.len().min(LARGEST as u64),
         Ok(_) => return Err(Problem::new("manifest", format!("{name} is no file"))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Problem::new("manifest", format!("there is no {name}")));
         }
         Err(error) => return Err(Problem::new("manifest", format!("{name}: {error}"))),
-    }
-    let mut bytes = Vec::new();
+    };
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     File::open(path)
         .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| Problem::new("manifest", format!("{name}: {error}")))?;
@@ -227,9 +256,22 @@ pub(super) fn inside(folder: &Path, path: &str) -> Result<fs::Metadata, Problem>
         ErrorKind::NotFound => Problem::new("missing", format!("{path} does not exist")),
         _ => Problem::new("missing", format!("{path}: {error}")),
     };
+    if let Some(found) = plain(folder, path) {
+        return Ok(found);
+    }
     let real = folder.join(path).canonicalize().map_err(gone)?;
     if !real.starts_with(folder.canonicalize().map_err(gone)?) {
         return Err(Problem::new("outside", format!("{path:?} leads out of the skill")));
     }
     real.metadata().map_err(gone)
+}
+
+/// Looks at a file or folder to which no link leads below the folder: then it lies inside, wherever the folder itself lies.
+fn plain(folder: &Path, path: &str) -> Option<fs::Metadata> {
+    let (mut at, mut found) = (folder.to_path_buf(), None);
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        at.push(part);
+        found = Some(fs::symlink_metadata(&at).ok().filter(|found| !found.is_symlink())?);
+    }
+    found
 }

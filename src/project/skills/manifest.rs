@@ -233,9 +233,10 @@ impl Reader<'_> {
     }
 
     fn check(&mut self, root: &Table) {
-        let Manifest { name, description, version, triggers, dependencies, .. } = self.read.manifest.clone();
+        let manifest = std::mem::take(&mut self.read.manifest);
+        let Manifest { name, description, version, triggers, dependencies, .. } = &manifest;
         let at = |table: &str, key: &str| root.get(table).and_then(|table| table.get(key)).and_then(Item::span);
-        if !name.is_empty() && !is_name(&name) {
+        if !name.is_empty() && !is_name(name) {
             let rule = "1 to 64 of a-z, 0-9 and single hyphens inside";
             self.error("name", format!("{name:?} is no name of a skill: {rule}"), at("skill", "name"));
         }
@@ -244,7 +245,7 @@ impl Reader<'_> {
             let message = format!("the description has {length} characters; the most is {DESCRIPTION}");
             self.error("description_length", message, at("skill", "description"));
         }
-        if !version.is_empty() && !is_version(&version) {
+        if !version.is_empty() && !is_version(version) {
             self.error("version", format!("{version:?} is no version like 1.0.0"), at("skill", "version"));
         }
         for pattern in &triggers.file_patterns {
@@ -253,13 +254,14 @@ impl Reader<'_> {
             }
         }
         for (key, names) in
-            [("requires", dependencies.requires), ("before", dependencies.before), ("after", dependencies.after)]
+            [("requires", &dependencies.requires), ("before", &dependencies.before), ("after", &dependencies.after)]
         {
             for other in names.iter().filter(|other| !is_name(other)) {
                 let message = format!("`{key}` names {other:?}, which is no name of a skill");
                 self.error("dependency", message, at("dependencies", key));
             }
         }
+        self.read.manifest = manifest;
     }
 
     fn resources(&mut self, root: &Table) {

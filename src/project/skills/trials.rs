@@ -233,3 +233,17 @@ fn triggers_of_other_clients_are_taken_over() {
     let file = place.folder.path().join(".forge/skills/code-generation/skill.toml");
     assert!(std::fs::read_to_string(file).unwrap().contains("# Chain to QA after generation"));
 }
+
+#[test]
+fn many_skills_are_all_there_in_their_order() {
+    let place = Place::new();
+    let names: Vec<String> = (0..650).map(|number| format!("skill-{number:03}")).collect();
+    for name in &names {
+        place.skill(name, "");
+    }
+    std::fs::remove_file(place.folder.path().join(".forge/skills/skill-333/skill.toml")).unwrap();
+    let found = scan(place.folder.path()).unwrap();
+    assert_eq!(found.iter().map(|skill| &skill.name).collect::<Vec<_>>(), names.iter().collect::<Vec<_>>());
+    let invalid: Vec<_> = found.iter().filter(|skill| !skill.valid).map(|skill| skill.name.as_str()).collect();
+    assert_eq!(invalid, ["skill-333"]);
+}

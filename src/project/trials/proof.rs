@@ -307,7 +307,7 @@ fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
     let mut sessions = Vec::new();
     for (root, name) in [(repository.path(), "Forge"), (&other, "Axiom")] {
         let project = agent(root, name);
-        sessions.push(project.sessions().start(&Start::default()).unwrap().session.id);
+        sessions.push(project.sessions().start(&Start::default()).unwrap().session);
         project.features().add(&feature(&format!("What {name} does"), "adding::*"), None).unwrap();
         for text in ["Both of us learned this", &format!("Only {name} learned this")] {
             project.knowledge().add(&pattern(text, "Remember it"), None).unwrap();
@@ -315,7 +315,7 @@ fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
         let ended = project.sessions().end(&End::default()).unwrap();
         assert!(ended.commit.is_some(), "{ended:?}");
     }
-    assert_ne!(sessions[0], sessions[1], "ids are given out once in all work trees");
+    assert_ne!(sessions[0].id, sessions[1].id, "ids are given out once in all work trees");
     repository.run(&["merge", "--quiet", "--no-edit", "other"]);
     // The archive of the session that ended is committed with the next one.
     assert_eq!(repository.run(&["status", "--porcelain", "--", ":/", ":!.forge/memory/short-term/sessions"]), "");
@@ -326,7 +326,7 @@ fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
     assert_eq!(contexts, ["Both of us learned this", "Only Axiom learned this", "Only Forge learned this"]);
     let ids: Vec<_> = project.features().read().unwrap().features.into_iter().map(|feature| feature.id).collect();
     assert_eq!(ids, ["FORGE-001", "FORGE-002"]);
-    for (root, id) in [repository.path(), &other].into_iter().zip(sessions) {
-        assert!(root.join(layout::SESSIONS).join(&id).join("session.json").exists(), "{id}");
+    for (root, session) in [repository.path(), &other].into_iter().zip(sessions) {
+        assert!(root.join(layout::SESSIONS).join(session.folder()).join("session.json").exists(), "{session:?}");
     }
 }

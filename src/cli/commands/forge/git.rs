@@ -18,9 +18,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 /// Returns who commits, and from where.
 fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
     let session = project.sessions().required()?;
-    let newest = project.checkpoints().newest_valid()?;
-    let checkpoint = newest.and_then(|checkpoint| Some((checkpoint.tag.clone(), checkpoint.oid()?)));
-    Ok(Origin { session: session.id, session_id: session.uuid, checkpoint })
+    project.commits().origin(&session.id, &session.uuid)
 }
 
 pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
