@@ -97,14 +97,14 @@ struct Gate<'a> {
 
 impl Gate<'_> {
     fn add(&mut self, file: &Path, line: usize, rule: &'static str, what: impl Into<String>) {
-        let file = self.from_root(file).display().to_string();
+        let file = self.below_root(file).display().to_string();
         // What a line does first is enough to find it.
         if self.found.iter().all(|found| (&found.file, found.line) != (&file, line)) {
             self.found.push(Back { file, line, rule, what: what.into() });
         }
     }
 
-    fn from_root<'p>(&self, path: &'p Path) -> &'p Path {
+    fn below_root<'p>(&self, path: &'p Path) -> &'p Path {
         path.strip_prefix(self.root).unwrap_or(path)
     }
 
@@ -170,7 +170,7 @@ impl Gate<'_> {
     }
 
     fn dependencies(&mut self, file: &Path, table: &Table, shared: &Table) {
-        let folder = self.from_root(file).parent().unwrap_or(Path::new("")).to_owned();
+        let folder = self.below_root(file).parent().unwrap_or(Path::new("")).to_owned();
         for (kind, rule) in [
             ("dependencies", "dependency"),
             ("dev-dependencies", "dev-dependency"),
@@ -262,7 +262,7 @@ impl Gate<'_> {
         if !text.contains('/') || text.contains(char::is_whitespace) {
             return false;
         }
-        let file = self.from_root(file);
+        let file = self.below_root(file);
         let (folder, inner) = (file.parent().unwrap_or(file), text.trim_start_matches('/'));
         let own: PathBuf = file.components().take(2).collect();
         let climbs = inner.split('/').any(|part| part == "..");
