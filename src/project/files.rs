@@ -296,9 +296,9 @@ impl Files {
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
         let no_file = || io(std::io::Error::other("it is no file"));
         // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
-        match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => return Err(no_file()),
-            _ => {}
+        let about = rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        if about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) != FileType::RegularFile) {
+            return Err(no_file());
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file: File = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
@@ -306,10 +306,7 @@ impl Files {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(io(error.into())),
         };
-        let about = file.metadata().map_err(io)?;
-        if !about.is_file() {
-            return Err(no_file());
-        }
+        let about = Some(file.metadata().map_err(io)?).filter(|about| about.is_file()).ok_or_else(no_file)?;
         self.check_size(path, about.len())?;
         let mut bytes = Vec::new();
         file.take(self.shared.max + 1).read_to_end(&mut bytes).map_err(io)?;
