@@ -123,7 +123,12 @@ impl Warning {
         Self { code: "nothing-fits", message: one_line(message.as_ref()) }
     }
 
-    /// The plan that is bound lies somewhere else than it should.
+    /// The folder that was named lies in a project, whose marker it does not see.
+    pub(crate) fn below(message: impl AsRef<str>) -> Self {
+        Self { code: "cwd-below-project", message: one_line(message.as_ref()) }
+    }
+
+    /// A plan lies somewhere else than it should.
     pub(crate) fn misplaced(message: impl AsRef<str>) -> Self {
         Self { code: "plan-misplaced", message: one_line(message.as_ref()) }
     }

@@ -70,13 +70,14 @@ impl Repository {
         self.common.join("config")
     }
 
-    /// Returns the address that `origin` is fetched from. One that is no UTF-8 names nothing.
-    pub(crate) fn origin(&self, look: &dyn Look) -> Option<String> {
-        match read(look, &self.config(), MOST_CONFIG) {
+    /// Returns the address that `origin` is fetched from. One that is no UTF-8 names nothing. Settings that cannot be read are an error.
+    pub(crate) fn origin(&self, look: &dyn Look) -> Result<Option<String>, String> {
+        Ok(match read(look, &self.config(), MOST_CONFIG) {
             Short::Text(text) => origin(&text),
             Short::Lossy(text) => origin(&text).filter(|address| !address.contains(char::REPLACEMENT_CHARACTER)),
-            Short::Absent | Short::Wrong(_) => None,
-        }
+            Short::Absent => None,
+            Short::Wrong(why) => return Err(format!("{}: {why}", self.config().display())),
+        })
     }
 }
 

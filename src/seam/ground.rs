@@ -27,6 +27,10 @@ const MOST_PROJECT: usize = 1 << 20;
 /// The largest `.project-mode`, in bytes.
 const MOST_MODE: usize = 4_096;
 
+/// Of these, every vault has one.
+const VAULT: [&str; 8] =
+    ["projects", "memory", "desk", "personal", "personal-private", "personal-projects", "_inbox", ".obsidian"];
+
 /// What a project is called, and what says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slug {
@@ -108,6 +112,24 @@ impl<'a> Ground<'a> {
             }
         }
         self.others = !self.named && self.is_others(&self.root.join(HARNESS));
+        if self.named {
+            self.warn_of_above(&at);
+        }
+    }
+
+    /// Tells that a folder which was named is in a project whose marker is not asked: nothing above it is.
+    fn warn_of_above(&mut self, at: &Path) {
+        let Some(top) = self.repository.as_ref().and_then(|repository| repository.root.as_deref()) else { return };
+        let has = |folder: &Path| matches!(self.look.about(&folder.join(HARNESS)), Ok(Some(_)));
+        if at == top || !at.starts_with(top) || has(at) {
+            return;
+        }
+        let above = at.ancestors().skip(1).take_while(|folder| folder.starts_with(top)).find(|folder| has(folder));
+        if let Some(above) = above {
+            let (at, harness) = (at.display(), above.join(HARNESS));
+            let why = format!("{at} is taken as the root of a project, and {} is not asked", harness.display());
+            self.warnings.push(Warning::below(why));
+        }
     }
 
     /// Returns the folder that holds the nearest `.harness` of who runs this, up to the root of the repository. Outside of a repository it
@@ -234,6 +256,10 @@ impl<'a> Ground<'a> {
                 self.warnings.push(Warning::unreadable(format!("plugins.obsidian-vault.spaces: {why}")));
             }
         }
+        if !self.is_vault(&root, settings) {
+            let why = format!("{by}: {} holds nothing that a vault has, such as projects/ or memory/", root.display());
+            self.warnings.push(Warning::unreadable(why));
+        }
         let vault = Vault::new(self.look, root, spaces);
         // What is given directly is the root already.
         let Some(inner) = settings.memory_root.as_ref().filter(|_| !is_given) else { return Some((vault, by)) };
@@ -243,6 +269,14 @@ impl<'a> Ground<'a> {
             Err(why) => self.warnings.push(Warning::unreadable(format!("plugins.obsidian-vault.memory_root: {why}"))),
         }
         None
+    }
+
+    /// Says whether a folder has anything of a vault in it. An empty one is a vault that begins.
+    fn is_vault(&self, root: &Path, settings: &Settings) -> bool {
+        let set = settings.spaces.iter().map(|(_, path)| path.as_str()).chain(settings.memory_root.as_deref());
+        let mut names = VAULT.into_iter().chain(set);
+        names.any(|name| matches!(self.look.about(&root.join(name)), Ok(Some(_))))
+            || self.look.list(root, 1).is_ok_and(|entries| entries.is_none_or(|entries| entries.is_empty()))
     }
 
     /// A `.harness` that is there and is no folder hides what is bound.
@@ -298,7 +332,11 @@ impl<'a> Ground<'a> {
             });
         }
         let Some(repository) = &self.repository else { return Ok(None) };
-        let Some(origin) = repository.origin(self.look) else { return Ok(None) };
+        let origin = repository.origin(self.look).unwrap_or_else(|why| {
+            self.warnings.push(Warning::unreadable(why));
+            None
+        });
+        let Some(origin) = origin else { return Ok(None) };
         let name = name_in(&origin);
         if name.is_empty() {
             return Ok(None);

@@ -124,7 +124,19 @@ fn in_vault(
             return Err(dangling(ground, &paths[0], &why));
         }
         let (old, new) = (old.display(), paths[0].display());
-        warnings.push(Warning::misplaced(format!("the plan {name} lies at {old}, and belongs at {new}: move it")));
+        // What is there, and cannot be read, must not be overwritten.
+        let advice =
+            if is_there(ground, &paths[0]) { format!("that {why}: see to it first") } else { "move it".into() };
+        warnings.push(Warning::misplaced(format!("the plan {name} lies at {old}, and belongs at {new}; {advice}")));
+    }
+    if *meant == Meant::Nothing && !is_there(ground, &paths[0]) {
+        let [old, ..] = flat(&ground.root.join(HARNESS), meant);
+        if ground.own_harness().is_some() && is_there(ground, &old) {
+            let (old, new) = (old.display(), paths[0].display());
+            warnings.push(Warning::misplaced(format!(
+                "there is a plan at {old}, and none at {new}: move it there, or keep state in the project with `local` in .project-mode"
+            )));
+        }
     }
     Ok(paths)
 }
@@ -143,7 +155,8 @@ fn task(ground: &Ground<'_>, place: &Place, meant: &Meant) -> Result<Option<Path
         Meant::Asked(name) | Meant::Bound(name) => name,
         Meant::Nothing if !tasks.is_empty() => {
             let cause = format!("the project has {} tasks, and none is named ({})", tasks.len(), names(&all));
-            return Err(StateError::task_name_required(&folder, cause, "name the task"));
+            let remedy = "name one with --plan (the input `plan` of a pack), or in .harness/active-plan";
+            return Err(StateError::task_name_required(&folder, cause, remedy));
         }
         Meant::Nothing | Meant::AskedSingleton => return Ok(None),
     };
@@ -158,6 +171,10 @@ fn task(ground: &Ground<'_>, place: &Place, meant: &Meant) -> Result<Option<Path
             Err(StateError::corrupt(&folder, cause, "name the task with its number"))
         }
     }
+}
+
+fn is_there(ground: &Ground<'_>, path: &Path) -> bool {
+    !matches!(ground.look.about(path), Ok(None))
 }
 
 /// Says whether a file holds any text.

@@ -20,6 +20,7 @@ mod contract;
 mod corrupt;
 mod defects;
 mod found;
+mod hints;
 
 mod place;
 mod ports;

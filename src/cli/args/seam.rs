@@ -11,8 +11,8 @@ use super::Global;
 // Read by itself, without all the other commands: to make ready for those takes longer than the answer.
 /// What a process sees of memory: it never writes, and works without any memory
 ///
-/// Memory is a folder of notes (MEMORY_VAULT_PATH, or [seam] vault) and what the project learned in `.forge/`. No key is needed: it is
-/// neither the store of HELMDECK_MEMORY_KEY nor the vault of credentials.
+/// Memory is a folder of notes (`MEMORY_VAULT_PATH`, or `[seam] vault`) and what the project learned in `.forge/`. No key is needed: it is
+/// neither the store of `HELMDECK_MEMORY_KEY` nor the vault of credentials.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck seam", bin_name = "helmdeck seam", max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct SeamCli {

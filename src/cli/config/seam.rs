@@ -13,44 +13,60 @@ use crate::env::Environment;
 const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMDECK_SEAM__QUERY", "query")];
 
 impl SeamSettings {
-    /// Reads them from the file and the environment. What is wrong is told beside them: then each has its default, since memory that cannot
-    /// be read counts as absent.
+    /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its default, since memory
+    /// that cannot be read counts as absent.
     pub(crate) fn alone(file: Option<&Path>, env: &Environment) -> (Self, Option<String>) {
-        Self::try_alone(file, env).map_or_else(|problem| (Self::default(), Some(problem)), |settings| (settings, None))
+        let mut problems = Vec::new();
+        let (table, place) = of_file(file, env).unwrap_or_else(|problem| {
+            problems.push(problem);
+            Default::default()
+        });
+        let mut settings = Self::default();
+        for (key, value) in table {
+            if let Err(why) = settings.set(&key, value) {
+                problems.push(format!("{}: [seam]: {why}", place.display()));
+            }
+        }
+        // As other paths of the file: from the folder in which that lies. Those of the environment begin in the working folder.
+        if let Some(folder) = place.parent() {
+            settings.vault = placed(&settings.vault, folder);
+        }
+        for (variable, key) in VARIABLES {
+            let set = match env.text(variable) {
+                Ok(Some(text)) => settings.set(key, text.into()),
+                Ok(None) => Ok(()),
+                Err(failure) => Err(failure.message().to_owned()),
+            };
+            problems.extend(set.err().map(|why| format!("{variable}: {why}")));
+        }
+        let more = problems.len().saturating_sub(1);
+        let first = problems.into_iter().next();
+        (settings, first.map(|first| if more == 0 { first } else { format!("{first} (and {more} more)") }))
     }
 
-    fn try_alone(file: Option<&Path>, env: &Environment) -> Result<Self, String> {
-        let found = file::find(file, env).map_err(|failure| failure.message().to_owned())?;
-        let (mut table, place) = match &found {
-            Some(found) => {
-                let text = file::read_plain(found).map_err(|problem| problem.to_string())?.unwrap_or_default();
-                let place = found.path.display().to_string();
-                let mut all: Table = text
-                    .parse()
-                    .map_err(|error: toml::de::Error| format!("{place}: {}", error.message().replace('\n', ", ")))?;
-                match all.remove("seam") {
-                    Some(Value::Table(table)) => (table, place),
-                    Some(_) => return Err(format!("{place}: seam must be a table")),
-                    None => (Table::new(), place),
-                }
-            }
-            None => (Table::new(), "the configuration".to_owned()),
-        };
-        // As other paths of the file: from the folder in which that lies. Those of the environment begin in the working folder.
-        let folder = found.as_ref().and_then(|found| found.path.parent()).filter(|_| table.contains_key("vault"));
-        let folder = folder.filter(|_| env.text(VARIABLES[0].0).ok().flatten().is_none()).map(Path::to_owned);
-        for (variable, key) in VARIABLES {
-            if let Some(text) = env.text(variable).map_err(|failure| failure.message().to_owned())? {
-                table.insert(key.to_owned(), text.into());
-            }
+    fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
+        let one = Value::Table(Table::from_iter([(key.to_owned(), value)]));
+        let Self { vault, query } = Self::deserialize(one).map_err(|error| error.message().replace('\n', ", "))?;
+        match key {
+            "vault" => self.vault = vault,
+            _ => self.query = query,
         }
-        let settings = Self::deserialize(Value::Table(table));
-        let mut settings =
-            settings.map_err(|error| format!("{place}: [seam]: {}", error.message().replace('\n', ", ")))?;
-        if let Some(folder) = folder {
-            settings.vault = placed(&settings.vault, &folder);
-        }
-        Ok(settings)
+        Ok(())
+    }
+}
+
+/// Returns `[seam]` of the file, and where that lies; nothing if there is none.
+fn of_file(file: Option<&Path>, env: &Environment) -> Result<(Table, PathBuf), String> {
+    let found = file::find(file, env).map_err(|failure| failure.message().to_owned())?;
+    let Some(found) = found else { return Ok(Default::default()) };
+    let text = file::read_plain(&found).map_err(|problem| problem.to_string())?.unwrap_or_default();
+    let place = found.path.display();
+    let mut all: Table =
+        text.parse().map_err(|error: toml::de::Error| format!("{place}: {}", error.message().replace('\n', ", ")))?;
+    match all.remove("seam") {
+        Some(Value::Table(table)) => Ok((table, found.path)),
+        Some(_) => Err(format!("{place}: seam must be a table")),
+        None => Ok(Default::default()),
     }
 }
 
@@ -89,6 +105,16 @@ mod tests {
             let pairs: Vec<_> = variable.map(|path| ("HELMDECK_SEAM__VAULT", path)).into_iter().collect();
             assert_eq!(read(&format!("[seam]\nvault = \"{text}\"\n"), &pairs).0.vault, vault, "{text:?}");
         }
+        for (text, variable) in [
+            ("[seam]\nvault = \"/v\"\nquery = \"fliter\"\nroot = 5\n", "filter"),
+            ("[seam]\nvault = \"/v\"\n", "fliter"),
+        ] {
+            let (settings, problem) = read(text, &[("HELMDECK_SEAM__QUERY", variable)]);
+            assert_eq!(settings.vault, Path::new("/v"), "what is sound stays");
+            assert!(problem.unwrap().contains("fliter"), "{text}");
+        }
+        let (_, problem) = read("", &[("HELMDECK_SEAM__QUERY", "fliter")]);
+        assert!(problem.unwrap().starts_with("HELMDECK_SEAM__QUERY: "), "not the file");
         for text in ["[seam\n", "seam = 5", "[seam]\nvaultt = \"\"\n", "[seam]\nquery = \"x\"\n"] {
             let (settings, problem) = read(text, &[]);
             assert_eq!(settings.query, QueryUse::Reserved);
