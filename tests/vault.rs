@@ -104,7 +104,10 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         // no chances with what was written about then: both may run once more. And what ran before it saw the new version is kept
         // under the old one, where nobody asks.
         wait_for("both answers to be kept", || {
-            call(&mine) == "hit" && call(&others) == "hit" && made_with(&home, "token") > 0 && made_with(&home, "other") == 1
+            call(&mine) == "hit"
+                && call(&others) == "hit"
+                && made_with(&home, "token") > 0
+                && made_with(&home, "other") == 1
         });
 
         let removed = vault(&home, VAULT_KEY, "", &["vault", "remove", "other", "--yes", "--json"]);
