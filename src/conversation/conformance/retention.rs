@@ -15,21 +15,22 @@ use crate::summarizer::Failure;
 pub(super) async fn the_oldest_turns_go_first(s: Subject) {
     s.scribe.always(Act::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| {
-        config.max_turns = 20;
+        // So few have no slack, whenever the sweep comes by.
+        config.max_turns = 15;
         config.sweep_interval = Duration::from_millis(20);
     });
     add(&memory, &alice(), 0..70).await;
-    eventually("the oldest to go", async || memory.trace(&alice()).await.unwrap().kept_turns == 20).await;
-    assert_eq!(kept(&memory, &alice()).await, numbers(50..70));
-    assert_eq!(seen(&memory, &alice()).await, numbers(50..70));
-    assert_eq!(seen(&s.another().open(), &alice()).await, numbers(50..70));
+    eventually("the oldest to go", async || memory.trace(&alice()).await.unwrap().kept_turns == 15).await;
+    assert_eq!(kept(&memory, &alice()).await, numbers(55..70));
+    assert_eq!(seen(&memory, &alice()).await, numbers(55..70));
+    assert_eq!(seen(&s.another().open(), &alice()).await, numbers(55..70));
     let dropped = s.dropped();
     if s.rolls() {
-        eventually("all to be told", async || s.dropped().iter().map(|(_, count)| count).sum::<u64>() == 50).await;
+        eventually("all to be told", async || s.dropped().iter().map(|(_, count)| count).sum::<u64>() == 55).await;
         assert!(s.dropped().iter().all(|(reason, _)| *reason == "max_turns"), "{dropped:?}");
         s.scribe.always(Act::Answer);
         fold(&memory, &alice()).await;
-        assert_eq!(seen(&memory, &alice()).await, numbers(50..70));
+        assert_eq!(seen(&memory, &alice()).await, numbers(55..70));
         s.moves(&alice(), Health::Healthy);
     }
 }
@@ -63,6 +64,8 @@ pub(super) async fn a_summary_outlives_its_turns(s: Subject) {
 }
 
 pub(super) async fn a_dialogue_is_bounded_in_bytes(s: Subject) {
+    // A sixteenth more may stay, so that a full dialogue is not pruned at every turn.
+    const MOST: u64 = 20_000 + 20_000 / 16;
     let memory = s.open_with(|config| {
         config.max_bytes = 20_000;
         config.sweep_interval = Duration::from_millis(20);
@@ -72,7 +75,7 @@ pub(super) async fn a_dialogue_is_bounded_in_bytes(s: Subject) {
     }
     eventually("the oldest to go", async || {
         let all = super::subject::items(&memory, &alice()).await;
-        all.iter().map(|item| item.size_bytes).sum::<u64>() <= 20_000
+        all.iter().map(|item| item.size_bytes).sum::<u64>() <= MOST
     })
     .await;
     let all = kept(&memory, &alice()).await;
