@@ -97,7 +97,9 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         let rotated = vault(&home, VAULT_KEY, "sparrow-three", &["vault", "rotate", "token", "--json"]);
         let rotated: Value = serde_json::from_str(&rotated.stdout).unwrap();
         assert_eq!(rotated["purged"], 1, "{rotated}");
-        assert_eq!(rows(&home), 1, "the row is gone, not only out of use");
+        // The row of the other may be gone too: where a store tells only that something was deleted, a server takes back what it
+        // wrote shortly before.
+        assert_eq!(made_with(&home, "token"), 0, "the row is gone, not only out of use");
         wait_for("the server to see the rotation", || server.look("test.count", &mine) == "cache_miss");
         assert_eq!(call(&mine), "miss");
         // The server sees the new version and hears of the purge one after the other, in any order. When it hears of a purge it takes
@@ -111,7 +113,8 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         });
 
         let removed = vault(&home, VAULT_KEY, "", &["vault", "remove", "other", "--yes", "--json"]);
-        assert_eq!(serde_json::from_str::<Value>(&removed.stdout).unwrap()["purged"], 1, "{}", removed.stderr);
+        assert_eq!(removed.code, 0, "{}", removed.stderr);
+        wait_for("its answer to be gone", || made_with(&home, "other") == 0);
         let refused = |input: &Value| {
             let answer = server.ask("POST /api/v1/packs/test.count", &input.to_string());
             (answer.code, answer.body)
@@ -131,6 +134,30 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
         let granted = vault(&home, VAULT_KEY, "", &["vault", "grant", "token", "--allow", "local/*"]);
         assert_eq!(granted.code, 0, "{}", granted.stderr);
         wait_for("the server to see the grant", || refused(&mine).0 == 200);
+    }
+}
+
+#[test]
+fn removing_a_credential_says_how_many_answers_went_with_it() {
+    let postgres = Postgres::shared();
+    let url = postgres.database();
+    for url in [None, Some(url.as_str())] {
+        let home = Home::new();
+        if let Some(url) = url {
+            home.keep_memory_at(url);
+        }
+        install(&home, "test.count", COUNT, "[\"{credential|token}\"]");
+        set(&home, "token", "sparrow-one");
+        set(&home, "other", "sparrow-two");
+        for (repo, credential) in [("a", "token"), ("a", "other"), ("b", "other")] {
+            let arguments = ["run", "test.count", &format!("repo={repo}"), &format!("credential={credential}")];
+            let run = vault(&home, VAULT_KEY, "", &arguments);
+            assert_eq!(run.code, 0, "{}", run.stderr);
+        }
+        assert_eq!((rows(&home), made_with(&home, "other")), (3, 2));
+        let removed = vault(&home, VAULT_KEY, "", &["vault", "remove", "other", "--yes", "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&removed.stdout).unwrap()["purged"], 2, "{}", removed.stderr);
+        assert_eq!((rows(&home), made_with(&home, "token")), (1, 1));
     }
 }
 
