@@ -35,6 +35,8 @@ impl Home {
             .env_clear()
             .env("HOME", self.0.path())
             .env("PATH", "/usr/bin:/bin")
+            // On a busy machine a read that takes longer than the usual budget would be a miss.
+            .env("HELMDECK_CACHE__READ_BUDGET", "30s")
             .envs(env.iter().copied())
             .current_dir(self.0.path())
             .stdin(Stdio::null());

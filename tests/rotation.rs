@@ -89,9 +89,6 @@ fn a_rotation_of_postgres_under_load_killed_twice_loses_nothing_and_fails_no_cal
     under_load(&home, &url);
 }
 
-/// A busy machine must not turn a slow read into a miss.
-const PATIENCE: (&str, &str) = ("HELMDECK_CACHE__READ_BUDGET", "30s");
-
 #[allow(clippy::print_stdout, reason = "a figure beside the claim")]
 fn under_load(home: &Home, url: &str) {
     let runtime = runtime();
@@ -101,9 +98,7 @@ fn under_load(home: &Home, url: &str) {
         let stats = runtime.block_on(watch.stats()).unwrap();
         stats.rows_by_key_id.get(&id(key)).copied().unwrap_or(0)
     };
-    let mut command = home.command_with(NEW, OLD, SERVE);
-    command.envs([PATIENCE]);
-    let server = Server::launch(command);
+    let server = Server::launch(home.command_with(NEW, OLD, SERVE));
     let input = |n: usize| json!({ "repo": n.to_string() });
     let answers: Vec<Value> = (0..CALLS).map(|n| server.call("test.echo", &input(n)).1).collect();
 
@@ -159,7 +154,7 @@ fn under_load(home: &Home, url: &str) {
     });
     let doctor = home.run(NEW, &["memory", "doctor", "--json"]);
     assert_eq!(doctor.code, 0, "{}{}", doctor.stdout, doctor.stderr);
-    let server = Server::start_with(home, NEW, &[PATIENCE]);
+    let server = Server::start(home, NEW);
     for (n, answer) in answers.iter().enumerate() {
         assert_eq!(server.call("test.echo", &input(n)), ("hit".to_owned(), answer.clone()));
     }

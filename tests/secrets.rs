@@ -338,6 +338,7 @@ fn the_program_shows_neither_its_keys_nor_a_credential() {
                 ("HELMDECK_MEMORY_KEY", key),
                 ("GITHUB_TOKEN", PLAIN),
                 ("HELMDECK_LOG", "trace"),
+                ("HELMDECK_CACHE__READ_BUDGET", "30s"),
                 ("PATH", "/usr/bin:/bin"),
             ])
             .output()

@@ -74,10 +74,16 @@ impl Home {
         std::fs::write(self.packs().join(format!("{name}.toml")), manifest).unwrap();
     }
 
-    /// Returns the whole environment of a run with a memory key, for whoever starts the program itself.
+    /// Returns the whole environment of a run with a memory key, for whoever starts the program itself. On a machine that is busy
+    /// a read of the store may take longer than the 50 ms it is given unless told otherwise, and would then be a miss.
     pub(crate) fn environment(&self, key: &str) -> BTreeMap<&'static str, String> {
         let home = self.0.path().to_str().unwrap().to_owned();
-        BTreeMap::from([("HOME", home), ("PATH", "/usr/bin:/bin".to_owned()), ("HELMDECK_MEMORY_KEY", key.to_owned())])
+        BTreeMap::from([
+            ("HOME", home),
+            ("PATH", "/usr/bin:/bin".to_owned()),
+            ("HELMDECK_MEMORY_KEY", key.to_owned()),
+            ("HELMDECK_CACHE__READ_BUDGET", "30s".to_owned()),
+        ])
     }
 
     /// Prepares a run with a memory key.
