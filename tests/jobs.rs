@@ -124,7 +124,7 @@ fn a_running_server_notices_that_another_was_killed() {
     one.ended();
     wait_for("the other server to notice", || state(&home, &id) == "failed");
     assert_eq!(state(&home, &theirs), "running", "its own job goes on");
-    assert!(other.ask("GET /metrics", "").body.contains("helmdeck_jobs_lost_total 1"));
+    wait_for("the count of it", || other.ask("GET /metrics", "").body.contains("helmdeck_jobs_lost_total 1"));
     let_go(&home);
     wait_for("its own job to end", || state(&home, &theirs) == "succeeded");
 }
@@ -172,7 +172,10 @@ fn the_shell_cancels_a_job_of_a_server_whether_it_runs_or_waits() {
     for id in [&queued, &running, &running] {
         let run = shell(&home, &["cancel", id]);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        assert_eq!(serde_json::from_str::<Value>(&run.stdout).unwrap()["state"], "cancelled");
+        let said = serde_json::from_str::<Value>(&run.stdout).unwrap();
+        // A server that is busy may take longer to see it than the shell waits.
+        assert!(said["state"] == "cancelled" || (id == &running && said["state"] == "running"), "{said}");
+        wait_for("its end", || state(&home, id) == "cancelled");
     }
     no_program_is_left(&home);
     assert_eq!(lines(&home.packs().join("began")).len(), 1, "what waited never ran");

@@ -210,7 +210,9 @@ fn fifty_callers_of_a_slow_tool_are_one_call_of_its_server() {
     let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
     assert!(begun.elapsed() >= Duration::from_secs(8), "the tool took its time");
     assert_eq!(rig.asked(tool), 2, "one before, and one for all: {statuses:?}");
-    assert_eq!((count("miss"), count("coalesced")), (1, 49), "all wait for the same call: {statuses:?}");
+    // Who is late on a busy machine finds the answer.
+    assert_eq!((count("miss"), count("coalesced") + count("hit")), (1, 49), "all wait for the same call: {statuses:?}");
+    assert!(count("coalesced") > 0, "{statuses:?}");
 }
 
 /// A server over HTTP, killed when it is dropped.

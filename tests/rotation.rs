@@ -128,8 +128,11 @@ fn under_load(home: &Home, url: &str) {
             let mut rotation = rotating(home).spawn().unwrap();
             wait_for("rows to be sealed anew", || rows_of(NEW) >= kill * (ROWS as u64) / 4);
             rotation.kill().unwrap();
-            assert_eq!(rotation.wait().unwrap().code(), None, "it was killed, not done");
-            assert!(rows_of(OLD) > 0);
+            // On a busy machine the look may take longer than what was left to do.
+            match rotation.wait().unwrap().code() {
+                None => assert!(rows_of(OLD) > 0, "it was killed, not done"),
+                code => assert_eq!(code, Some(0)),
+            }
         }
         let run = Run::of(rotating(home).output().unwrap());
         stop.store(true, Ordering::Relaxed);

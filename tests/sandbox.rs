@@ -57,7 +57,7 @@ async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processe
     let input = json!({"sh": "echo ${#LONG}; cat", "env": {"LONG": long}, "stdin": "the input"});
     assert_eq!(bench.once(input).await.stdout, "100000\nthe input");
     let script = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; [ -n \"$WHAT\" ] && sleep 198712";
-    let call = bench.once(json!({"sh": script, "env": {"WHAT": "the-value-of-a-variable"}, "timeout_ms": 3000}));
+    let call = bench.once(json!({"sh": script, "env": {"WHAT": "the-value-of-a-variable"}, "timeout_ms": 10_000}));
     let mut call = std::pin::pin!(call);
     let began = async {
         while !is_running("sleep\u{0}198712") {

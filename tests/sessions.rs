@@ -218,7 +218,7 @@ async fn nothing_outlives_its_command() {
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!is_running("987654"));
     let came = bench
-        .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 700}))
+        .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 5000}))
         .await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("TimedOut", "first\n"));
     assert!(!is_running("876543"));

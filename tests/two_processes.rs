@@ -120,7 +120,7 @@ fn a_purge_by_another_process_is_seen_by_a_server() {
         latencies.push(latency(&home, &servers[0], &input));
     }
     println!("a purge was seen by another process after {latencies:?}");
-    assert!(latencies.iter().all(|latency| *latency < Duration::from_secs(5)), "{latencies:?}");
+    assert!(latencies.iter().all(|latency| *latency < Duration::from_secs(20)), "{latencies:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::deck::{self, Wallet};
 use crate::support::program::{Home, Server};
-use crate::support::{KEY, OTHER_KEY, outside};
+use crate::support::{KEY, OTHER_KEY, outside, wait_for};
 
 /// What must never stand in a file.
 const MARKER: &str = "marker-8d1f-of-a-fact";
@@ -97,8 +97,11 @@ fn the_shell_and_a_server_share_facts_and_habits() {
     assert_eq!(none["note"], "there is no history of calls yet");
     home.call(KEY, &["test.echo", "repo=a"]);
     server.call("test.echo", &json!({"repo": "b"}));
-    let habits = server.ask("GET /api/v1/memory/defaults", "").json();
-    assert_eq!((&habits["packs"][0]["pack"], &habits["packs"][0]["calls"]), (&json!("test.echo"), &json!(2)));
+    // The rows are written behind the answers.
+    let habits = || server.ask("GET /api/v1/memory/defaults", "").json();
+    wait_for("both calls to be noted", || habits()["packs"][0]["calls"] == 2);
+    let habits = habits();
+    assert_eq!(habits["packs"][0]["pack"], "test.echo");
     let shown = home.run(KEY, &["memory", "defaults", "--json"]);
     let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!((&shown["packs"], &shown["recent"]), (&habits["packs"], &habits["recent"]));

@@ -47,7 +47,7 @@ fn a_run_ends_in_its_time_and_keeps_the_patch() {
     let (desk, forever) = (Desk::new("parse", []), endless());
     desk.model.then([bash(desk.task.mend()), bash(forever.clone())]);
     let server = desk.server();
-    let outcome = desk.solve(&server, json!({"max_seconds": 15}));
+    let outcome = desk.solve(&server, json!({"max_seconds": 30}));
     assert_kept(&desk, &outcome, "time_limit");
     assert_eq!(processes_with(&forever), [] as [String; 0]);
 }

@@ -15,7 +15,7 @@ use crate::group::Group;
 const GRACE: Duration = Duration::from_millis(500);
 
 /// How long the end of a program may take after the end of its output.
-const LAST_MOMENT: Duration = Duration::from_millis(200);
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// What is started.
 #[derive(Debug)]

@@ -35,7 +35,9 @@ fn answer(n: usize) -> Result<Reply, Error> {
 
 impl Pair {
     async fn new(memory: &str, deed: Deed) -> Self {
-        Self::with(memory, deed, CacheConfig::default()).await
+        // On a busy machine the usual budget would end the wait for a lock.
+        let patient = CacheConfig { read_budget: Duration::from_secs(30), ..CacheConfig::default() };
+        Self::with(memory, deed, patient).await
     }
 
     async fn with(memory: &str, deed: Deed, cache: CacheConfig) -> Self {

@@ -256,8 +256,9 @@ async fn another_process_sees_follows_and_cancels_a_job() {
     place.works.until_began(1).await;
     let events = there.follow_job(Some(&who("a")), &job.id, None).await.unwrap();
     assert_eq!(there.job_outcome(None, &job.id).await.unwrap_err().code(), Code::Conflict);
+    // Whoever runs it looks now and then: the answer may come before it has seen that.
     let cancelled = there.cancel_job(Some(&who("a")), &job.id).await.unwrap();
-    assert_eq!(cancelled.state, JobState::Cancelled);
+    assert!(matches!(cancelled.state, JobState::Cancelled | JobState::Running), "{cancelled:?}");
     let events: Vec<JobEvent> = tokio::time::timeout(SOON, events.collect()).await.unwrap();
     assert_eq!(events.last().unwrap().job.state, JobState::Cancelled, "{events:?}");
     assert!(events.is_sorted_by(|one, other| one.number < other.number), "{events:?}");

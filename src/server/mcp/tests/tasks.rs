@@ -276,7 +276,7 @@ async fn the_extension_is_announced_and_headers_must_name_the_task() {
 
 #[tokio::test]
 async fn a_long_pack_has_its_own_limit_and_not_that_of_requests() {
-    let config = ServerConfig { request_deadline: Duration::from_millis(20), ..ServerConfig::default() };
+    let config = ServerConfig { request_deadline: Duration::from_millis(500), ..ServerConfig::default() };
     let fixture = Fixture::with_long(config.clone()).await;
     let mcp = Mcp::new(fixture.engine.clone(), &config, McpConfig::default(), Arc::clone(&fixture.clock) as _, None);
     let local = Caller::local();
@@ -286,7 +286,7 @@ async fn a_long_pack_has_its_own_limit_and_not_that_of_requests() {
     fixture.probe.someone_waits().await;
     let let_go = async {
         fixture.probe.someone_waits().await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(700)).await;
         fixture.probe.gate.add_permits(1);
     };
     let asking = ask_able(&mcp, &local, "tools/call", call("test__long", wait), json!({}));
