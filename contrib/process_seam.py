@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a process sees of memory, for callers in Python: `helmdeck seam` does the work.
 
-As a module it has `recall_here`, `offer_save_here` and `state_path`; as a program it becomes `helmdeck seam` with the same arguments.
+As a module it has `recall_here`, `offer_save_here`, `state_path` and `plans`; as a program it becomes `helmdeck seam` with the same arguments.
 The program is the one that HELMDECK_BIN names (a path, or a name on the PATH), else `helmdeck` on the PATH. Nothing is ever written.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-WHICH = ("plan", "progress", "tracker")
+WHICH = ("plan", "progress", "tracker", "both")
 # How long a call may take, in seconds: it takes milliseconds unless a disk hangs.
 TIMEOUT = 10.0
 
@@ -128,7 +128,7 @@ def offer_save_here(context, candidate):
 
 
 def state_path(context, which):
-    """Returns the path of the plan, its progress or its tracker, whether it is there or not.
+    """Returns the path of the plan, its progress or its tracker, whether it is there or not; for `both` those of plan and progress, as a pair.
 
     Raises ValueError for what is none of them and for an unsafe name, ActivePlanError for state that is corrupt, TaskNameRequired if
     the task must be named, FileNotFoundError without helmdeck, and SeamError (`timeout`) if it gives no answer.
@@ -145,8 +145,28 @@ def state_path(context, which):
     if done.returncode != 0:
         raise _error(done)
     _warn(done)
-    path = done.stdout[:-1] if done.stdout.endswith(b"\n") else done.stdout
-    return Path(os.fsdecode(path))
+    line = done.stdout[:-1] if done.stdout.endswith(b"\n") else done.stdout
+    # No path that is printed has a tab in it.
+    paths = tuple(Path(os.fsdecode(path)) for path in line.split(b"\t"))
+    if not line or len(paths) != (2 if which == "both" else 1):
+        raise SeamError("helmdeck: {!r} is no answer; see which program HELMDECK_BIN names".format(os.fsdecode(line)))
+    return paths if which == "both" else paths[0]
+
+
+def plans(context=None):
+    """Returns the plans as a dict: `store`, `plans` (each with `name`, `path`, `status`, `last_progress`, `active`), `active`, `warnings`.
+
+    Never raises: what is wrong stands in `warnings`, each with `code` and `message`.
+    """
+    none = {"store": None, "plans": [], "active": None, "warnings": []}
+    try:
+        done = _run(["plans", "--json", *_flags(context, "cwd")])
+        if done.returncode != 0:
+            raise _error(done)
+        return {**none, **json.loads(done.stdout.decode("utf-8"))}
+    except Exception as error:  # noqa: BLE001 - as above
+        code = "no-helmdeck" if isinstance(error, FileNotFoundError) else getattr(error, "code", "failed")
+        return {**none, "warnings": [{"code": code, "message": str(error)}]}
 
 
 def _error(done):
@@ -154,6 +174,9 @@ def _error(done):
     code, message = "failed", line
     if line.startswith("error[") and "]: " in line:
         code, message = line[len("error["):].split("]: ", 1)
+    elif line.startswith("{"):
+        problem = json.loads(line)
+        code, message = problem["code"], problem["detail"]
     kind = {
         "corrupt-state": ActivePlanError,
         "task-name-required": TaskNameRequired,

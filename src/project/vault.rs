@@ -287,7 +287,7 @@ impl<'a> Vault<'a> {
 #[must_use]
 pub fn is_conflict(stem: &str) -> bool {
     let stem = stem.to_lowercase();
-    let copied = stem.rsplit_once('(').is_some_and(|(_, rest)| rest.contains("conflicted copy"));
+    let copied = stem.split_once('(').is_some_and(|(_, rest)| rest.contains("conflicted copy"));
     copied || stem.contains("[conflict") || stem.contains(".sync-conflict-")
 }
 
@@ -399,6 +399,7 @@ mod tests {
             "rule (conflicted copy 2026)",
             "rule (Alex's conflicted copy 2026-01-01)",
             "rule (Conflicted copy of a phone 202601011200)",
+            "rule (conflicted copy 2026) (b)",
             "rule [Conflict]",
             "rule.sync-conflict-20260101-120000-ABCDEFG",
         ] {

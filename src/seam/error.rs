@@ -101,8 +101,8 @@ impl std::error::Error for StateError {}
 /// Memory that is there and is not shown, most often since it cannot be read: the call went on without it. Shown on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`, `plan-misplaced`, or the code of an error
-    /// that this call goes on in spite of.
+    /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`, `unknown-phase`, `cwd-below-project`,
+    /// `plan-misplaced`, `no-such-task`, or the code of an error that this call goes on in spite of.
     pub code: &'static str,
     /// What is wrong, and where.
     pub message: String,
@@ -126,6 +126,16 @@ impl Warning {
     /// The folder that was named lies in a project, whose marker it does not see.
     pub(crate) fn below(message: impl AsRef<str>) -> Self {
         Self { code: "cwd-below-project", message: one_line(message.as_ref()) }
+    }
+
+    /// A phase is not written as it is called.
+    pub(crate) fn unknown_phase(message: impl AsRef<str>) -> Self {
+        Self { code: "unknown-phase", message: one_line(message.as_ref()) }
+    }
+
+    /// The project has tasks, and none is called as the caller says, nor is there such a plan.
+    pub(crate) fn no_such_task(message: impl AsRef<str>) -> Self {
+        Self { code: "no-such-task", message: one_line(message.as_ref()) }
     }
 
     /// A plan lies somewhere else than it should.

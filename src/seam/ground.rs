@@ -9,7 +9,7 @@ use crate::config::SeamConfig;
 use crate::context::Context;
 use crate::error::{StateError, Warning};
 use crate::git::{OTHERS, Repository, name_in};
-use crate::settings::Settings;
+use crate::settings::{Settings, passed_over, text};
 use crate::text::{Short, quoted, read_within};
 
 /// The folder of a project's own state.
@@ -221,7 +221,10 @@ impl<'a> Ground<'a> {
         let prefix = config.prefix.clone().or_else(|| Some(config.home.as_ref()?.join(".claude")));
         let Some(prefix) = prefix else { return Settings::default() };
         match Settings::read(self.look, &config.cwd.join(expand(&prefix, config))) {
-            Ok(settings) => settings,
+            Ok(settings) => {
+                self.warnings.extend(settings.wrong.iter().map(Warning::unreadable));
+                settings
+            }
             Err(why) => {
                 self.warnings.push(Warning::unreadable(why));
                 Settings::default()
@@ -377,19 +380,38 @@ impl<'a> Ground<'a> {
                 return None;
             }
         };
-        let text = |value: &Value| value.as_str().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
-        if let Some(name) = value.get("vault_project").and_then(text) {
-            return Some((name, "vault_project"));
-        }
-        let repo = value.get("github").and_then(|github| github.get("repo")).and_then(text)?;
-        let last = repo.rsplit('/').next().unwrap_or(&repo);
-        let name = last.strip_suffix(".git").unwrap_or(last);
-        (!name.is_empty()).then(|| (name.to_owned(), "github.repo"))
+        let mut wrong = Vec::new();
+        let name = name_of(&value, &mut wrong);
+        let told = wrong.iter().map(|why| Warning::unreadable(format!("{}: {why}", shown.display())));
+        self.warnings.extend(told);
+        name
     }
 
     pub(crate) fn is_folder(&self, path: &Path) -> bool {
         self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
     }
+}
+
+/// Returns the name that `project.json` gives, and how. What of it makes no sense is told.
+fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static str)> {
+    if !value.is_object() {
+        wrong.push("it holds no JSON object, and is passed over".to_owned());
+    }
+    if let Some(name) = value.get("vault_project").and_then(|name| text(name, "vault_project", wrong)) {
+        return Some((name, "vault_project"));
+    }
+    let github = value.get("github").filter(|github| !github.is_null())?;
+    if !github.is_object() {
+        wrong.push(passed_over("github", github, "an object"));
+    }
+    let repo = text(github.get("repo")?, "github.repo", wrong)?;
+    let last = repo.rsplit('/').next().unwrap_or(&repo);
+    let name = last.strip_suffix(".git").unwrap_or(last);
+    if name.is_empty() {
+        wrong.push(format!("github.repo has no name at its end, and is passed over ({})", quoted(&repo)));
+        return None;
+    }
+    Some((name.to_owned(), "github.repo"))
 }
 
 /// Puts the home folder in the place of `~` at the begin of a path.

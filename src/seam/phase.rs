@@ -67,6 +67,13 @@ impl Phase {
         Self::ALL.into_iter().find(|phase| phase.as_str() == name).unwrap_or_default()
     }
 
+    /// Returns the phase that a name which is none surely means, if that is not the one it counts as: it is written in other letters, or
+    /// with blanks around it.
+    pub(crate) fn meant(name: &str) -> Option<Self> {
+        let meant = Self::ALL.into_iter().find(|phase| phase.as_str().eq_ignore_ascii_case(name.trim()))?;
+        Some(meant).filter(|meant| *meant != Self::of(name))
+    }
+
     /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -127,6 +134,22 @@ mod tests {
         }
         for other in ["", "Work", "WORK", " plan", "not-a-real-phase", "plan\n"] {
             assert_eq!(Phase::of(other), Phase::Work, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_surely_a_slip_is_known() {
+        for (name, meant) in [
+            ("PLAN", Some(Phase::Plan)),
+            ("Review", Some(Phase::Review)),
+            (" setup\n", Some(Phase::Setup)),
+            ("plan", None),
+            ("WORK", None),
+            ("", None),
+            ("not-a-real-phase", None),
+            ("BUILD", None),
+        ] {
+            assert_eq!(Phase::meant(name), meant, "{name:?}");
         }
     }
 }

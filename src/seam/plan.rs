@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use helmdeck_project::readers::Name;
+use helmdeck_project::readers::{Name, is_conflict};
 
 use crate::context::Which;
 use crate::error::StateError;
@@ -106,19 +106,15 @@ pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     }
 }
 
-/// Says whether a file is a copy that a sync left because two had changed it.
+/// Says whether a file is a copy of a plan: one that a sync left, as for notes, or one that a program or a person made of it. Of a note,
+/// `Rule (2)` and `Copy of a rule` are names as good as any; a plan's name has no such part, and its copy must not pass for another plan.
 fn is_copy(stem: &str) -> bool {
     let lower = stem.to_lowercase();
     let numbered = lower
         .strip_suffix(')')
         .and_then(|stem| stem.rsplit_once(" ("))
         .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
-    numbered
-        || lower.contains("(conflicted copy")
-        || lower.contains("conflicted copy ")
-        || lower.contains("[conflict")
-        || lower.contains(".sync-conflict-")
-        || lower.starts_with("copy of ")
+    numbered || is_conflict(stem) || lower.contains("conflicted copy ") || lower.starts_with("copy of ")
 }
 
 /// A task: a folder `NNN-name` with the files of a plan.
@@ -192,6 +188,8 @@ mod tests {
             "PLAN (conflicted copy 2026-01-01).md",
             "PLAN-foo (Alex's conflicted copy 2026-01-01).md",
             "PLAN-foo [Conflict].md",
+            "PLAN-foo (conflicted copy 2026-01-01) (b).md",
+            "PLAN-foo conflicted copy 2026.md",
             "Copy of PLAN.md",
             "PLAN (1).md",
             "PLAN-foo (12).md",

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::Warning;
 use crate::ground::Ground;
 use crate::phase::Phase;
+use crate::text::quoted;
 use crate::tokens::quarters;
 
 /// The largest budget, in tokens: what is larger counts as this.
@@ -49,6 +50,10 @@ impl Recall {
         let set = || config.budgets.get(&phase).copied().and_then(positive);
         let budget = limit.and_then(positive).or_else(set).unwrap_or(phase.budget()).min(MOST_TOKENS);
         ground.warn_of_slug();
+        if let Some((word, meant)) = context.phase.as_deref().and_then(|word| Some((word, Phase::meant(word)?))) {
+            let why = format!("{} is no phase, and counts as {phase}; for that phase write {meant}", quoted(word));
+            ground.warnings.push(Warning::unknown_phase(why));
+        }
         let name = ground.name().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
         let header = |entries: usize| {
             format!(

@@ -111,10 +111,20 @@ fn in_vault(
     warnings: &mut Vec<Warning>,
 ) -> Result<Paths, StateError> {
     let folder = place.path.join(VAULT_STATE);
-    let paths = match task(ground, place, meant)? {
+    let tasks = Tasks::of(ground, place)?;
+    let task = tasks.meant(meant)?;
+    let paths = match &task {
         Some(task) => Which::ALL.map(|which| task.join(format!("{which}.md"))),
         None => flat(&folder, meant),
     };
+    if let (Meant::Asked(name), None, false) = (meant, task, tasks.all.is_empty())
+        && !is_there(ground, &paths[0])
+    {
+        let (folder, plan) = (tasks.folder.display(), paths[0].display());
+        let all: Vec<&Task> = tasks.all.iter().collect();
+        let why = format!("{folder}: no task is called {name} ({}), and there is no plan at {plan}", names(&all));
+        warnings.push(Warning::no_such_task(why));
+    }
     if let Meant::Bound(name) = meant
         && let Err(why) = has_text(ground, &paths[0])
     {
@@ -141,36 +151,51 @@ fn in_vault(
     Ok(paths)
 }
 
-/// Finds the folder of the task that is meant, in a project that has tasks.
-fn task(ground: &Ground<'_>, place: &Place, meant: &Meant) -> Result<Option<PathBuf>, StateError> {
-    let folder = place.path.join(TASKS);
-    let tasks = Task::list(ground, &folder)
-        .map_err(|error| StateError::corrupt(&folder, error.to_string(), "make the folder of tasks readable"))?;
-    let names = |tasks: &[&Task]| {
-        let names: Vec<&str> = tasks.iter().take(5).map(|task| task.folder.as_str()).collect();
-        names.join(", ")
-    };
-    let all: Vec<&Task> = tasks.iter().collect();
-    let name = match meant {
-        Meant::Asked(name) | Meant::Bound(name) => name,
-        Meant::Nothing if !tasks.is_empty() => {
-            let cause = format!("the project has {} tasks, and none is named ({})", tasks.len(), names(&all));
-            let remedy = "name one with --plan (the input `plan` of a pack), or in .harness/active-plan";
-            return Err(StateError::task_name_required(&folder, cause, remedy));
-        }
-        Meant::Nothing | Meant::AskedSingleton => return Ok(None),
-    };
-    let whole = tasks.iter().find(|task| task.folder == *name);
-    let found: Vec<&Task> =
-        whole.map_or_else(|| tasks.iter().filter(|task| task.is(name)).collect(), |task| vec![task]);
-    match found[..] {
-        [] => Ok(None),
-        [task] => Ok(Some(folder.join(&task.folder))),
-        _ => {
-            let cause = format!("several tasks are called {name}: {}", names(&found));
-            Err(StateError::corrupt(&folder, cause, "name the task with its number"))
+/// The tasks of a project.
+struct Tasks {
+    folder: PathBuf,
+    all: Vec<Task>,
+}
+
+impl Tasks {
+    fn of(ground: &Ground<'_>, place: &Place) -> Result<Self, StateError> {
+        let folder = place.path.join(TASKS);
+        let all = Task::list(ground, &folder)
+            .map_err(|error| StateError::corrupt(&folder, error.to_string(), "make the folder of tasks readable"))?;
+        Ok(Self { folder, all })
+    }
+
+    /// Finds the folder of the task that is meant, in a project that has tasks.
+    fn meant(&self, meant: &Meant) -> Result<Option<PathBuf>, StateError> {
+        let Self { folder, all } = self;
+        let name = match meant {
+            Meant::Asked(name) | Meant::Bound(name) => name,
+            Meant::Nothing if !all.is_empty() => {
+                let all: Vec<&Task> = all.iter().collect();
+                let cause = format!("the project has {} tasks, and none is named ({})", all.len(), names(&all));
+                let remedy = "name one with --plan (the input `plan` of a pack), or in .harness/active-plan";
+                return Err(StateError::task_name_required(folder, cause, remedy));
+            }
+            Meant::Nothing | Meant::AskedSingleton => return Ok(None),
+        };
+        let whole = all.iter().find(|task| task.folder == *name);
+        let found: Vec<&Task> =
+            whole.map_or_else(|| all.iter().filter(|task| task.is(name)).collect(), |task| vec![task]);
+        match found[..] {
+            [] => Ok(None),
+            [task] => Ok(Some(folder.join(&task.folder))),
+            _ => {
+                let cause = format!("several tasks are called {name}: {}", names(&found));
+                Err(StateError::corrupt(folder, cause, "name the task with its number"))
+            }
         }
     }
+}
+
+/// Returns the names of the first few tasks.
+fn names(tasks: &[&Task]) -> String {
+    let names: Vec<&str> = tasks.iter().take(5).map(|task| task.folder.as_str()).collect();
+    names.join(", ")
 }
 
 fn is_there(ground: &Ground<'_>, path: &Path) -> bool {

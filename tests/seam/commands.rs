@@ -35,6 +35,23 @@ fn recall_is_markdown_that_ends_in_a_line_feed() {
 }
 
 #[test]
+fn what_is_a_slip_is_told_on_stderr_and_changes_no_answer() {
+    let place = Place::new();
+    let work = place.run(&["recall-here"]);
+    let told = |ended: &Ended, code: &str| {
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, work.stdout.as_str()), "{ended:?}");
+        assert!(ended.stderr.starts_with(&format!("warning[{code}]: ")), "{ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    };
+    told(&place.run(&["recall-here", "--phase", "PLAN"]), "unknown-phase");
+    let budget = |words: &[&str]| Ended::of(place.command(words).env("HARNESS_RECALL_BUDGET_WORK", "12k"));
+    told(&budget(&["recall-here"]), "budget-unknown");
+    assert_eq!(budget(&["plans"]).stderr, "", "nothing is recalled");
+    let json: Value = serde_json::from_str(&place.run(&["recall-here", "--phase", "Plan", "--json"]).stdout).unwrap();
+    assert_eq!(json["warnings"][0]["code"], "unknown-phase", "{json}");
+}
+
+#[test]
 fn a_query_filters_only_if_that_is_set() {
     let place = Place::new();
     place.write("home/.config/helmdeck/helmdeck.toml", "[seam]\nquery = \"filter\"\n");

@@ -73,3 +73,26 @@ fn what_is_corrupt_or_unsafe_ends_it_and_a_task_without_a_name_does_not() {
     assert!(ended.stdout.contains("\nerror[task-name-required]: "), "{ended:?}");
     assert_eq!(place.run(&["state-path", "plan"]).code, 4);
 }
+
+#[test]
+fn the_check_of_all_has_a_line_of_vault_and_project() {
+    let place = Place::new();
+    let check = |vault: &str| -> Value {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_helmdeck"));
+        command.env_clear().env("HOME", place.path("home")).env("PATH", "").current_dir(place.path("repo"));
+        command.env("MEMORY_VAULT_PATH", place.path(vault)).args(["check", "--json"]);
+        let ended = Ended::of(command.stdin(std::process::Stdio::null()));
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+    };
+    let sound = check("vault");
+    let expected =
+        format!("vault {} (MEMORY_VAULT_PATH), project seam-fixture (vault_project)", place.path("vault").display());
+    assert_eq!(sound["parts"]["notes"], expected, "{sound}");
+    let gone = check("gone");
+    assert_eq!(gone["parts"]["notes"], "no vault, project seam-fixture (vault_project)", "{gone}");
+    let of_seam = |report: &Value| {
+        let warnings = report["warnings"].as_array().unwrap().clone();
+        warnings.iter().filter(|line| line.as_str().unwrap().starts_with("seam: MEMORY_VAULT_PATH: ")).count()
+    };
+    assert_eq!((of_seam(&sound), of_seam(&gone)), (0, 1), "{gone}");
+}

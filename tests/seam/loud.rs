@@ -96,6 +96,33 @@ fn mistakes_are_told_on_one_line() {
 }
 
 #[test]
+fn a_mistake_says_what_may_be_meant_and_where_that_is_explained() {
+    let place = Place::new();
+    for (words, meant, help) in [
+        (&["recal-here"][..], "did you mean `recall-here`? see `helmdeck seam --help`", ""),
+        (&["state_path", "plan"], "did you mean `state-path`? see `helmdeck seam --help`", ""),
+        (&["state-path", "plans"], "did you mean `plan`? ", "state-path"),
+        (&["--json=x", "plans"], "", "plans"),
+        (&["recall-here", "--phse", "plan"], "did you mean `--phase`? ", "recall-here"),
+        (&["offer-save-here", "--kind", "d"], "", "offer-save-here"),
+        (&["plans", "--verbose", "x"], "", "plans"),
+        (&["zzz"], "see `helmdeck seam --help`", ""),
+    ] {
+        let ended = place.run(words);
+        ended.is_loud(2, "usage");
+        assert!(ended.stderr.contains(meant), "{words:?}: {ended:?}");
+        let help = format!("see `helmdeck seam{}{help} --help`\n", if help.is_empty() { "" } else { " " });
+        assert!(ended.stderr.ends_with(&help), "{words:?}: {ended:?}");
+        assert_eq!(ended.stderr.contains("did you mean"), meant.contains("did you mean"), "{ended:?}");
+    }
+    for verb in ["recall-here", "state-path", "offer-save-here", "plans", "doctor"] {
+        let help = place.run(&[verb, "--help"]);
+        let examples = help.stdout.split("Examples:\n").nth(1).unwrap_or_default();
+        assert!(examples.contains(&format!("helmdeck seam {verb}")), "{verb}: {help:?}");
+    }
+}
+
+#[test]
 fn a_folder_whose_name_breaks_lines_is_not_printed() {
     let place = Place::empty();
     std::fs::create_dir(place.path("repo/a\nb")).unwrap();

@@ -49,7 +49,7 @@ fn without_the_program_it_says_so() {
 }
 
 #[test]
-fn as_a_module_it_has_the_three_calls() {
+fn as_a_module_it_has_the_calls() {
     let place = Place::new();
     place.write("bound/.harness/active-plan", "gone");
     place.write("vault/projects/tasked/tasks/001-a/plan.md", "x");
@@ -74,6 +74,15 @@ path = seam.state_path({}, "plan")
 assert isinstance(path, pathlib.Path) and path.name == "PLAN.md", path
 assert seam.state_path({"plan": "foo", "cwd": pathlib.Path(".")}, "progress").name == "progress-foo.md"
 assert seam.state_path({"plan": " "}, "plan").name == "PLAN.md"
+plan, progress = seam.state_path({"plan": "foo"}, "both")
+assert (plan, progress) == (seam.state_path({"plan": "foo"}, "plan"), seam.state_path({"plan": "foo"}, "progress"))
+
+listed = seam.plans()
+assert listed["store"] == "vault" and listed["active"] is None and listed["warnings"] == [], listed
+[listed] = listed["plans"]
+assert (listed["status"], listed["last_progress"], listed["path"]) == ("in work", "last words", str(path)), listed
+assert [told["code"] for told in seam.plans({"cwd": "../bound"})["warnings"]] == ["corrupt-state"]
+assert [told["code"] for told in seam.plans({"cwd": "a\0b"})["warnings"]] == ["failed"]
 
 def raises(kind, context, which="plan"):
     try:
@@ -83,6 +92,7 @@ def raises(kind, context, which="plan"):
     raise AssertionError((kind, context))
 
 raises(ValueError, {}, "bogus")
+raises(seam.ActivePlanError, {"cwd": "../bound"}, "both")
 assert "unsafe plan name" in raises(ValueError, {"plan": "../escape"})
 assert "active-plan" in raises(seam.ActivePlanError, {"cwd": "../bound"})
 raises(seam.TaskNameRequired, {"cwd": "../tasked"})
@@ -91,6 +101,8 @@ import os
 os.environ["HELMDECK_BIN"] = "/nowhere/helmdeck"
 assert seam.recall_here({}) == "" and seam.offer_save_here({}, candidate) == []
 raises(FileNotFoundError, {})
+listed = seam.plans({})
+assert listed["plans"] == [] and [told["code"] for told in listed["warnings"]] == ["no-helmdeck"], listed
 print("well", end="")
 "##;
     let mut command = python(&place, &["-c", code]);
@@ -135,6 +147,26 @@ assert odd["score"] != odd["score"], "the caller's own stays"
 print("well", end="")
 "##;
     let ended = Ended::of(&mut python(&place, &["-c", code]));
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+}
+
+#[test]
+fn what_another_program_prints_is_no_path() {
+    let place = Place::new();
+    let code = r##"
+import process_seam as seam
+
+for which in ("plan", "both"):
+    try:
+        seam.state_path({}, which)
+    except seam.SeamError as error:
+        assert "HELMDECK_BIN" in str(error), error
+    else:
+        raise AssertionError(which)
+assert seam.plans()["warnings"] != [], seam.plans()
+print("well", end="")
+"##;
+    let ended = Ended::of(python(&place, &["-c", code]).env("HELMDECK_BIN", "/bin/true"));
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use super::Global;
 
@@ -34,6 +34,26 @@ const EXAMPLES: &str = "Examples:
 
 It ends with 0 where memory is absent, 2 for mistakes and for state that is corrupt, 4 if a task must be named.";
 
+/// Shown below the flags of each command.
+const RECALL: &str = "Examples:
+  helmdeck seam recall-here --phase plan
+  helmdeck seam recall-here --phase work --limit 2000
+  helmdeck seam recall-here --cwd ~/widget --json";
+const STATE: &str = "Examples:
+  helmdeck seam state-path plan
+  helmdeck seam state-path progress --plan foo
+  IFS=$'\\t' read -r plan progress < <(helmdeck seam state-path both)";
+const OFFER: &str = "Examples:
+  echo 'Events go over NATS.' | helmdeck seam offer-save-here --kind decision --slug use-nats
+  helmdeck seam offer-save-here --kind known-issue --slug retry-on-429 --body-file issue.md
+  helmdeck seam offer-save-here --candidate-json candidate.json";
+const PLANS: &str = "Examples:
+  helmdeck seam plans
+  helmdeck seam plans --cwd ~/widget --json";
+const DOCTOR: &str = "Examples:
+  helmdeck seam doctor
+  helmdeck seam doctor --phase plan --plan foo";
+
 impl SeamCli {
     /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags of every command may stand before it.
     pub(crate) fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
@@ -51,23 +71,41 @@ impl SeamCli {
         arguments.remove(at);
         Some(arguments)
     }
+
+    /// Returns the command that arguments as of [`Self::arguments`] name, if there is such a one.
+    pub(crate) fn verb(arguments: &[OsString]) -> Option<String> {
+        let mut arguments = arguments.iter().skip(1);
+        let word = loop {
+            match arguments.next()?.to_str()? {
+                "--config" => drop(arguments.next()),
+                flag if flag.starts_with('-') => {}
+                word => break word,
+            }
+        };
+        Self::command().find_subcommand(word).map(|command| command.get_name().to_owned())
+    }
 }
 
 /// `helmdeck seam`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SeamCommand {
     /// Print what memory knows of where the caller works, as Markdown within a budget; nothing if there is none
+    #[command(after_help = RECALL)]
     RecallHere(RecallArgs),
     /// Print where the plan, its progress or its tracker lies, whether it is there or not
+    #[command(after_help = STATE)]
     StatePath(StatePathArgs),
     /// Print a candidate with the project and the place it would be saved in, as a JSON list; [] without memory. Nothing is saved
+    #[command(after_help = OFFER)]
     OfferSaveHere(OfferArgs),
     /// List the plans: path, status and last line of progress, apart by tabs; then active-binding=<name>
+    #[command(after_help = PLANS)]
     Plans {
         #[command(flatten)]
         place: PlaceArgs,
     },
     /// Say what the seam sees here and what says so, and everything that is wrong with it, a line each
+    #[command(after_help = DOCTOR)]
     Doctor(DoctorArgs),
 }
 
@@ -97,7 +135,7 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct RecallArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// setup, plan, work, review, release, bugfix or documenter; anything else is work
+    /// setup, plan, work, review, release, bugfix or documenter, in small letters; anything else is work
     #[arg(long)]
     pub(crate) phase: Option<String>,
     /// Reserved: does nothing, unless the configuration has [seam] query = "filter"
@@ -164,8 +202,6 @@ pub(crate) struct OfferArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn arguments(words: &[&str]) -> Option<Vec<String>> {
@@ -190,6 +226,16 @@ mod tests {
             &["helmdeck", "--help", "seam"],
         ] {
             assert_eq!(arguments(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_known_whatever_stands_before_it() {
+        let verb = |words: &[&str]| SeamCli::verb(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(verb(&["helmdeck", "plans", "--bogus"]).as_deref(), Some("plans"));
+        assert_eq!(verb(&["helmdeck", "--json", "--config", "plans", "state-path"]).as_deref(), Some("state-path"));
+        for other in [&["helmdeck"][..], &["helmdeck", "plan"], &["helmdeck", "--config", "plans"]] {
+            assert_eq!(verb(other), None, "{other:?}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use helmdeck_conversation::Conversations;
 use helmdeck_core::SystemClock;
 use helmdeck_memory::open::Location;
+use helmdeck_seam::Seam;
 use helmdeck_vault::Book;
 use serde_json::{Value, json};
 
@@ -100,6 +101,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         conversation_check::run(&mut report, &setup, by_hand).await;
         packs(&mut report, &setup).await;
         sessions(&mut report, &setup).await;
+        notes(&mut report, &setup);
     }
     output.either(&report.value(), || report.text())?;
     if report.errors.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Config)) }
@@ -237,6 +239,18 @@ async fn packs(report: &mut Report, setup: &Setup) {
         }
         Err(failure) => report.failed("packs", &failure),
     }
+}
+
+/// What `helmdeck seam` sees from here: whose vault of notes, and which project. What is wrong with them stops nothing.
+fn notes(report: &mut Report, setup: &Setup) {
+    let seam = Seam::on_disk(super::seam::config(&setup.settings.seam, &setup.env));
+    let seen = seam.doctor(&helmdeck_seam::Context::default());
+    let by = |from: Option<&str>| from.map(|from| format!(" ({from})")).unwrap_or_default();
+    let vault = seen.vault.map_or_else(|| "no vault".to_owned(), |path| format!("vault {}", path.display()));
+    let project = seen.project.map_or_else(|| "no project".to_owned(), |name| format!("project {name}"));
+    let fact = format!("{vault}{}, {project}{}", by(seen.vault_from.as_deref()), by(seen.project_from));
+    report.fact("notes", helmdeck_seam::one_line(&fact));
+    report.warnings.extend(seen.warnings.into_iter().map(|warning| format!("seam: {}", warning.message)));
 }
 
 /// Packs that run commands are refused without a sandbox; all others do not care, so it is only a warning.

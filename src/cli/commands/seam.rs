@@ -4,6 +4,7 @@
 //! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state that is corrupt or
 //! unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has one line.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
@@ -73,15 +74,15 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &Environment) -> u8 {
         }
         Err(error) => {
             let output = Output::of_process(env, arguments.iter().any(|argument| argument == "--json"), 0);
-            misread(&error).tell(output);
+            misread(&error, SeamCli::verb(&arguments).as_deref()).tell(output);
             2
         }
     }
 }
 
-/// Returns what clap has to say about a mistake, on one line.
-fn misread(error: &clap::Error) -> Stop {
-    use clap::error::ErrorKind as E;
+/// Returns what clap has to say about a mistake, on one line: what is wrong, what may be meant, and where it is explained.
+fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
+    use clap::error::{ContextKind as C, ContextValue as V, ErrorKind as E};
     let text = error.render().to_string();
     let cause = match error.kind() {
         E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
@@ -91,7 +92,18 @@ fn misread(error: &clap::Error) -> Stop {
             one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "))
         }
     };
-    Stop::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), "see `helmdeck seam --help`")
+    let meant = [C::SuggestedSubcommand, C::SuggestedArg, C::SuggestedValue].into_iter().find_map(|kind| {
+        match error.get(kind)? {
+            V::String(word) => Some(word),
+            // Of several, the last is the nearest.
+            V::Strings(words) => words.last(),
+            _ => None,
+        }
+    });
+    let meant = meant.map(|word| format!("did you mean `{}`? ", one_line(word))).unwrap_or_default();
+    let verb = verb.map(|verb| format!(" {verb}")).unwrap_or_default();
+    let remedy = format!("{meant}see `helmdeck seam{verb} --help`");
+    Stop::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), &remedy)
 }
 
 /// Runs a command and returns the exit code.
@@ -100,6 +112,9 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment,
     let door = Door { seam: Seam::on_disk(config(&settings, env)), output };
     let mut warnings: Vec<Warning> =
         problem.map(|message| Warning { code: "memory-unreadable", message: one_line(&message) }).into_iter().collect();
+    if matches!(command, SeamCommand::RecallHere(_) | SeamCommand::Doctor(_)) {
+        warnings.extend(budgets(env).1);
+    }
     let answer = match command {
         SeamCommand::RecallHere(arguments) => door.recall(arguments, &mut warnings),
         SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
@@ -153,12 +168,26 @@ pub(crate) fn config(settings: &SeamSettings, env: &Environment) -> SeamConfig {
     let prefix = env.path("AGENTM_INSTALL_PREFIX").map(|prefix| placed(&prefix, here));
     config.prefix = prefix.filter(|prefix| !prefix.as_os_str().is_empty());
     config.query = settings.query;
+    config.budgets = budgets(env).0;
+    config
+}
+
+/// Returns the budgets that the environment sets, and what in it is no number. Zero and less is that of the phase, as for `--limit`.
+fn budgets(env: &Environment) -> (BTreeMap<Phase, usize>, Option<Warning>) {
+    let (mut budgets, mut wrong) = (BTreeMap::new(), Vec::new());
     for phase in Phase::ALL {
         let name = format!("HARNESS_RECALL_BUDGET_{}", phase.to_string().to_ascii_uppercase());
-        let budget = env.text(&name).ok().flatten().and_then(|text| text.trim().parse().ok());
-        config.budgets.extend(budget.map(|tokens| (phase, tokens)));
+        match env.text(&name).map(|text| text.map(str::trim).filter(|text| !text.is_empty())) {
+            Ok(None) => {}
+            Ok(Some(text)) => match text.parse::<i64>() {
+                Ok(tokens) => budgets.extend(usize::try_from(tokens).ok().map(|tokens| (phase, tokens))),
+                Err(_) => wrong.push(format!("{name}: {text:?} is no number of tokens, and that of the phase counts")),
+            },
+            Err(failure) => wrong.push(failure.message().to_owned()),
+        }
     }
-    config
+    let warning = (!wrong.is_empty()).then(|| Warning { code: "budget-unknown", message: one_line(&wrong.join(", ")) });
+    (budgets, warning)
 }
 
 /// A seam, and how its answers are shown.
@@ -289,7 +318,8 @@ fn shown(path: &Path) -> Vec<u8> {
 fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     if let Some(path) = &arguments.candidate_json {
         let text = read(path)?;
-        return serde_json::from_str(&text).map_err(|error| Stop::usage(name(path), error, "give one JSON value"));
+        return serde_json::from_str(&text)
+            .map_err(|error| Stop::usage(name(path), format!("it is no JSON: {error}"), "give one JSON value"));
     }
     let mut members = Map::new();
     members.insert("kind".to_owned(), json!(arguments.kind));
@@ -348,6 +378,21 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_that_is_no_number_is_told() {
+        let told = |text: &str| budgets(&Environment::of(&[("HARNESS_RECALL_BUDGET_WORK", text)]));
+        for wrong in ["12k", "much", "1.5", "99999999999999999999"] {
+            let (budgets, warning) = told(wrong);
+            let warning = warning.unwrap();
+            assert!(budgets.is_empty() && warning.code == "budget-unknown", "{wrong}");
+            assert!(warning.message.starts_with("HARNESS_RECALL_BUDGET_WORK: ") && warning.message.contains(wrong));
+        }
+        for (quiet, count) in [("", 0), (" ", 0), ("-5", 0), ("0", 1), (" 30 ", 1)] {
+            let (budgets, warning) = told(quiet);
+            assert_eq!((budgets.len(), warning), (count, None), "{quiet:?}");
+        }
+    }
+
+    #[test]
     fn relative_paths_begin_where_the_process_works() {
         let env = Environment::of(&[
             ("HELMDECK_MEMORY", " v "),
@@ -381,7 +426,7 @@ mod tests {
             [&["helmdeck"][..], &["helmdeck", "state-path"], &["helmdeck", "state-path", "bogus"], &["helmdeck", "x"]]
         {
             let error = SeamCli::try_parse_from(words).unwrap_err();
-            let stop = misread(&error);
+            let stop = misread(&error, None);
             assert_eq!((stop.exit, stop.code), (2, "usage"), "{words:?}");
             assert!(!stop.line.contains('\n') && stop.line.starts_with("helmdeck seam: "), "{}", stop.line);
         }

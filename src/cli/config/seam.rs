@@ -8,9 +8,13 @@ use toml::{Table, Value};
 use super::file;
 use super::parts::SeamSettings;
 use crate::env::Environment;
+use crate::suggest::nearest;
 
 /// The variables, and the settings that they set.
 const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMDECK_SEAM__QUERY", "query")];
+
+/// What the name of every one begins with.
+const PREFIX: &str = "HELMDECK_SEAM__";
 
 impl SeamSettings {
     /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its default, since memory
@@ -38,6 +42,12 @@ impl SeamSettings {
                 Err(failure) => Err(failure.message().to_owned()),
             };
             problems.extend(set.err().map(|why| format!("{variable}: {why}")));
+        }
+        for name in env.ours().filter(|name| name.starts_with(PREFIX)) {
+            if VARIABLES.iter().all(|(known, _)| *known != name) {
+                let known = VARIABLES.into_iter().map(|(known, _)| known);
+                problems.push(format!("{name}: unknown variable{}", nearest(name, known)));
+            }
         }
         let more = problems.len().saturating_sub(1);
         let first = problems.into_iter().next();
@@ -115,6 +125,9 @@ mod tests {
         }
         let (_, problem) = read("", &[("HELMDECK_SEAM__QUERY", "fliter")]);
         assert!(problem.unwrap().starts_with("HELMDECK_SEAM__QUERY: "), "not the file");
+        let (settings, problem) = read("", &[("HELMDECK_SEAM__VUALT", "/v")]);
+        assert_eq!(settings.vault, Path::new(""));
+        assert_eq!(problem.unwrap(), "HELMDECK_SEAM__VUALT: unknown variable; did you mean \"HELMDECK_SEAM__VAULT\"?");
         for text in ["[seam\n", "seam = 5", "[seam]\nvaultt = \"\"\n", "[seam]\nquery = \"x\"\n"] {
             let (settings, problem) = read(text, &[]);
             assert_eq!(settings.query, QueryUse::Reserved);

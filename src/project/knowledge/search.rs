@@ -15,7 +15,8 @@ const B: f64 = 0.75;
 /// What to look for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// The words. Without any, the newest entries are found.
+    /// The words. Without any, the newest entries are found. Where nothing has a word of them, they may be an id, or at least the first 6
+    /// characters of one: then that entry is found, even if another is in its place.
     #[serde(default)]
     pub query: String,
     /// How many entries to return at most; 10 if absent.
@@ -48,7 +49,7 @@ pub struct Hit {
     pub id: String,
     /// What kind of entry it is.
     pub kind: Kind,
-    /// How well it fits: greater is better, 0 without words.
+    /// How well it fits: greater is better, 0 without words and for an id.
     pub score: f64,
     /// Its texts, by name.
     pub texts: std::collections::BTreeMap<String, String>,
@@ -70,6 +71,8 @@ pub struct Hit {
 
 /// The longest query that is read, in bytes.
 const LONGEST: usize = 4_096;
+/// How much of an id is enough to find an entry, in bytes.
+const LEAST_OF_ID: usize = 6;
 /// How many words of it count, each once.
 const MOST_TERMS: usize = 64;
 
@@ -131,16 +134,30 @@ impl KnowledgeFile {
                 hits.push((score, entry, String::new()));
             }
         }
-        let total = hits.len();
         for (_, entry, id) in &mut hits {
             *id = entry.id();
         }
+        if hits.is_empty() {
+            hits = self.by_id(search);
+        }
+        let total = hits.len();
         hits.sort_by(|(left, a, a_id), (right, b, b_id)| {
             right.total_cmp(left).then_with(|| b.fresh_at().cmp(&a.fresh_at())).then_with(|| a_id.cmp(b_id))
         });
         hits.truncate(search.limit.unwrap_or(10));
         let entries = hits.into_iter().map(|(score, entry, id)| Hit::of(&entry, id, score)).collect();
         Found { entries, total, etag: None }
+    }
+
+    /// Returns the entries whose id a query is or begins.
+    fn by_id(&self, search: &Search) -> Vec<(f64, Entry<'_>, String)> {
+        let begin = search.query.trim();
+        if begin.len() < LEAST_OF_ID {
+            return Vec::new();
+        }
+        let entries = self.entries().filter(|entry| search.kinds.is_empty() || search.kinds.contains(&entry.kind));
+        let found = entries.map(|entry| (entry.id(), entry)).filter(|(id, _)| id.starts_with(begin));
+        found.map(|(id, entry)| (0.0, entry, id)).collect()
     }
 }
 
@@ -227,6 +244,25 @@ mod tests {
         assert_eq!((found.total, found.entries.len()), (2, 1));
         let search = Search { kinds: vec![Kind::Failed], ..Search::default() };
         assert_eq!(file.search(&search).total, 0);
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_id_where_no_text_has_the_word() {
+        let mut file = file(&[("first", "a"), ("second", "b")]);
+        let id = file.entries().next().unwrap().id();
+        for query in [id.as_str(), &id[..6], &format!(" {} ", &id[..8])] {
+            let found = file.search(&Search { query: query.into(), ..Search::default() });
+            assert_eq!((found.total, found.entries[0].id.as_str(), found.entries[0].score), (1, &*id, 0.0), "{query}");
+        }
+        assert!(contexts(&file, &id[..5]).is_empty(), "too little may begin any id");
+        assert!(contexts(&file, &format!("{id}x")).is_empty());
+        let failed = Search { query: id.clone(), kinds: vec![Kind::Failed], ..Search::default() };
+        assert_eq!(file.search(&failed).total, 0);
+        file.patterns.successful[0].trace.superseded_by = Some("x".into());
+        assert_eq!(contexts(&file, &id), ["first"], "who names it is told what took its place");
+        // Words come first.
+        file.patterns.successful[1].context = format!("second, after {id}");
+        assert_eq!(contexts(&file, &id), [format!("second, after {id}")]);
     }
 
     #[test]

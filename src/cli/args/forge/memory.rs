@@ -26,7 +26,7 @@ pub(crate) enum KnowledgeCommand {
     },
     /// Find entries by words
     Search {
-        /// The words; the newest entries without any
+        /// The words, or an id, or its first 6 characters; the newest entries without any
         words: Vec<String>,
         /// How many
         #[arg(long, default_value_t = 10)]
