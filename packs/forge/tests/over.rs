@@ -34,7 +34,10 @@ async fn in_a_session_that_ended_meanwhile_nothing_is_changed_and_everything_is_
         ("session_start", json!({})),
         ("artifact_put", json!({"kind": "docs", "name": "a.md", "text": "a"})),
         ("skill_match", json!({"text": "t"})),
-        ("commit", json!({"session_commit": true, "subject": "Do it", "what": ["Do it"], "why": "It is needed."})),
+        (
+            "commit",
+            json!({"session_commit": true, "subject": "Do it", "what": ["Do it"], "why": "It is needed.", "forge": true}),
+        ),
         ("checkpoint_create", json!({"key": "SUM-1", "message": "m"})),
     ] {
         let error = desk.refused(verb, input).await;

@@ -73,7 +73,8 @@ impl NatsOptions {
     /// Checks that the certificates can be read.
     pub(super) fn check_certificates(&self) -> Result<(), SinkError> {
         let Some(path) = &self.certificates else { return Ok(()) };
-        let refuse = |error| SinkError::Settings(format!("the certificates in {}: {error}", path.display()));
+        let refuse =
+            |error: std::io::Error| SinkError::Settings(format!("the certificates in {}: {error}", path.display()));
         File::open(path).map(drop).map_err(refuse)
     }
 
