@@ -77,11 +77,13 @@ pub(super) struct Verb<I, O> {
     settings: Settings,
     /// Whether a call shows that the session lives.
     lives: bool,
+    /// Whether a session that is over takes it no more.
+    changes: bool,
 }
 
 impl<I, O> Verb<I, O> {
     pub(super) fn new(place: &Place, work: fn(&Project, I) -> Done<O>) -> Self {
-        Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true }
+        Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true, changes: false }
     }
 
     /// Takes `session` of the input for the session in which the work is done.
@@ -92,6 +94,11 @@ impl<I, O> Verb<I, O> {
     /// Works also if the settings are damaged.
     pub(super) fn or_defaults(self) -> Self {
         Self { settings: Settings::OrDefaults, ..self }
+    }
+
+    /// Changes something, and so nothing in the name of a session that is over.
+    pub(super) fn changing(self) -> Self {
+        Self { changes: true, ..self }
     }
 
     /// Changes nothing at all, not even when the session was last seen.
@@ -112,13 +119,17 @@ where
         }
         let (session, input) = if self.in_session { without_session(input)? } else { (None, input) };
         let input: I = input.read()?;
-        let (place, work, settings, lives) = (self.place.clone(), self.work, self.settings, self.lives);
+        let (place, work, settings) = (self.place.clone(), self.work, self.settings);
+        let (lives, changes) = (self.lives, self.changes);
         let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
         // Whoever goes away meanwhile does not cut it short: what was begun is done to its end, as it would be at a shell.
         let done = tokio::task::spawn_blocking(move || {
             wait.check()?;
             let project = place.open(&caller, session, settings)?;
             wait.check()?;
+            if changes {
+                project.sessions().check_not_over().map_err(|error| said(&error))?;
+            }
             if lives {
                 project.sessions().lives();
             }

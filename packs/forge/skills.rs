@@ -75,11 +75,5 @@ pub(super) struct Matches {
 }
 
 pub(super) fn matching(project: &Project, input: Query) -> Done<Matches> {
-    // While work is paused nothing is noted; what fits may be known all the same.
-    let matches = if project.check_not_paused().is_ok() {
-        project.skills().ask(&input, &project.world().agent)?
-    } else {
-        project.skills().matching(&input)?
-    };
-    Ok(Matches { matches })
+    Ok(Matches { matches: project.skills().ask(&input, &project.world().agent)? })
 }

@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Config;
 
+mod over;
+
 /// A text that looks like a credential; put together here so that nobody takes this file for one that holds one.
 fn token() -> String {
     format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")

@@ -58,6 +58,14 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// [`SinkError`]. A message that failed may be handed on again, with the same id.
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError>;
 
+    /// Says whether what it was set up with makes sense. Nobody is asked: that the other side is there is not known by it.
+    ///
+    /// # Errors
+    /// [`SinkError::Settings`].
+    fn check(&self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
     /// Returns what is stored from a place on (1 = all of it), oldest first, at most `most` messages: fewer say that there are no more.
     /// Blocking, for `within` at most.
     ///

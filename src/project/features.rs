@@ -17,7 +17,7 @@ mod verify;
 pub use contract::{Change, Difference, Weakened};
 pub(crate) use file::{ADOPTED_FROM, adopted_name, split_id};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
-pub(crate) use ground::judge_by_evidence;
+pub(crate) use ground::{Evidence, judge_by_evidence};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub(crate) use numbers::Numbers;
 pub use standing::{Counts, Next, Standing};
@@ -110,10 +110,15 @@ impl Features<'_> {
     /// # Errors
     /// `Corrupt` if the file is damaged; what git says.
     pub fn list(&self, closely: bool) -> Result<Listed> {
+        self.list_by(&Evidence::read(self.project)?, closely)
+    }
+
+    /// As [`Self::list`], by evidence that was read before.
+    pub(crate) fn list_by(&self, evidence: &Evidence, closely: bool) -> Result<Listed> {
         let loaded = self.project.files().load::<FeaturesFile>()?;
         let etag = loaded.as_ref().map(|loaded| loaded.etag.clone());
         let features = loaded.map(|loaded| loaded.value.features).unwrap_or_default();
-        let standings = ground::judge(self.project, &features, closely)?;
+        let standings = ground::judge_by(self.project, evidence, &features, closely)?;
         let counts = FeaturesFile::counts(&standings);
         let features =
             features.into_iter().zip(standings).map(|(feature, standing)| Item { standing, feature }).collect();

@@ -9,6 +9,7 @@ mod document;
 mod folders;
 mod kinds;
 mod lock;
+mod lost;
 mod path;
 mod quarantine;
 
@@ -26,13 +27,15 @@ pub use folders::Entry;
 pub(crate) use folders::part_of;
 pub use kinds::{KINDS, kind_of, schemas};
 pub(crate) use lock::Lock;
+#[cfg(test)]
+pub(crate) use lock::holds_local;
 pub use lock::{Guard, Holder, LOCK_WAIT};
+pub(crate) use lost::LOST;
 pub use path::check_path;
 pub(crate) use quarantine::last_good;
 
 use crate::error::{Category, Current, Error, Result};
-use crate::git::{Git, Run};
-use crate::layout::{ACTIVE, CONFIG, EXCEPTIONS, FEATURES, KNOWLEDGE, LOCK, ROLLBACK_LOCK};
+use crate::layout::{EXCEPTIONS, LOCK, ROLLBACK_LOCK};
 use crate::world::World;
 use crate::{json, secrets, triv};
 
@@ -40,10 +43,6 @@ use crate::{json, secrets, triv};
 pub const MAX_FILE: u64 = 16 << 20;
 /// The lock all work trees share, below their common folder.
 const COMMON_LOCK: &str = "forge/lock";
-/// What is wrong with a document that [`Files::is_lost`].
-pub(crate) const LOST: &str = "it was there and is gone";
-/// The documents that nobody removes.
-pub(crate) const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
 /// How long a list of lines gets, in bytes, before its next part begins.
 pub(crate) const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
@@ -207,6 +206,8 @@ impl Files {
         change: impl FnOnce(&mut D) -> Result<T>,
     ) -> Result<T> {
         self.check_writing(path)?;
+        // git is asked before anybody waits for it.
+        let was_there = self.was_there(path)?;
         let _guard = self.lock()?;
         let bytes = self.read(path)?;
         let mut value = match &bytes {
@@ -217,7 +218,7 @@ impl Files {
                 }
                 value
             }
-            None if self.is_lost(path)? => return Err(lost(path)),
+            None if was_there || self.has_good(path)? => return Err(lost::error(path)),
             None => D::skeleton(),
         };
         self.check_match(path, if_match, bytes.as_deref())?;
@@ -250,25 +251,6 @@ impl Files {
             tracing::warn!(path, %error, "no copy of the good file was kept");
         }
         Ok(answer)
-    }
-
-    /// Says whether a document that everybody works with was there and is gone: git has it, or its last good copy is kept. To begin it anew
-    /// would lose what it held, as writing over a damaged one would.
-    ///
-    /// # Errors
-    /// `Refused`, `Failed`.
-    pub(crate) fn is_lost(&self, path: &str) -> Result<bool> {
-        if !NEVER_REMOVED.contains(&path) || self.entry(path)?.is_some() {
-            return Ok(false);
-        }
-        // A branch without a memory lacks its settings too.
-        if self.entry(&last_good(path))?.is_some() && self.entry(CONFIG)?.is_some() {
-            return Ok(true);
-        }
-        let Some(git) = Git::find(self.root())? else { return Ok(false) };
-        let run = Run { folder: Some(self.root().to_owned()), ..Run::default() };
-        let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", path], &run)?;
-        Ok(listed.ok() && !listed.stdout.is_empty())
     }
 
     fn check_match(&self, path: &str, if_match: Option<&str>, bytes: Option<&[u8]>) -> Result<()> {
@@ -477,13 +459,6 @@ impl Files {
             None => Ok(allowed),
         }
     }
-}
-
-/// Returns the error of a document that was there and is gone.
-fn lost(path: &str) -> Error {
-    Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
-        .hint("nothing was begun anew, and nothing will be until it is put back or given up")
-        .next(format!("helmdeck forge repair {path}"))
 }
 
 /// Says that a file was written by a newer program.

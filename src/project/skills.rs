@@ -144,15 +144,15 @@ impl Skills<'_> {
         Ok(matching(&self.list()?, query))
     }
 
-    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by` says who asks.
+    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by` says who asks. While work is paused
+    /// nothing is noted; what fits may be known all the same.
     ///
     /// # Errors
-    /// As [`Self::list`]; `Paused`.
+    /// As [`Self::list`].
     pub fn ask(&self, query: &Query, by: &str) -> Result<Vec<Match>> {
-        self.project.check_not_paused()?;
         let found = self.matching(query)?;
         let line = Logged::matched(&found, by);
-        if !line.matched.is_empty() {
+        if !line.matched.is_empty() && self.project.check_not_paused().is_ok() {
             self.project.emit(Subject::Skill, line);
         }
         Ok(found)

@@ -5,10 +5,12 @@ mod docs;
 mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod ground;
+mod hooks;
 mod mcp;
 mod nats_events;
 mod nats_keys;
 mod nats_link;
 mod paused;
 mod proof;
+mod watch;
 mod words;

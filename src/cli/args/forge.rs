@@ -135,7 +135,7 @@ pub(crate) enum ForgeCommand {
     },
     /// Say how the memory is doing
     Health {
-        /// Look again every two seconds, and print when a colour changes
+        /// Look again every two seconds, print when a colour changes, and keep the colours in .forge/.local/health.jsonl
         #[arg(long)]
         watch: bool,
         /// Exit with 11 for yellow and 12 for red

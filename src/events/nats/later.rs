@@ -39,6 +39,12 @@ impl Sink for Later {
         self.link()?.publish(message, within.saturating_sub(began.elapsed()))
     }
 
+    fn check(&self) -> Result<(), SinkError> {
+        self.options.check()?;
+        self.options.credentials()?;
+        self.options.check_certificates()
+    }
+
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
         let began = Instant::now();
         self.link()?.stored(from, most, within.saturating_sub(began.elapsed()))
@@ -76,6 +82,23 @@ mod tests {
             let refused = later.publish(&message, Duration::from_millis(250));
             assert!(matches!(refused, Err(SinkError::Settings(_))), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_known_before_anything_is_sent() {
+        let usual = NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>");
+        let absent = Some(std::path::PathBuf::from("/nonexistent/file"));
+        for (options, words) in [
+            (NatsOptions { url: "http://127.0.0.1".to_owned(), ..usual.clone() }, "nats://"),
+            (NatsOptions { credentials: absent.clone(), ..usual.clone() }, "credentials"),
+            (NatsOptions { certificates: absent, ..usual.clone() }, "certificates"),
+        ] {
+            let wrong = Later::new(options).check();
+            assert!(matches!(&wrong, Err(SinkError::Settings(why)) if why.contains(words)), "{wrong:?}");
+        }
+        let later = Later::new(usual);
+        assert_eq!(later.check(), Ok(()), "nobody is there, and nobody was asked");
+        assert!(later.link.get().is_none());
     }
 
     #[test]

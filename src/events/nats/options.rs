@@ -70,6 +70,14 @@ impl NatsOptions {
         Ok(())
     }
 
+    /// Checks that the certificates can be read.
+    pub(super) fn check_certificates(&self) -> Result<(), SinkError> {
+        let Some(path) = &self.certificates else { return Ok(()) };
+        let refuse =
+            |error: std::io::Error| SinkError::Settings(format!("the certificates in {}: {error}", path.display()));
+        File::open(path).map(drop).map_err(refuse)
+    }
+
     /// Reads the credentials.
     pub(super) fn credentials(&self) -> Result<Option<String>, SinkError> {
         self.credentials.as_deref().map(read).transpose()

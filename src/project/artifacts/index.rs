@@ -18,6 +18,12 @@ use crate::triv::FileName;
 /// The most bytes of a line that are parsed: 1 MiB.
 const LINE_MAX: usize = 1 << 20;
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has read an index.
+    pub(crate) static READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// What the index says.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Index {
@@ -84,6 +90,8 @@ impl Index {
     /// # Errors
     /// What reading the file says.
     pub(crate) fn read(project: &Project) -> Result<(Self, bool)> {
+        #[cfg(test)]
+        READ.set(READ.get() + 1);
         let mut index = Self::default();
         let parts = project.files().parts(ARTIFACT_INDEX)?;
         for path in &parts {

@@ -19,6 +19,8 @@ use sha2::{Digest as _, Sha256};
 
 pub use entry::{Entry, Kind, is_text, media_type};
 pub use gc::{Candidate, Gc, Gone};
+#[cfg(test)]
+pub(crate) use index::READ;
 pub use index::{BadLine, Index};
 pub use snapshot::Snapshot;
 pub use verify::{Checked, Rebuilt, State, Verified};

@@ -122,6 +122,14 @@ impl Events<'_> {
         Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
     }
 
+    /// Says what is wrong with the settings, as far as nobody has to be asked for it. It stops nothing: events are noted, and wait.
+    #[must_use]
+    pub fn wrong_settings(&self) -> Option<String> {
+        let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();
+        let prefix = prefix.map(|error| format!("{}; {} stands in its place", error.message, subjects::PREFIX));
+        prefix.or_else(|| Some(self.project.world().sink.as_ref()?.check().err()?.to_string()))
+    }
+
     /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.
     #[must_use]
     pub fn prefix(&self) -> &str {

@@ -426,3 +426,37 @@ fn what_the_server_kept_is_read_again_without_the_journal() {
     let error = without.events().replay_stored(&Replay::default(), CAP).unwrap_err();
     assert_eq!(error.code, "E_NO_SERVER");
 }
+
+/// The way to a server that was set up wrong.
+#[derive(Debug)]
+struct Wrong;
+
+impl Sink for Wrong {
+    fn publish(&self, _: &Message, _: Duration) -> std::result::Result<Receipt, SinkError> {
+        self.check().map(|()| Receipt { sequence: 1, duplicate: false })
+    }
+
+    fn check(&self) -> std::result::Result<(), SinkError> {
+        Err(SinkError::Settings("the URL names no host".to_owned()))
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_told_by_the_doctor_and_the_health() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |project: &Project| {
+        let found = project.doctor(false).unwrap().found;
+        let found = found.into_iter().filter(|found| found.problem == crate::init::Problem::WrongSetting);
+        let reasons = project.health().short_term.reasons;
+        let reasons = reasons.into_iter().filter(|reason| reason.code == crate::health::Code::EventsSettings);
+        (found.map(|found| found.detail).collect::<Vec<_>>(), reasons.map(|reason| reason.detail).collect::<Vec<_>>())
+    };
+    let (found, reasons) = told(&project(folder.path(), Some(Arc::new(Wrong))));
+    assert!(found.len() == 1 && found[0].contains("names no host"), "{found:?}");
+    assert!(reasons.len() == 1 && reasons[0].contains("names no host"), "{reasons:?}");
+    assert_eq!(told(&project(folder.path(), Some(Server::up()))), (Vec::new(), Vec::new()));
+    std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nprefix = \"a b\"\n").unwrap();
+    let (found, reasons) = told(&project(folder.path(), None));
+    assert!(found.len() == 1 && found[0].contains("sx9 stands in its place"), "{found:?}");
+    assert_eq!(reasons.len(), 1);
+}

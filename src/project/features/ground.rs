@@ -16,7 +16,7 @@ const MOST_COMMITS: usize = 16;
 
 /// The artifacts that are there.
 #[derive(Debug)]
-pub(super) struct Evidence {
+pub(crate) struct Evidence {
     /// What the index knows, by its whole name.
     entries: Vec<Entry>,
     whole: HashMap<String, usize>,
@@ -27,7 +27,11 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    pub(super) fn read(project: &Project) -> Result<Self> {
+    /// Reads the index and the folders of the artifacts.
+    ///
+    /// # Errors
+    /// What reading them says.
+    pub(crate) fn read(project: &Project) -> Result<Self> {
         let (index, indexed) = Index::read(project)?;
         let entries = index.entries;
         let whole = entries.iter().enumerate().map(|(at, entry)| (entry.triv.to_string(), at)).collect();
@@ -105,17 +109,25 @@ pub(super) fn work_tree(git: &Git) -> Result<String> {
 
 /// Judges every feature without asking git: a pass counts whether its code has changed since or not. An index of artifacts that cannot
 /// be read shows no evidence.
-pub(crate) fn judge_by_evidence(project: &Project, features: &[Feature]) -> Vec<Standing> {
-    let evidence = Evidence::read(project).ok();
-    let shows = |feature: &Feature| evidence.as_ref().is_some_and(|evidence| evidence.shows(feature));
+pub(crate) fn judge_by_evidence(evidence: Option<&Evidence>, features: &[Feature]) -> Vec<Standing> {
+    let shows = |feature: &Feature| evidence.is_some_and(|evidence| evidence.shows(feature));
     let ground = Ground { code_tree: None, shows: &shows, same_tests: &|_| true };
     features.iter().map(|feature| feature.standing(&ground)).collect()
 }
 
 /// Judges every feature. With `closely`, a pass of other code still stands if the files of its tests have not changed since.
 pub(super) fn judge(project: &Project, features: &[Feature], closely: bool) -> Result<Vec<Standing>> {
+    judge_by(project, &Evidence::read(project)?, features, closely)
+}
+
+/// As [`judge`], by evidence that was read before.
+pub(super) fn judge_by(
+    project: &Project,
+    evidence: &Evidence,
+    features: &[Feature],
+    closely: bool,
+) -> Result<Vec<Standing>> {
     let git = project.repository()?;
-    let evidence = Evidence::read(project)?;
     let code_tree = code_tree(git.as_ref())?;
     let tests = git.as_ref().filter(|_| closely).map(TestFiles::new);
     let ground = Ground {

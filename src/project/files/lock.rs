@@ -86,10 +86,9 @@ impl Lock {
 
     /// Takes the lock, or waits for it.
     pub(crate) fn take(&self, me: impl FnOnce() -> Holder) -> Result<Guard> {
-        let guard = || Guard { lock: self.clone(), _thread: PhantomData };
         if let Some(held) = self.held().as_mut().filter(|held| held.thread == thread::current().id()) {
             held.depth += 1;
-            return Ok(guard());
+            return Ok(Guard::new(self));
         }
         let io = |error: std::io::Error| Error::io("cannot lock", &self.root.join(self.path), &error);
         let until = Instant::now() + self.wait;
@@ -103,7 +102,7 @@ impl Lock {
         // It only tells others who it is: the lock holds without it.
         let _ = write(&mut file, &me());
         *self.held() = Some(Held { thread: thread::current().id(), depth: 1, _file: file });
-        Ok(guard())
+        Ok(Guard::new(self))
     }
 
     /// Opens the file, or the one beside it, wherever links lead below the root.
@@ -133,8 +132,30 @@ impl Lock {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread holds locks of work trees.
+    static LOCAL: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Says whether this thread holds the lock of a work tree: then no program is run.
+#[cfg(test)]
+pub(crate) fn holds_local() -> bool {
+    LOCAL.get() > 0
+}
+
+impl Guard {
+    fn new(lock: &Lock) -> Self {
+        #[cfg(test)]
+        LOCAL.set(LOCAL.get() + usize::from(lock.path == crate::layout::LOCK));
+        Self { lock: lock.clone(), _thread: PhantomData }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
+        #[cfg(test)]
+        LOCAL.set(LOCAL.get() - usize::from(self.lock.path == crate::layout::LOCK));
         let mut held = self.lock.held();
         if let Some(inner) = held.as_mut() {
             inner.depth -= 1;

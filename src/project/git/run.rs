@@ -210,6 +210,8 @@ pub(super) fn run(
     args: &[&str],
     run: &Run,
 ) -> Result<Output> {
+    #[cfg(test)]
+    assert!(!crate::files::holds_local(), "git {args:?} is run under the lock of a work tree, for which others wait");
     let mut command = Command::new("git");
     for name in SCRUBBED {
         command.env_remove(name);

@@ -90,6 +90,9 @@ pub struct ShortTerm {
     pub abandoned: Option<(String, Time)>,
     /// How many lines follow no rule.
     pub malformed_lines: u64,
+    /// What is wrong with the settings of the events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<String>,
     /// Other files that are damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
@@ -170,7 +173,4 @@ pub struct Linear {
     pub orphans: u64,
     /// The first of them, shortened.
     pub orphan_commits: Vec<String>,
-    /// Other files that are damaged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damaged: Vec<Damaged>,
 }

@@ -6,8 +6,12 @@ mod repository;
 #[cfg(test)]
 mod trials;
 
+use std::cell::OnceCell;
+
 use super::inputs::{File, Inputs};
 use super::{Health, judge};
+use crate::error::Result;
+use crate::features::Evidence;
 use crate::files::{Document, Files, LOST};
 use crate::layout;
 use crate::project::Project;
@@ -17,19 +21,28 @@ impl Project {
     /// Says how the memory of this project is doing. It always can: what cannot be read is a reason.
     #[must_use]
     pub fn health(&self) -> Health {
-        judge(self.health_inputs(), &self.config().health, self.world().now())
+        self.health_by(&OnceCell::new())
+    }
+
+    /// As [`Self::health`]. The evidence is read unless it was before, and is there for whoever asks next.
+    pub(crate) fn health_by(&self, evidence: &OnceCell<Result<Evidence>>) -> Health {
+        judge(self.inputs_by(evidence), &self.config().health, self.world().now())
     }
 
     /// Returns what the health is judged by.
     #[must_use]
     pub fn health_inputs(&self) -> Inputs {
+        self.inputs_by(&OnceCell::new())
+    }
+
+    fn inputs_by(&self, evidence: &OnceCell<Result<Evidence>>) -> Inputs {
         let files = self.files().reading();
         let known = issues::known(self, &files);
         let (knowledge, fresh) = memory::knowledge(&files);
         // git answers while the files are read.
         let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
             let found = scope.spawn(|| repository::ask(self, known.as_ref(), fresh.is_none()));
-            let features = memory::features(self, &files);
+            let features = memory::features(self, &files, evidence);
             let short_term = memory::short_term(self, &files);
             let found = found.join().unwrap_or_else(|_| repository::Found::failed("measuring came to a sudden end"));
             (knowledge, short_term, features, found)

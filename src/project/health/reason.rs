@@ -100,6 +100,8 @@ codes! {
     AbandonedSession, "abandoned_session", "helmdeck forge session start";
     /// Lines of `progress.txt` follow no rule.
     MalformedLines, "malformed_lines", "helmdeck forge doctor";
+    /// The settings of the events make no sense.
+    EventsSettings, "events_settings", "helmdeck forge doctor";
     /// No feature is planned.
     NoFeatures, "no_features", "helmdeck forge features add";
     /// Fewer than half of the features work.

@@ -146,6 +146,9 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
     if given.malformed_lines > 0 {
         reasons.push(info(Code::MalformedLines, format!("{} lines follow no rule", given.malformed_lines)));
     }
+    if let Some(why) = &given.events {
+        reasons.push(info(Code::EventsSettings, format!("events wait, or go elsewhere: {why}")));
+    }
     reasons.extend(skew(given.last, now));
     reasons
 }
@@ -247,7 +250,6 @@ fn linear(given: &Linear) -> Vec<Reason> {
     if let File::Damaged(why) = &given.active {
         reasons.push(error(Code::ActiveCorrupt, why));
     }
-    reasons.extend(damaged(&given.damaged));
     if given.outbox_failed > 0 {
         let detail = format!("{} changes could not be delivered", given.outbox_failed);
         reasons.push(error(Code::OutboxFailed, detail));

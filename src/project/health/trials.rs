@@ -134,6 +134,9 @@ fn short_term_memory() {
         ("ahead", |i| i.short_term.last = Some(ago(-301)), Green, &[("clock_skew", Info)]),
     ];
     check("short_term", &letter(), cells);
+    let wrong: &[Cell<'_>] =
+        &[("events", |i| i.short_term.events = Some("x".into()), Green, &[("events_settings", Info)])];
+    check("short_term", &letter(), wrong);
     check("short_term", &HealthConfig { idle_ok: true, ..letter() }, cells);
     fn idle(inputs: &mut Inputs) {
         inputs.short_term.active = false;

@@ -29,6 +29,8 @@ pub enum Problem {
     SchemaNewer,
     /// A setting nobody knows.
     UnknownSetting,
+    /// A setting that makes no sense.
+    WrongSetting,
 }
 
 /// One thing the doctor found.
@@ -158,6 +160,13 @@ impl Project {
             next: None,
         });
         found.extend(unknown);
+        found.extend(self.events().wrong_settings().map(|detail| Diagnosis {
+            path: CONFIG.to_owned(),
+            problem: Problem::WrongSetting,
+            detail: format!("[events]: {detail}"),
+            fixed: false,
+            next: None,
+        }));
         Ok(())
     }
 }

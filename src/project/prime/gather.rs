@@ -1,8 +1,10 @@
 //! Gathers what a brief says from the files and git. Reads only; what cannot be read is a warning of the brief, and the rest stands.
 
+use std::cell::OnceCell;
+
 use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine, Primed, Section, SkillLine};
 use crate::error::Result;
-use crate::features::{Item, Standing};
+use crate::features::{Evidence, Item, Standing};
 use crate::focus::Focus;
 use crate::health::{Code, Colour, Severity};
 use crate::issues::Active;
@@ -46,7 +48,7 @@ impl Project {
 
     /// Returns what there is to say in a session, with warnings of whoever asks before those found here.
     pub(crate) fn prime_of(&self, session: Option<&Session>, warnings: &[String]) -> Result<Brief> {
-        let mut on = On { project: self, session, warnings: warnings.to_vec() };
+        let mut on = On { project: self, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
         let focus = on.focus();
         let (checkpoint, commits) = on.history();
         let (invariants, learnings) = on.knowledge(focus.as_ref());
@@ -76,6 +78,8 @@ struct On<'a> {
     project: &'a Project,
     session: Option<&'a Session>,
     warnings: Vec<String>,
+    /// The artifacts that are there, read once.
+    evidence: OnceCell<Result<Evidence>>,
 }
 
 impl On<'_> {
@@ -159,7 +163,7 @@ impl On<'_> {
 
     /// Returns the worst colour, and of each component that is not green its colour and its first reason.
     fn health(&mut self) -> Option<String> {
-        let health = self.project.health();
+        let health = self.project.health_by(&self.evidence);
         let mut text = health.overall.as_str().to_owned();
         for (name, colour, reasons) in health.components() {
             let damaged = reasons.iter().filter(|reason| reason.code == Code::FileCorrupt);
@@ -174,7 +178,11 @@ impl On<'_> {
     }
 
     fn failing(&mut self) -> Section<FeatureLine> {
-        let listed = self.project.features().list(false);
+        let evidence = self.evidence.get_or_init(|| Evidence::read(self.project));
+        let listed = evidence
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|evidence| self.project.features().list_by(evidence, false));
         let Ok(listed) = listed else {
             self.or_warn("the features cannot be read", listed.map(drop));
             return Section::default();
@@ -271,11 +279,21 @@ fn line(focus: &Focus) -> Option<FocusLine> {
 #[cfg(test)]
 mod tests {
     use super::super::brief::LEAST;
+    use crate::artifacts::READ;
     use crate::focus::SetFocus;
     use crate::git::fixture::Repository;
     use crate::init::Init;
     use crate::project::Project;
     use crate::world::World;
+
+    #[test]
+    fn the_index_of_the_artifacts_is_read_once() {
+        let repository = Repository::new();
+        let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        let before = READ.get();
+        project.prime(None).unwrap();
+        assert_eq!(READ.get() - before, 1);
+    }
 
     #[test]
     fn a_brief_names_the_skills_that_fire_for_the_focus_within_its_budget() {

@@ -17,6 +17,15 @@ const TRAILERS: &str = "--max-count=1000";
 /// The longest name of a session, in bytes.
 const MAX_NAME: u64 = 100;
 
+/// What git knows of a new session.
+#[derive(Debug, Default)]
+struct Ground {
+    branch: Option<String>,
+    head: Option<String>,
+    /// The names that were given.
+    known: Vec<String>,
+}
+
 impl Sessions<'_> {
     /// Finds the session that the start is in, or makes one, and gives up those in which nobody works any more.
     pub(super) fn begin(&self, start: &Start) -> Result<Session> {
@@ -24,10 +33,12 @@ impl Sessions<'_> {
         let now = world.now();
         let today = world.zone.to_datetime(now.0).date();
         let _common = self.project.common_lock()?;
+        // git is asked before anybody waits for the work tree.
+        let ground = self.ground_of(today)?;
         let _local = self.project.files().lock()?;
         let who = Who { now, ..self.who(start) };
         self.project.files().edit::<Living, Session>(None, |living| {
-            let id = take_place(living, &who, &|id| self.is_free(id), |living| self.fresh(living, today))?;
+            let id = take_place(living, &who, &|id| self.is_free(id), |living| self.fresh(living, today, ground))?;
             living.get(&id).cloned().ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))
         })
     }
@@ -45,17 +56,20 @@ impl Sessions<'_> {
         }
     }
 
-    fn fresh(&self, living: &Living, today: Date) -> Result<Session> {
+    /// Finds out what git knows. The caller holds the common lock.
+    fn ground_of(&self, today: Date) -> Result<Ground> {
+        let Some(git) = self.git() else { return Ok(Ground::default()) };
+        let mut known = trailers(git, today)?;
+        known.extend(last_given(git));
+        Ok(Ground { branch: git.branch()?, head: git.head()?.map(|head| head.to_string()), known })
+    }
+
+    fn fresh(&self, living: &Living, today: Date, ground: Ground) -> Result<Session> {
         let world = self.project.world();
         let now = world.now();
-        let mut known: Vec<String> = living.sessions.iter().map(|session| session.id.clone()).collect();
+        let Ground { branch, head, mut known } = ground;
+        known.extend(living.sessions.iter().map(|session| session.id.clone()));
         known.extend(self.folders(|_| true)?.iter().map(|folder| session_of(folder).to_owned()));
-        let (mut branch, mut head) = (None, None);
-        if let Some(git) = self.git() {
-            (branch, head) = (git.branch()?, git.head()?.map(|head| head.to_string()));
-            known.extend(trailers(git, today)?);
-            known.extend(last_given(git));
-        }
         let id = SessionId::next(today, known.iter().map(String::as_str)).to_string();
         if let Some(git) = self.git() {
             give(git, &id)?;

@@ -22,7 +22,7 @@ mod select;
 mod start;
 mod wanted;
 
-use crate::error::Result;
+use crate::error::{Category, Result};
 use crate::focus::Focused;
 use crate::git::Git;
 use crate::progress::Progress;
@@ -111,6 +111,17 @@ impl<'a> Sessions<'a> {
         match self.acting() {
             Err(error) if error.code == place::LIVE => Ok(None),
             mine => mine,
+        }
+    }
+
+    /// Refuses who names a session that is over: it takes nothing any more. A pause is said first, by what is asked for.
+    ///
+    /// # Errors
+    /// `NotFound` (`E_SESSION_OVER`).
+    pub fn check_not_over(&self) -> Result<()> {
+        match self.mine() {
+            Err(error) if error.category == Category::NotFound && self.project.check_not_paused().is_ok() => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -325,7 +325,9 @@ impl On<'_> {
             }
             None => focus.clear(Some(&self.session.id), Some(&choice.reason))?,
         };
-        self.sessions.claim(&self.session, &taken.now.focus)?;
+        if let Err(error) = self.sessions.claim(&self.session, &taken.now.focus) {
+            self.warnings.push(format!("others are not told what is worked on: {error}"));
+        }
         self.done(step::FOCUS, Some(choice.reason.clone()))?;
         Ok(Some(choice))
     }

@@ -73,7 +73,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
         HookCommand::CommitMsg { file } => {
             // A hook is never in the way of a repository without a memory.
             let Some(project) = on.find()? else { return on.done() };
-            let findings = project.commits().check_message(&message(file)?);
+            let findings = project.commits().check_message(&String::from_utf8_lossy(&message(file)?));
             on.show(&findings)?;
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
             On::exit(if broken { Exit::Failed } else { Exit::Ok })
@@ -83,8 +83,12 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
             let Ok(origin) = origin(&project) else { return on.done() };
             let focus = project.sessions().focus_now()?.show()?;
             let key = focus.and_then(|shown| shown.focus.linear_issue);
-            let prepared =
-                project.commits().prepare_message(&message(file)?, source.as_deref(), key.as_deref(), &origin)?;
+            // What is not read whole, or is no text, stays as it is: half of it must not take its place.
+            let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
+            if text.len() as u64 > MAX_MESSAGE {
+                return on.done();
+            }
+            let prepared = project.commits().prepare_message(&text, source.as_deref(), key.as_deref(), &origin)?;
             if let Some(text) = prepared {
                 std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
             }
@@ -93,13 +97,14 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
     }
 }
 
-fn message(file: &Path) -> helmdeck_project::Result<String> {
+/// Reads a message; of one that is too long, a byte more than may be.
+fn message(file: &Path) -> helmdeck_project::Result<Vec<u8>> {
     use std::io::Read as _;
 
     let io = |error| Error::io("cannot read", file, &error);
     let mut text = Vec::new();
-    std::fs::File::open(file).map_err(io)?.take(MAX_MESSAGE).read_to_end(&mut text).map_err(io)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    std::fs::File::open(file).map_err(io)?.take(MAX_MESSAGE + 1).read_to_end(&mut text).map_err(io)?;
+    Ok(text)
 }
 
 pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {

@@ -8,9 +8,10 @@ mod memory;
 mod session;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use helmdeck_project::events::Replay;
-use helmdeck_project::health::Colour;
+use helmdeck_project::health::{Colour, Health};
 use helmdeck_project::init::Init;
 use helmdeck_project::repair::{Mend, Source};
 use helmdeck_project::secrets::rules;
@@ -30,7 +31,11 @@ const SESSION: &str = helmdeck_project::sessions::VARIABLE;
 /// The variable that names who works.
 const AGENT: &str = "HELMDECK_FORGE_AGENT";
 /// How long is tried to send what waits for the server.
-const SEND: std::time::Duration = std::time::Duration::from_secs(10);
+const SEND: Duration = Duration::from_secs(10);
+/// How often is looked by who watches.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often colours that stay are kept at most: as long as they must stand before others are told.
+const KEEP: Duration = Duration::from_secs(30);
 /// What is said where there is no memory.
 const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
 
@@ -190,13 +195,7 @@ impl On {
     /// Opens the project to change it, and tells that its session lives before and after that is done.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_project::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
-        // What is done would belong to a session that takes nothing any more. A pause is said first.
-        if let Err(error) = project.sessions().mine()
-            && error.category == helmdeck_project::error::Category::NotFound
-            && project.check_not_paused().is_ok()
-        {
-            return Err(error.into());
-        }
+        project.sessions().check_not_over()?;
         let done = change(&project)?;
         // What was asked for is done. A lease that is not renewed only ends sooner.
         if let Err(error) = project.sessions().touch() {
@@ -347,23 +346,37 @@ impl On {
 
     fn health(&self, watch: bool, exit_code: bool) -> Answer {
         let project = self.examine()?;
-        let mut health = project.health();
-        self.print(&health, || health_text(&health))?;
+        let health = project.health();
         if watch {
-            loop {
-                std::thread::sleep(std::time::Duration::from_secs(2));
-                let now = project.health();
-                if now.colours() != health.colours() {
-                    self.print(&now, || health_text(&now))?;
-                }
-                health = now;
-            }
+            return self.watch(&project, health);
         }
+        self.print(&health, || health_text(&health))?;
         Self::exit(match health.overall {
             Colour::Yellow if exit_code => Exit::Yellow,
             Colour::Red if exit_code => Exit::Red,
             _ => Exit::Ok,
         })
+    }
+
+    /// Prints the colours when they change, and keeps them for the past, until a signal ends it.
+    fn watch(&self, project: &Project, mut health: Health) -> Answer {
+        let mut kept = Instant::now();
+        let mut changed = true;
+        loop {
+            if changed || kept.elapsed() >= KEEP {
+                kept = Instant::now();
+                if let Err(error) = project.record_health(&health) {
+                    self.output.note(&format!("the colours are not kept: {error}"));
+                }
+            }
+            if changed {
+                self.print(&health, || health_text(&health))?;
+            }
+            std::thread::sleep(LOOK);
+            let now = project.health();
+            changed = now.colours() != health.colours();
+            health = now;
+        }
     }
 
     fn events(&self, command: &EventsCommand) -> Answer {
@@ -392,7 +405,7 @@ impl On {
     }
 }
 
-fn health_text(health: &helmdeck_project::health::Health) -> String {
+fn health_text(health: &Health) -> String {
     let mut text = format!("{}\n", health.overall.as_str());
     for (name, colour, reasons) in health.components() {
         text.push_str(&format!("  {name}: {}\n", colour.as_str()));

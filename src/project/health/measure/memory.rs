@@ -1,9 +1,12 @@
 //! What the files of the memory tell.
 
+use std::cell::OnceCell;
+
 use serde::Deserialize;
 
 use super::load;
-use crate::features::{FeaturesFile, Standing, judge_by_evidence};
+use crate::error::Result;
+use crate::features::{Evidence, FeaturesFile, Standing, judge_by_evidence};
 use crate::files::Files;
 use crate::health::inputs::{Features, File, Last, LongTerm, ShortTerm, Source};
 use crate::knowledge::KnowledgeFile;
@@ -30,10 +33,11 @@ pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
 }
 
 /// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on other code is not looked into.
-pub(super) fn features(project: &Project, files: &Files) -> Features {
+pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Result<Evidence>>) -> Features {
     let (found, file) = load::<FeaturesFile>(files);
     let Some(file) = file else { return Features { file: found, ..Features::default() } };
-    let standings = judge_by_evidence(project, &file.features);
+    let evidence = evidence.get_or_init(|| Evidence::read(project));
+    let standings = judge_by_evidence(evidence.as_ref().ok(), &file.features);
     let counts = FeaturesFile::counts(&standings);
     let regressed = || file.features.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Regressed);
     Features {
@@ -50,7 +54,7 @@ pub(super) fn features(project: &Project, files: &Files) -> Features {
 
 /// Returns what `progress.txt`, the journal and the sessions tell.
 pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
-    let mut given = ShortTerm::default();
+    let mut given = ShortTerm { events: project.events().wrong_settings(), ..ShortTerm::default() };
     let mut noted = None;
     match files.read(layout::PROGRESS) {
         Ok(None) => given.progress = File::Absent,

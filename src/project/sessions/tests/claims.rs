@@ -45,6 +45,17 @@ fn no_two_sessions_are_given_the_same_feature_in_any_work_tree() {
 }
 
 #[test]
+fn a_claim_that_cannot_be_kept_is_told_and_stops_nobody() {
+    let bench = bench(1);
+    // No file takes the place of a folder.
+    std::fs::create_dir_all(bench.path().join(".git/forge/claims.json/x")).unwrap();
+    let begun = start(&bench.open());
+    assert_eq!(chosen(&begun), Some("A-001"));
+    assert!(begun.warnings.iter().any(|warning| warning.contains("claims.json")), "{:?}", begun.warnings);
+    assert_eq!(begun.session.state, State::Live);
+}
+
+#[test]
 fn what_a_session_had_is_free_when_it_is_over_and_when_it_is_dead() {
     let bench = bench(1);
     let tree = bench.path().join("tree");

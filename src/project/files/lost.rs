@@ -1,0 +1,84 @@
+//! Documents that were there and are gone.
+
+use super::{Files, last_good};
+use crate::error::{Category, Error, Result};
+use crate::git::{Git, Run};
+use crate::layout::{ACTIVE, CONFIG, FEATURES, KNOWLEDGE};
+
+/// What is wrong with a document that [`Files::is_lost`].
+pub(crate) const LOST: &str = "it was there and is gone";
+/// The documents that nobody removes.
+const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
+
+impl Files {
+    /// Says whether a document that everybody works with was there and is gone: git has it, or its last good copy is kept. To begin it anew
+    /// would lose what it held, as writing over a damaged one would. Who changes it asks [`Self::was_there`] before the lock.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub(crate) fn is_lost(&self, path: &str) -> Result<bool> {
+        Ok(NEVER_REMOVED.contains(&path) && self.entry(path)?.is_none() && self.was_there(path)?)
+    }
+
+    /// Says whether a document that nobody removes is there, or was: then it is lost if it is not there. It may ask git.
+    ///
+    /// # Errors
+    /// As [`Self::is_lost`].
+    pub(super) fn was_there(&self, path: &str) -> Result<bool> {
+        if !NEVER_REMOVED.contains(&path) {
+            return Ok(false);
+        }
+        if self.entry(path)?.is_some() || self.has_good(path)? {
+            return Ok(true);
+        }
+        let Some(git) = Git::find(self.root())? else { return Ok(false) };
+        let run = Run { folder: Some(self.root().to_owned()), ..Run::default() };
+        let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", path], &run)?;
+        Ok(listed.ok() && !listed.stdout.is_empty())
+    }
+
+    /// Says whether the last good copy of a document that nobody removes is kept.
+    ///
+    /// # Errors
+    /// As [`Self::is_lost`].
+    pub(super) fn has_good(&self, path: &str) -> Result<bool> {
+        // A branch without a memory lacks its settings too.
+        Ok(NEVER_REMOVED.contains(&path) && self.entry(&last_good(path))?.is_some() && self.entry(CONFIG)?.is_some())
+    }
+}
+
+/// Returns the error of a document that was there and is gone.
+pub(super) fn error(path: &str) -> Error {
+    Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
+        .hint("nothing was begun anew, and nothing will be until it is put back or given up")
+        .next(format!("helmdeck forge repair {path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{Document as _, MAX_FILE};
+    use crate::git::fixture::Repository;
+    use crate::knowledge::KnowledgeFile;
+    use crate::world::World;
+
+    #[test]
+    fn git_is_asked_for_what_is_gone_before_the_lock() {
+        // Under the lock to ask it would be a panic here.
+        let repository = Repository::new();
+        repository.write(CONFIG, "");
+        let files = Files::new(repository.path(), World::default(), MAX_FILE, None);
+        let edit = || files.edit::<KnowledgeFile, _>(None, |_| Ok(()));
+        let remove = |path: &str| std::fs::remove_file(repository.path().join(path)).unwrap();
+        edit().unwrap();
+        remove(KnowledgeFile::PATH);
+        assert!(edit().unwrap_err().message.ends_with(LOST), "its last good copy is there");
+        remove(&last_good(KNOWLEDGE));
+        edit().unwrap();
+        repository.commit("It is kept");
+        remove(KnowledgeFile::PATH);
+        remove(&last_good(KNOWLEDGE));
+        assert!(edit().unwrap_err().message.ends_with(LOST), "git has it");
+        assert!(!repository.path().join(KNOWLEDGE).exists());
+    }
+}

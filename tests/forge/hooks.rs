@@ -1,0 +1,22 @@
+//! The hooks of git that keep the protocol, as git runs them.
+
+use super::ground::Ground;
+
+#[test]
+fn a_message_that_is_too_long_or_no_text_is_left_as_it_is() {
+    let ground = Ground::light("");
+    ground.forge(&["session", "start"]);
+    let message = ground.root().join(".git/MESSAGE");
+    let prepared = |bytes: &[u8]| {
+        std::fs::write(&message, bytes).unwrap();
+        ground.forge(&["hook", "prepare-commit-msg", ".git/MESSAGE"]);
+        std::fs::read(&message).unwrap()
+    };
+    let short = prepared(b"Halve a number\n");
+    assert!(String::from_utf8(short).unwrap().contains("Forge-Session: "));
+    let long = format!("Halve a number\n\n{}\n# what git says\n", "words ".repeat(200_000));
+    let latin = b"Halve a n\xfcmber\n";
+    for whole in [long.as_bytes(), latin] {
+        assert!(prepared(whole) == whole, "{} bytes", whole.len());
+    }
+}
