@@ -34,6 +34,7 @@ use crate::ground::Ground;
 use crate::identity::Identity;
 
 use line::{Ended, Job, Line};
+pub(crate) use sweep::LOCK as SWEEP;
 
 /// The most dialogues that a line holds; the sweep finds the others.
 const ROOM: usize = 16_384;

@@ -44,7 +44,7 @@ pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Subject) {
     memory.add_turn(&alice(), sized(0, 12, 12)).await.unwrap();
     let large = memory.add_turn(&alice(), sized(1, 200, 200)).await.unwrap();
     assert_eq!(large.tokens, 102);
-    for memory in [&memory, &s.another().open_with(|config| config.budget_tokens = 64)] {
+    for memory in [&memory, &s.open_to_look(|config| config.budget_tokens = 64)] {
         let patch = memory.context(&alice()).await.unwrap();
         assert_eq!((recent(&patch), patch.tokens), (numbers(1..2), 102));
         assert_eq!((patch.over_budget, patch.omitted_turns), (true, 1));

@@ -162,17 +162,33 @@ pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
 
 /// A late failure means as little as a late summary.
 pub(super) async fn a_late_failure_changes_no_health(s: Subject) {
-    s.scribe.always(Act::Hang);
-    let memory = s.open_with(|config| config.summarizer.timeout = Duration::from_millis(150));
-    add(&memory, &alice(), 0..8).await;
-    s.scribe.reached(1).await;
-    memory.flush(&alice()).await.unwrap();
-    s.scribe.always(Act::Answer);
-    eventually("the request to end", async || s.scribe.running() == 0).await;
-    add(&memory, &alice(), 8..10).await;
-    fold(&memory, &alice()).await;
-    assert_eq!(s.moves(&alice(), Health::Healthy), [(Health::Healthy, "flushed")]);
-    assert_eq!(memory.trace(&alice()).await.unwrap().failures, 0);
+    for (session, elsewhere) in [("here", false), ("elsewhere", true)] {
+        let identity = crate::Identity { session: session.into(), ..alice() };
+        let (s, other) = (s.another(), s.under(Strategy::Truncation).open());
+        s.scribe.always(Act::FailLater(Failure::Unavailable));
+        // Only a flush or the scribe ends the request.
+        let memory = s.open_with(|config| config.summarizer.timeout = STUCK * 60);
+        add(&memory, &identity, 0..8).await;
+        s.scribe.reached(1).await;
+        if elsewhere {
+            // Of this one the process does not hear, so the request fails after it.
+            other.flush(&identity).await.unwrap();
+            s.scribe.let_go();
+        } else {
+            memory.flush(&identity).await.unwrap();
+        }
+        eventually("the request to end", async || s.scribe.running() == 0).await;
+        assert_eq!(s.scribe.cancelled(), usize::from(!elsewhere));
+        s.scribe.always(Act::Answer);
+        add(&memory, &identity, 8..10).await;
+        fold(&memory, &identity).await;
+        let told = if elsewhere { vec![] } else { vec![(Health::Healthy, "flushed")] };
+        assert_eq!(s.moves(&identity, Health::Healthy), told);
+        let trace = memory.trace(&identity).await.unwrap();
+        assert_eq!((trace.health, trace.failures, trace.last_failure), (Health::Healthy, 0, None));
+        assert_eq!(seen(&memory, &identity).await, numbers(8..10));
+        memory.close(STUCK).await;
+    }
 }
 
 /// A turn that is deleted is gone from the summary too, which is made anew of the turns that are kept.

@@ -23,6 +23,8 @@ pub enum Act {
     Say(String),
     /// Fails.
     Fail(Failure),
+    /// Waits until [`Scribe::let_go`], then fails.
+    FailLater(Failure),
     /// Never answers.
     Hang,
 }
@@ -65,7 +67,8 @@ struct Script {
     next: VecDeque<Act>,
     then: Act,
     calls: Vec<Call>,
-    running: HashMap<Identity, usize>,
+    /// The requests under way, by their place among the calls; and whether another one for the dialogue has come since.
+    running: HashMap<Identity, HashMap<usize, bool>>,
     overlaps: usize,
     most: usize,
     cancelled: usize,
@@ -123,7 +126,9 @@ impl Scribe {
         self.script().calls.clone()
     }
 
-    /// Returns how often a request came for a dialogue while another one for it was under way.
+    /// Returns how many requests went on to their end although another one for their dialogue had come meanwhile.
+    ///
+    /// One that was dropped does not count: whoever drops a request need not wait until it has heard of that.
     #[must_use]
     pub fn overlaps(&self) -> usize {
         self.script().overlaps
@@ -138,7 +143,7 @@ impl Scribe {
     /// Returns how many requests are under way.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.script().running.values().sum()
+        self.script().running.values().map(HashMap::len).sum()
     }
 
     /// Returns how many requests were dropped before they were answered.
@@ -152,16 +157,16 @@ impl Scribe {
 struct Running<'a> {
     scribe: &'a Scribe,
     identity: Identity,
+    index: usize,
     done: bool,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut script = self.scribe.script();
-        if let Some(count) = script.running.get_mut(&self.identity) {
-            *count -= 1;
-        }
-        script.running.retain(|_, count| *count > 0);
+        let overtaken = script.running.get_mut(&self.identity).and_then(|all| all.remove(&self.index));
+        script.running.retain(|_, all| !all.is_empty());
+        script.overlaps += usize::from(self.done && overtaken == Some(true));
         script.cancelled += usize::from(!self.done);
     }
 }
@@ -181,10 +186,11 @@ impl Summarizer for Scribe {
             let mut script = self.script();
             let told = *free.borrow_and_update();
             let act = script.next.pop_front().unwrap_or_else(|| script.then.clone());
+            let index = script.calls.len();
             let running = script.running.entry(identity.clone()).or_default();
-            *running += 1;
-            script.overlaps += usize::from(script.running.get(identity).is_some_and(|running| *running > 1));
-            script.most = script.most.max(script.running.values().sum());
+            running.values_mut().for_each(|overtaken| *overtaken = true);
+            running.insert(index, false);
+            script.most = script.most.max(script.running.values().map(HashMap::len).sum());
             script.calls.push(Call {
                 session: Arc::clone(&identity.session),
                 previous: previous.clone(),
@@ -192,21 +198,27 @@ impl Summarizer for Scribe {
                 opening: request.opening.clone(),
                 answered: false,
             });
-            (act, script.calls.len() - 1, told)
+            (act, index, told)
         };
-        let mut running = Running { scribe: self, identity: identity.clone(), done: false };
+        let mut running = Running { scribe: self, identity: identity.clone(), index, done: false };
         self.begun.send_modify(|begun| *begun += 1);
         let fail = |reason| SummarizeError { reason, retry_after: None, detail: "told to fail".to_owned() };
+        let let_go = async {
+            let (before, goes) = told;
+            let _ = free.wait_for(|(times, free)| goes || *free || *times > before).await;
+        };
         let mut summary: String = previous.iter().chain(&turns).map(|mark| format!("[{mark}]")).collect();
         match act {
             Act::Answer => tokio::task::yield_now().await,
             Act::Slow(time) => tokio::time::sleep(time).await,
-            Act::Wait => {
-                let (before, goes) = told;
-                let _ = free.wait_for(|(times, free)| goes || *free || *times > before).await;
-            }
+            Act::Wait => let_go.await,
             Act::Say(text) => summary = text,
             Act::Fail(reason) => {
+                running.done = true;
+                return Err(fail(reason));
+            }
+            Act::FailLater(reason) => {
+                let_go.await;
                 running.done = true;
                 return Err(fail(reason));
             }
@@ -217,5 +229,38 @@ impl Summarizer for Scribe {
             call.answered = true;
         }
         Ok(SummarizeResponse { summary })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_two_requests_at_once_the_earlier_one_counts_if_it_goes_on_and_not_if_it_is_dropped() {
+        let scribe = Arc::new(Scribe::default());
+        scribe.always(Act::Wait);
+        let ask = async |number| {
+            let asked = Arc::clone(&scribe);
+            let request =
+                SummarizeRequest { previous_summary: String::new(), turns: Vec::new(), opening: None, max_tokens: 1 };
+            let call = tokio::spawn(async move { asked.summarize(&Identity::new("t", "u", "s"), request).await });
+            scribe.reached(number).await;
+            call
+        };
+        let calls = [ask(1).await, ask(2).await];
+        scribe.let_go();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!((scribe.overlaps(), scribe.cancelled()), (1, 0));
+        scribe.always(Act::Wait);
+        let (dropped, other) = (ask(3).await, ask(4).await);
+        dropped.abort();
+        assert!(dropped.await.unwrap_err().is_cancelled());
+        scribe.let_go();
+        other.await.unwrap().unwrap();
+        ask(5).await.await.unwrap().unwrap();
+        assert_eq!((scribe.overlaps(), scribe.cancelled(), scribe.running()), (1, 1, 0));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::conformance::HandClock;
-use helmdeck_memory::{Kind, Store};
+use helmdeck_memory::{Kind, Lock, Store};
 
 use super::scribe::{Scribe, marks};
 use super::tap::Tap;
@@ -21,6 +21,7 @@ use crate::item::{Added, Item, ItemFilter};
 use crate::memory::{ConversationMemory, Dependencies};
 use crate::patch::LlmContextPatch;
 use crate::turn::NewTurn;
+use crate::upkeep::SWEEP;
 
 /// How long anything may take before a claim counts as stuck. Nothing is measured with it.
 pub(crate) const STUCK: Duration = Duration::from_secs(60);
@@ -79,14 +80,30 @@ impl Subject {
         self.try_open(config).unwrap()
     }
 
-    pub(crate) fn try_open(&self, config: Config) -> Result<ConversationMemory> {
-        let dependencies = Dependencies {
+    /// Opens a memory in another process that looks and does nothing besides: it neither folds nor sweeps.
+    pub(crate) fn open_to_look(&self, change: impl FnOnce(&mut Config)) -> ConversationMemory {
+        let another = self.another();
+        let mut config = another.config();
+        change(&mut config);
+        ConversationMemory::open_briefly(config, another.dependencies()).unwrap()
+    }
+
+    /// Keeps all processes from sweeping as long as the lock is held.
+    pub(crate) async fn unswept(&self) -> Lock {
+        self.bare.try_lock(SWEEP, STUCK * 60).await.unwrap().unwrap()
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies {
             store: self.tap.store(),
             events: self.bus.clone(),
             clock: self.clock.clone(),
             summarizer: self.rolls().then(|| self.scribe.clone() as _),
-        };
-        ConversationMemory::open(config, dependencies)
+        }
+    }
+
+    pub(crate) fn try_open(&self, config: Config) -> Result<ConversationMemory> {
+        ConversationMemory::open(config, self.dependencies())
     }
 
     /// Returns all that was told so far.

@@ -129,6 +129,8 @@ pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Subject) {
 
 /// What is in memory costs nothing to read.
 pub(super) async fn a_read_from_memory_asks_nobody(s: Subject) {
+    // A sweep reads too.
+    let unswept = s.unswept().await;
     let memory = s.open();
     add(&memory, &alice(), 0..4).await;
     memory.context(&alice()).await.unwrap();
@@ -139,6 +141,7 @@ pub(super) async fn a_read_from_memory_asks_nobody(s: Subject) {
         memory.health(&alice()).await.unwrap();
     }
     assert_eq!(s.tap.reads(), reads);
+    unswept.release().await.unwrap();
 }
 
 /// What an add costs does not depend on how long the dialogue is: its writes and reads, and the bytes of its rows.

@@ -75,7 +75,7 @@ fn resident() -> u64 {
 
 /// The same by the system's count: whatever is not weighed would show here. The store holds its rows in a file, so what grows is
 /// the conversation memory alone. (With `nextest` each test is a process of its own.)
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_does_not_grow_with_the_number_of_dialogues() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig::default();
@@ -95,9 +95,9 @@ async fn the_process_does_not_grow_with_the_number_of_dialogues() {
         grown.push(now.saturating_sub(last));
         last = now;
     }
-    // Of 30,000 dialogues nothing may stay, not their names (2 MB), and not what a place for one takes (a kilobyte, 30 MB). The first
-    // rounds fill caches.
-    let late: u64 = grown[2..].iter().sum();
-    assert!(late < 8 << 20, "it grew by {grown:?} bytes in five rounds");
+    // Of 10,000 dialogues nothing may stay, and least of all what a place for one takes (a kilobyte, 10 MB). The first rounds fill
+    // caches, and in any of the others the allocator may take room that it keeps; what stays of dialogues shows in each.
+    let least = grown[2..].iter().min().unwrap();
+    assert!(*least < 2 << 20, "it grew by {grown:?} bytes in five rounds");
     memory.close(std::time::Duration::from_secs(60)).await;
 }

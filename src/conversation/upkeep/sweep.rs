@@ -19,7 +19,7 @@ use crate::rows::State;
 use crate::strategies;
 
 /// The name of the lock that keeps processes from sweeping at the same time.
-const LOCK: &str = "conversation/sweep";
+pub(crate) const LOCK: &str = "conversation/sweep";
 /// How long the lock is held; it is taken anew before that.
 const HOLD: Duration = Duration::from_secs(120);
 /// How many dialogues are looked at before the lock is taken anew and others have a turn.

@@ -213,7 +213,8 @@ async fn when_the_lock_runs_out_both_run_and_both_are_answered() {
 
 #[tokio::test]
 async fn when_the_wait_is_over_the_handler_runs() {
-    let cache = CacheConfig { cluster_wait: Duration::from_millis(50), ..CacheConfig::default() };
+    // Long enough to be told once that another has the lock.
+    let cache = CacheConfig { cluster_wait: Duration::from_secs(2), ..CacheConfig::default() };
     let pair = Pair::with(CLUSTER, answer, cache).await;
     let [first, second] = pair.one_runs_and_one_waits().await;
     pair.begun().await;

@@ -135,19 +135,18 @@ async fn each_waiter_keeps_its_own_deadline() {
     let gated = gated("");
     let bench = Bench::open(vec![gated.pack]).await;
     let mut hurried = call("t.gated", "{}");
-    hurried.deadline = Some(Instant::now() + Duration::from_millis(30));
-    let (hurried, patient) = tokio::join!(bench.call(hurried), async {
+    // Long enough for its run to begin, which the other one waits for.
+    hurried.deadline = Some(Instant::now() + Duration::from_secs(2));
+    let hurried = async {
+        let hurried = bench.call(hurried).await;
+        assert_eq!(hurried.unwrap_err().code(), Code::Timeout);
+        gated.permits.add_permits(1);
+    };
+    let patient = async {
         gated.started.notified().await;
-        tokio::spawn({
-            let permits = Arc::clone(&gated.permits);
-            async move {
-                tokio::time::sleep(Duration::from_millis(80)).await;
-                permits.add_permits(1);
-            }
-        });
         bench.run("t.gated", "{}").await
-    });
-    assert_eq!(hurried.unwrap_err().code(), Code::Timeout);
+    };
+    let ((), patient) = tokio::join!(hurried, patient);
     assert_eq!((status(&patient), gated.counted.runs()), (CacheStatus::Coalesced, 1));
 }
 
