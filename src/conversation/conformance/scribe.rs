@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use super::subject::STUCK;
 use crate::identity::Identity;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
 
@@ -115,9 +116,13 @@ impl Scribe {
     }
 
     /// Waits until so many requests have come in since the beginning.
+    ///
+    /// # Panics
+    /// If they have not after a minute.
     pub async fn reached(&self, count: usize) {
-        // Fails only without a sender, which is this scribe itself.
-        let _ = self.begun.subscribe().wait_for(|begun| *begun >= count).await;
+        let mut begun = self.begun.subscribe();
+        let came = tokio::time::timeout(STUCK, begun.wait_for(|begun| *begun >= count)).await.is_ok();
+        assert!(came, "waited a minute for {count} requests, {} came", *self.begun.borrow());
     }
 
     /// Returns all requests, in the order in which they came.
@@ -240,27 +245,32 @@ mod tests {
     async fn of_two_requests_at_once_the_earlier_one_counts_if_it_goes_on_and_not_if_it_is_dropped() {
         let scribe = Arc::new(Scribe::default());
         scribe.always(Act::Wait);
-        let ask = async |number| {
+        let ask = || {
             let asked = Arc::clone(&scribe);
             let request =
                 SummarizeRequest { previous_summary: String::new(), turns: Vec::new(), opening: None, max_tokens: 1 };
-            let call = tokio::spawn(async move { asked.summarize(&Identity::new("t", "u", "s"), request).await });
-            scribe.reached(number).await;
-            call
+            tokio::spawn(async move { asked.summarize(&Identity::new("t", "u", "s"), request).await })
         };
-        let calls = [ask(1).await, ask(2).await];
+        let calls = [ask(), ask()];
+        scribe.reached(2).await;
         scribe.let_go();
         for call in calls {
             call.await.unwrap().unwrap();
         }
         assert_eq!((scribe.overlaps(), scribe.cancelled()), (1, 0));
         scribe.always(Act::Wait);
-        let (dropped, other) = (ask(3).await, ask(4).await);
+        let dropped = ask();
+        scribe.reached(3).await;
+        let other = ask();
+        scribe.reached(4).await;
         dropped.abort();
         assert!(dropped.await.unwrap_err().is_cancelled());
         scribe.let_go();
         other.await.unwrap().unwrap();
-        ask(5).await.await.unwrap().unwrap();
+        let last = ask();
+        scribe.reached(5).await;
+        scribe.let_go();
+        last.await.unwrap().unwrap();
         assert_eq!((scribe.overlaps(), scribe.cancelled(), scribe.running()), (1, 1, 0));
     }
 }
