@@ -196,11 +196,16 @@ async fn a_pack_that_wants_network_or_has_no_runtime_is_refused() {
     assert_eq!(engine.call(call()).await.unwrap_err().code(), Code::SessionUnavailable);
 }
 
-/// Adds a pack that keeps its session, and one whose session ends with its call, which lasts until the file `go` is there.
+/// Adds a pack that keeps its session, and one whose session ends with its call, which lasts until the file `go` is there, or for
+/// some minutes where its server was killed and nobody can say so.
 fn install(home: &Home) {
     for (name, script, session) in [
         ("test.box", "#!/bin/sh\ncat >/dev/null\necho '{}'\n", "preserve = true\ntimeout = \"1h\""),
-        ("test.wait", "#!/bin/sh\ncat >/dev/null\nwhile [ ! -e go ]; do sleep 0.02; done\necho '{}'\n", ""),
+        (
+            "test.wait",
+            "#!/bin/sh\ncat >/dev/null\nn=0\nwhile [ ! -e go ] && [ $((n += 1)) -lt 6000 ]; do sleep 0.02; done\necho '{}'\n",
+            "",
+        ),
     ] {
         let program = home.packs().join(format!("{name}.sh"));
         std::fs::write(&program, script).unwrap();
