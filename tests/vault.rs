@@ -64,6 +64,19 @@ fn start(home: &Home, more: &[(&str, &str)]) -> Server {
     Server::start_with(home, KEY, &settings)
 }
 
+/// Returns a home whose memory is a file, and one whose memory is in PostgreSQL; each with the pack that counts and two credentials for it.
+/// The server may end when it is dropped.
+fn homes() -> ([Home; 2], Arc<Postgres>) {
+    let (homes, server) = ([Home::new(), Home::new()], Postgres::shared());
+    homes[1].keep_memory_at(&server.database());
+    for home in &homes {
+        install(home, "test.count", COUNT, "[\"{credential|token}\"]");
+        set(home, "token", "sparrow-one");
+        set(home, "other", "sparrow-two");
+    }
+    (homes, server)
+}
+
 /// Returns a credential's secret as the engine would get it.
 async fn reveal(home: &Home, key: &str, name: &str) -> Option<String> {
     let ring = KeyRing::parse(("K", key), None).unwrap();
@@ -76,16 +89,8 @@ async fn reveal(home: &Home, key: &str, name: &str) -> Option<String> {
 
 #[test]
 fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process() {
-    let postgres = Postgres::shared();
-    let url = postgres.database();
-    for url in [None, Some(url.as_str())] {
-        let home = Home::new();
-        if let Some(url) = url {
-            home.keep_memory_at(url);
-        }
-        install(&home, "test.count", COUNT, "[\"{credential|token}\"]");
-        set(&home, "token", "sparrow-one");
-        set(&home, "other", "sparrow-two");
+    let (homes, _server) = homes();
+    for home in homes {
         let server = start(&home, &[]);
         let (mine, others) = (json!({"repo": "a"}), json!({"repo": "a", "credential": "other"}));
         let call = |input: &Value| server.call("test.count", input).0;
@@ -139,16 +144,8 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
 
 #[test]
 fn removing_a_credential_says_how_many_answers_went_with_it() {
-    let postgres = Postgres::shared();
-    let url = postgres.database();
-    for url in [None, Some(url.as_str())] {
-        let home = Home::new();
-        if let Some(url) = url {
-            home.keep_memory_at(url);
-        }
-        install(&home, "test.count", COUNT, "[\"{credential|token}\"]");
-        set(&home, "token", "sparrow-one");
-        set(&home, "other", "sparrow-two");
+    let (homes, _server) = homes();
+    for home in homes {
         for (repo, credential) in [("a", "token"), ("a", "other"), ("b", "other")] {
             let arguments = ["run", "test.count", &format!("repo={repo}"), &format!("credential={credential}")];
             let run = vault(&home, VAULT_KEY, "", &arguments);
