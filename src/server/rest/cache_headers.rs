@@ -63,6 +63,7 @@ mod tests {
             age: Duration::from_millis(age_ms),
             ttl: Duration::from_secs(300),
             key: [0, 1, 2, 3, 4, 5, 0xab, 0xff],
+            store_error: None,
         };
         let mut headers = HeaderMap::new();
         add(&cache, directive, &mut headers);
