@@ -22,7 +22,7 @@ const PAGE_BYTES: u64 = 4096;
 const INCREMENTAL: i64 = 2;
 /// How long a lock of another process is waited for where nothing is lost without it: at the start, and for writes of answers and
 /// audit rows. A commit holds the lock for a few milliseconds.
-pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(120);
+pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(80);
 
 /// What makes a file itself: device and inode.
 type Id = (u64, u64);
