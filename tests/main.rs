@@ -36,6 +36,7 @@ mod seam;
 mod secrets;
 mod session_life;
 mod sessions;
+mod store_start;
 mod store_trouble;
 mod support;
 mod swe;

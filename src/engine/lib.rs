@@ -38,6 +38,5 @@ pub use jobs::{Job, JobBook, JobError, JobEvent, JobId, JobPage, JobProgress, Jo
 pub use mcp::{McpReach, McpServer, McpStatus, McpValue};
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
-pub use scrub::looks_like_token;
 pub use sessions::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
 pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};

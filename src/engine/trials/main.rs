@@ -19,6 +19,7 @@ mod handles;
 mod http;
 mod jobs;
 mod key;
+mod leaks;
 mod mcp;
 mod mcp_secrets;
 mod notes;
