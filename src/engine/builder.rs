@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::folder;
 use crate::jobs::Jobs;
-use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
+use crate::mcp::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
@@ -69,6 +69,7 @@ pub struct Builder {
     egress: Egress,
     clock: Arc<dyn Clock>,
     mcp: Vec<McpServer>,
+    remembered: Option<Remembered>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -99,6 +100,7 @@ impl Engine {
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
             mcp: Vec::new(),
+            remembered: None,
         }
     }
 }
@@ -211,6 +213,15 @@ impl Builder {
         self
     }
 
+    /// Says in which folder the tools of MCP servers are remembered between starts, so that their packs are there at once and a
+    /// cached answer needs no server. Sealed if there are keys; without, what looks like a token is not written. `makes` says
+    /// whether the folder above it is made if it is not there.
+    #[must_use]
+    pub fn remember_mcp(mut self, folder: impl Into<PathBuf>, keyring: Option<Arc<KeyRing>>, makes: bool) -> Self {
+        self.remembered = Some(Remembered::new(folder.into(), keyring, makes));
+        self
+    }
+
     /// Builds every pack's pipeline. Manifests that are refused are listed ([`Engine::refused`]), not fatal.
     ///
     /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no task.
@@ -259,6 +270,7 @@ impl Builder {
                 secrets: Arc::clone(&self.secrets),
                 egress: self.egress.clone(),
                 path: self.config.commands.path.clone(),
+                remembered: self.remembered,
                 stop: stop.child_token(),
                 tasks: TaskTracker::new(),
             };

@@ -97,8 +97,27 @@ impl Engine {
     /// # Errors
     /// Any [`Code`]; `not_found` if there is no such pack or version.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
-        let service = self.registered(&call).await?.service.clone();
-        service.oneshot(call).await
+        let registered = self.registered(&call).await?;
+        self.run(registered, call).await
+    }
+
+    /// Runs a call of a pack that was found. If the tool behind it turns out to be another one than the pack was made of, the
+    /// tool was not called, and the call goes to the pack as it is now, once.
+    pub(crate) async fn run(&self, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
+        if !matches!(registered.manifest.handler, HandlerSpec::Mcp { .. }) {
+            return registered.service.clone().oneshot(call).await;
+        }
+        let again = call.clone();
+        match registered.service.clone().oneshot(call).await {
+            Err(error) if error.code() == Code::Conflict => {
+                let now = self.registered(&again).await?;
+                if Arc::ptr_eq(&now, &registered) {
+                    return Err(error);
+                }
+                now.service.clone().oneshot(again).await
+            }
+            answer => answer,
+        }
     }
 
     /// Finds the pack of a call.
@@ -300,6 +319,10 @@ impl Inner {
             Fitted::Pending(name) => {
                 snapshot.pending.insert(name, server);
                 None
+            }
+            Fitted::Failed(name, error) => {
+                snapshot.pending.insert(name, server);
+                Some(Err(error))
             }
         }
     }
