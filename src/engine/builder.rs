@@ -120,7 +120,7 @@ impl Builder {
         self
     }
 
-    /// Picks up changes of the packs folder without a restart.
+    /// Picks up changes of the packs folder without a restart, also if it is made later.
     #[must_use]
     pub const fn watch(mut self, watch: bool) -> Self {
         self.watch = watch;
@@ -300,15 +300,18 @@ impl Builder {
             loading: Mutex::new(()),
             stop,
         }));
+        let loading = engine.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the folder is read: a change while it is read is another reload.
+        if self.watch {
+            start_watching(&engine);
+        }
         let snapshot = Inner::load(&engine.0, &Snapshot::default());
         for error in &snapshot.refused {
             tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
         }
         engine.0.registry.replace(snapshot);
+        drop(loading);
         engine.hear_of_tools();
-        if self.watch {
-            start_watching(&engine);
-        }
         engine
     }
 }
@@ -333,18 +336,13 @@ impl Files {
 }
 
 fn start_watching(engine: &Engine) {
-    let Some(folder) = engine.0.packs_dir.clone().filter(|folder| folder.is_dir()) else { return };
+    let Some(folder) = engine.0.packs_dir.clone() else { return };
     let inner = Arc::downgrade(&engine.0);
-    let watching = folder::watch(&folder, move || {
+    let following = folder::follow(folder, move || {
         if let Some(inner) = inner.upgrade() {
             // Reading manifests blocks; the watch has a task of its own for it.
             tokio::task::spawn_blocking(move || Engine(inner).reload());
         }
     });
-    match watching {
-        Ok(watch) => *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch),
-        Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed")
-        }
-    }
+    *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(following);
 }

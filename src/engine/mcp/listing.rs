@@ -144,8 +144,12 @@ pub(crate) fn place(server: &str) -> String {
     format!("mcp:{server}")
 }
 
+/// The manifest of a tool and the digest of its contract, or why it is refused.
+type Made = Result<(Manifest, Vec<u8>), ManifestError>;
+
 /// Makes a pack of every tool that the operator takes: its manifest and the digest of its contract, or why it is refused.
-pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<Result<(Manifest, Vec<u8>), ManifestError>> {
+/// Each with the name of its pack, if it is about one.
+pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
     let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
     let mut packs: Vec<_> = listing
         .tools
@@ -153,12 +157,13 @@ pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<Result<(Manif
         .filter(|tool| server.takes(&tool.name))
         .map(|tool| {
             let shown: String = tool.name.chars().take(80).flat_map(char::escape_debug).collect();
-            let manifest = manifest(server, tool).map_err(|why| refuse(format!("tool \"{shown}\": {why}")))?;
-            Ok((manifest, tool.digest(server, listing)))
+            let made = manifest(server, tool).map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
+            let name = format!("mcp.{}.{}", server.name, tool.name);
+            (Some(name), made.map(|manifest| (manifest, tool.digest(server, listing))))
         })
         .collect();
     if let Some(cut) = listing.cut {
-        packs.push(Err(refuse(cut.to_string())));
+        packs.push((None, Err(refuse(cut.to_string()))));
     }
     packs
 }
@@ -250,7 +255,7 @@ mod tests {
             Ok((manifest, _)) => manifest.name.to_string(),
             Err(error) => error.to_string(),
         };
-        import(server, listing).into_iter().map(told).collect()
+        import(server, listing).into_iter().map(|(_, pack)| told(pack)).collect()
     }
 
     #[test]
@@ -282,7 +287,7 @@ mod tests {
         let mut server = server();
         server.tools = vec!["re*".parse().unwrap()];
         assert_eq!(names(&server, &listing), ["mcp.x.read"]);
-        let read_only = |server: &McpServer| import(server, &listing)[0].as_ref().unwrap().0.read_only;
+        let read_only = |server: &McpServer| import(server, &listing)[0].1.as_ref().unwrap().0.read_only;
         assert!(!read_only(&server));
         server.read_only_trust = true;
         assert!(read_only(&server));

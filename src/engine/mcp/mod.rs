@@ -161,25 +161,27 @@ impl Servers {
     }
 
     /// Returns every tool that is taken as a pack with its handler and digest, or why it is refused. Servers that were not
-    /// asked yet have none; one that failed is refused as a whole.
-    pub(crate) fn import(&self) -> Vec<Result<Imported, ManifestError>> {
+    /// asked yet have none; one that failed is refused as a whole. Each with the name of its pack, if it is about one.
+    pub(crate) fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
             match (server.listing(), server.state()) {
-                (Some(listing), _) => packs.extend(listing::import(&server.config, &listing).into_iter().map(|pack| {
-                    let (manifest, digest) = pack?;
+                (Some(listing), _) => packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
+                    let (manifest, digest) = match pack {
+                        Ok(pack) => pack,
+                        Err(error) => return (name, Err(error)),
+                    };
                     let tool = match &manifest.handler {
                         HandlerSpec::Mcp { tool, .. } => tool.clone(),
                         _ => String::new(),
                     };
                     let handler = Self::handler(server, &tool, &digest);
-                    Ok((manifest, handler, digest))
+                    (name, Ok((manifest, handler, digest)))
                 })),
-                (None, ("failed", Some(error))) => packs.push(Err(ManifestError {
-                    file: listing::place(server.name()),
-                    line: None,
-                    message: error.message().to_owned(),
-                })),
+                (None, ("failed", Some(error))) => {
+                    let (file, message) = (listing::place(server.name()), error.message().to_owned());
+                    packs.push((None, Err(ManifestError { file, line: None, message })));
+                }
                 (None, _) => {}
             }
         }

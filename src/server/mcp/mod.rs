@@ -12,6 +12,7 @@ mod handler;
 mod http;
 mod lists;
 mod message;
+mod names;
 mod progress;
 mod resources;
 mod running;
@@ -28,6 +29,7 @@ mod wish;
 mod tests;
 
 pub use config::McpConfig;
+pub use door::Place;
 pub(crate) use door::Validity;
 pub use extra::Extra;
 pub(crate) use http::Mcp;
