@@ -107,6 +107,10 @@ impl Engine {
         if !matches!(registered.manifest.handler, HandlerSpec::Mcp { .. }) {
             return registered.service.clone().oneshot(call).await;
         }
+        Box::pin(self.run_tool(registered, call)).await
+    }
+
+    async fn run_tool(&self, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
         let again = call.clone();
         match registered.service.clone().oneshot(call).await {
             Err(error) if error.code() == Code::Conflict => {
@@ -189,7 +193,8 @@ impl Engine {
             checks[0].1 = Err("no pack is registered".to_owned());
         }
         if self.0.packs_dir.is_some() {
-            let refused = self.0.registry.snapshot().refused.iter().filter(|error| !error.file.starts_with("mcp:")).count();
+            let refused =
+                self.0.registry.snapshot().refused.iter().filter(|error| !error.file.starts_with("mcp:")).count();
             let state = match refused {
                 0 => Ok(()),
                 refused => Err(format!("refused: {refused}; the log and the list of packs say why")),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::{Call, Code, Error, Outcome, Result};
 use crate::engine::Engine;
 use crate::registry::Registered;
+use helmdeck_core::{Call, Code, Error, Outcome, Result};
 
 /// One version of a pack, as it was when it was looked for: a call of it runs that, also if packs were read anew meanwhile.
 #[derive(Clone)]

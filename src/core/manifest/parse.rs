@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw};
+use super::{
+    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw,
+};
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
 use crate::schema::{self, Schema};
@@ -155,7 +157,10 @@ fn hints_of(source: &Source<'_>, raw: &raw::Manifest) -> Result<Hints, ManifestE
         let written = [(&raw.destructive, true, "destructive = true"), (&raw.idempotent, false, "idempotent = false")];
         for (hint, wrong, shown) in written {
             if let Some(hint) = hint.as_ref().filter(|hint| *hint.get_ref() == wrong) {
-                return Err(source.error(Some(hint.span()), format!("{shown} is for packs that write; this one says read_only = true")));
+                return Err(source.error(
+                    Some(hint.span()),
+                    format!("{shown} is for packs that write; this one says read_only = true"),
+                ));
             }
         }
     }

@@ -114,12 +114,7 @@ async fn check_off(layer: &ValidateInputLayer, call: &mut Call, value: Value) ->
     keep(layer, call, value, checked)
 }
 
-fn keep(
-    layer: &ValidateInputLayer,
-    call: &mut Call,
-    value: Value,
-    checked: Result<(), Vec<Violation>>,
-) -> Result<()> {
+fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Result<(), Vec<Violation>>) -> Result<()> {
     checked.map_err(|violations| {
         Error::new(Code::InvalidInput, format!("the input does not fit the schema of pack \"{}\"", layer.manifest.name))
             .with_violations(violations)

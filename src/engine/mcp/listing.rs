@@ -68,7 +68,8 @@ impl Tool {
         let description = text("description").or_else(|| text("title")).unwrap_or(&name);
         let cut = |text: &str, limit: usize| text[..text.floor_char_boundary(limit)].to_owned();
         let hint = |key: &str| value.get("annotations")?.get(key)?.as_bool();
-        let title = text("title").or_else(|| value.pointer("/annotations/title").and_then(Value::as_str).map(str::trim));
+        let title =
+            text("title").or_else(|| value.pointer("/annotations/title").and_then(Value::as_str).map(str::trim));
         Some(Self {
             title: title.filter(|title| !title.is_empty()).map(|title| cut(title, MAX_TITLE_BYTES)),
             description: cut(description, MAX_DESCRIPTION_BYTES),

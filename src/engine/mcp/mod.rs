@@ -166,18 +166,20 @@ impl Servers {
         let mut packs = Vec::new();
         for server in self.all() {
             match (server.listing(), server.state()) {
-                (Some(listing), _) => packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
-                    let (manifest, digest) = match pack {
-                        Ok(pack) => pack,
-                        Err(error) => return (name, Err(error)),
-                    };
-                    let tool = match &manifest.handler {
-                        HandlerSpec::Mcp { tool, .. } => tool.clone(),
-                        _ => String::new(),
-                    };
-                    let handler = Self::handler(server, &tool, &digest);
-                    (name, Ok((manifest, handler, digest)))
-                })),
+                (Some(listing), _) => {
+                    packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
+                        let (manifest, digest) = match pack {
+                            Ok(pack) => pack,
+                            Err(error) => return (name, Err(error)),
+                        };
+                        let tool = match &manifest.handler {
+                            HandlerSpec::Mcp { tool, .. } => tool.clone(),
+                            _ => String::new(),
+                        };
+                        let handler = Self::handler(server, &tool, &digest);
+                        (name, Ok((manifest, handler, digest)))
+                    }))
+                }
                 (None, ("failed", Some(error))) => {
                     let (file, message) = (listing::place(server.name()), error.message().to_owned());
                     packs.push((None, Err(ManifestError { file, line: None, message })));

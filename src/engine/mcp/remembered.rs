@@ -173,7 +173,8 @@ mod tests {
         Remembered::new(data.join("mcp"), None, false).keep(&server("p"), &listing("d"));
         assert!(!data.exists());
         Remembered::new(data.join("mcp"), None, true).keep(&server("p"), &listing("d"));
-        let mode = |path: &Path| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions()) & 0o777;
+        let mode =
+            |path: &Path| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions()) & 0o777;
         assert_eq!((mode(&data), mode(&data.join("mcp/x.json"))), (0o700, 0o600));
     }
 }

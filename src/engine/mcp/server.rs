@@ -23,8 +23,8 @@ use super::connection::{self, Connection, Ended, Opened, Way};
 use super::failure;
 use super::listing::Listing;
 use super::metrics::ServerMetrics;
-use super::remembered::Remembered;
 use super::process::{self, Program, how};
+use super::remembered::Remembered;
 use crate::scrub;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;

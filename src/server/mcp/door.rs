@@ -34,13 +34,16 @@ pub(crate) struct Door {
     pub(crate) drain: CancellationToken,
 }
 
+/// Makes the paths of an input absolute, by a schema; `None` if there is nothing to change.
+pub type Absolute = Arc<dyn Fn(&Value, &str) -> Option<String> + Send + Sync>;
+
 /// Where a client on this machine is: what its relative paths mean.
 #[derive(Clone)]
 pub struct Place {
     /// The folder that relative paths are taken from, for the instructions.
     pub folder: PathBuf,
-    /// Makes the paths of an input absolute, by the schema of its pack; `None` if there is nothing to change.
-    pub absolute: Arc<dyn Fn(&Value, &str) -> Option<String> + Send + Sync>,
+    /// Is given the schema of the pack's input.
+    pub absolute: Absolute,
 }
 
 impl std::fmt::Debug for Place {

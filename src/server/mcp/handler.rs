@@ -211,7 +211,7 @@ impl ServerHandler for Agent {
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = Visit::of(&context.extensions)?;
         // Servers that were never asked are waited for, a few seconds: most clients list once.
-        let whole = self.door.engine.packs_settled().await;
+        let whole = Box::pin(self.door.engine.packs_settled()).await;
         let table = self.door.tables.current();
         let visible = table.visible(&visit.caller);
         let (entries, next) =
@@ -234,7 +234,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let caller = &Visit::of(&context.extensions)?.caller;
-        if let Err(error) = self.door.await_tool(caller, &request.name).await {
+        if let Err(error) = Box::pin(self.door.await_tool(caller, &request.name)).await {
             let mut text = Vec::new();
             answer::write_failure(&error, true, self.door.tables.current().names(), &mut text);
             return serde_json::from_slice::<CallToolResult>(&text).map(Into::into).map_err(|_| unwritable());

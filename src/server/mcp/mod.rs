@@ -29,8 +29,8 @@ mod wish;
 mod tests;
 
 pub use config::McpConfig;
-pub use door::Place;
 pub(crate) use door::Validity;
+pub use door::{Absolute, Place};
 pub use extra::Extra;
 pub(crate) use http::Mcp;
 pub use stdio::Stdio;

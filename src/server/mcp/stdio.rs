@@ -84,7 +84,7 @@ impl Stdio {
     /// As [`Stdio::serve_over`].
     pub async fn serve(self, stop: CancellationToken) -> io::Result<()> {
         let (input, output) = rmcp::transport::stdio_pipes();
-        self.serve_over(input, output, stop).await
+        Box::pin(self.serve_over(input, output, stop)).await
     }
 
     /// Serves a client until it closes its end or `stop` is cancelled. Calls under way then have 5 seconds to finish.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use helmdeck_core::{Caller, PackName};
-use helmdeck_engine::{Engine, PackInfo};
 use helmdeck_engine::Source;
+use helmdeck_engine::{Engine, PackInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
 
@@ -39,8 +39,7 @@ impl Table {
         let revision = engine.revision();
         let packs = engine.packs();
         let names = Names::new(packs.iter().map(|info| &info.name));
-        let mut entries: Vec<Arc<Entry>> =
-            packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
+        let mut entries: Vec<Arc<Entry>> = packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         // Two packs of one tool name: whichever were called, somebody would have meant the other.
         let mut alike: Vec<String> = entries
