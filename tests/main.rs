@@ -10,6 +10,7 @@ mod attacks;
 mod auth;
 mod cli;
 mod conversation;
+mod descriptors;
 mod first_use;
 mod flights;
 mod forge;
