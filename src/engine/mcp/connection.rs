@@ -28,6 +28,7 @@ use super::failure;
 use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
 use super::process::{self, Program};
+use super::sieve::Sieve;
 use crate::group::Group;
 use crate::scrub;
 
@@ -168,7 +169,7 @@ async fn attempt(
                 let (name, secrets, last) = (name.to_owned(), secrets.to_vec(), Arc::clone(&last));
                 async move { log_stderr(pipes.stderr, &name, &secrets, &last).await }
             });
-            let stdout = BoundedLines::new(pipes.stdout, limit, Arc::clone(&too_long));
+            let stdout = BoundedLines::new(pipes.stdout, Sieve::new(name), limit, Arc::clone(&too_long));
             // The reader ends the stream at its limit first, so this one never drops a line unseen.
             let transport = AsyncRwTransport::new(stdout, pipes.stdin).with_max_line_length(usize::MAX);
             match client.clone().serve_with_lifecycle(transport, mode).await {

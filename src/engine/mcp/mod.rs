@@ -18,6 +18,7 @@ mod metrics;
 mod process;
 mod remembered;
 mod server;
+mod sieve;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
