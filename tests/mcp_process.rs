@@ -48,7 +48,13 @@ impl Spoken {
 
     pub(crate) fn ask(&mut self, id: u32, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        self.receive()
+        loop {
+            let message = self.receive();
+            // What is announced meanwhile is no answer.
+            if message.get("method").is_none() {
+                return message;
+            }
+        }
     }
 
     pub(crate) fn call(&mut self, id: u32, tool: &str) -> Value {

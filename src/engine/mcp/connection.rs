@@ -29,6 +29,7 @@ use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
 use super::process::{self, Program};
 use super::sieve::Sieve;
+use super::web::Web;
 use crate::group::Group;
 use crate::scrub;
 
@@ -198,7 +199,7 @@ async fn attempt(
             let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                 .custom_headers(header_map(headers).map_err(fail)?)
                 .max_sse_event_size(limit);
-            let transport = StreamableHttpClientTransport::with_client(http, config);
+            let transport = StreamableHttpClientTransport::with_client(Web::new(http, Sieve::new(name), limit), config);
             let service = client.clone().serve_with_lifecycle(transport, mode).await.map_err(|error| Refusal {
                 by_server: matches!(error, ClientInitializeError::JsonRpcError(_)),
                 error: failure::not_started(name, &error, None, None, String::new(), secrets),

@@ -19,6 +19,7 @@ mod process;
 mod remembered;
 mod server;
 mod sieve;
+mod web;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
