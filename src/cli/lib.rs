@@ -19,6 +19,7 @@ mod progress;
 mod prompt;
 mod render;
 mod s3;
+mod secret_file;
 mod signals;
 mod suggest;
 mod terminal;

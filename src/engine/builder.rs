@@ -61,6 +61,7 @@ pub struct Builder {
     watch: bool,
     memory: Option<Memory>,
     no_memory: NoMemory,
+    store_trouble: Option<&'static str>,
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<Files>,
@@ -92,6 +93,7 @@ impl Engine {
             watch: false,
             memory: None,
             no_memory: NoMemory::Off,
+            store_trouble: None,
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
@@ -139,6 +141,14 @@ impl Builder {
     #[must_use]
     pub fn memory_unavailable(mut self, reason: &str) -> Self {
         self.no_memory = NoMemory::Unavailable(reason.into());
+        self
+    }
+
+    /// Says in one word why nothing can be written to the store at the start ([`helmdeck_memory::StoreError::trouble`]); replies say so
+    /// until a write works. Of no effect without [`Builder::memory`].
+    #[must_use]
+    pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
+        self.store_trouble = Some(trouble);
         self
     }
 
@@ -248,6 +258,7 @@ impl Builder {
                     metrics: Arc::clone(&metrics),
                     events: events.clone(),
                     changes: self.changes,
+                    trouble: self.store_trouble,
                 };
                 let hub = Hub::start(parts, &stop);
                 let views = EngineViews {

@@ -203,8 +203,14 @@ impl Engine {
         }
         if let Some(memory) = &self.0.memory {
             // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
-            let state =
-                if memory.hub.breaker_is_open() { Err("the store fails and is left alone".to_owned()) } else { Ok(()) };
+            let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
+                (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
+                (None, Some(word)) if memory.hub.breaker_is_open() => {
+                    Err(format!("the store fails and is left alone: {word}"))
+                }
+                (None, None) if memory.hub.breaker_is_open() => Err("the store fails and is left alone".to_owned()),
+                (None, _) => Ok(()),
+            };
             checks.push(("store", state));
         }
         if let Some(files) = &self.0.artifacts {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Manifest;
+use helmdeck_core::leaks;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
-
-use crate::scrub;
 
 /// The largest manifest or schema file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -87,7 +86,7 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
 /// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever reads the
 /// file reads them.
 fn token_line(text: &str) -> Option<usize> {
-    text.lines().position(|line| scrub::looks_like_token(line.as_bytes())).map(|index| index + 1)
+    text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
 }
 
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {

@@ -176,7 +176,7 @@ fn literals(
                 .with_hint(REFERENCE_HINT)
         };
         let parsed = helmdeck_engine::McpValue::parse(text, |_| None);
-        if helmdeck_engine::looks_like_token(text.as_bytes())
+        if helmdeck_core::leaks::has_leak(text.as_bytes())
             || (servers::is_secret_name(name)
                 && text.len() >= MIN_SECRET_BYTES
                 && parsed.as_ref().is_ok_and(|value| !value.is_reference()))

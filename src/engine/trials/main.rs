@@ -20,6 +20,7 @@ mod handles;
 mod http;
 mod jobs;
 mod key;
+mod leaks;
 mod mcp;
 mod mcp_remembered;
 mod mcp_secrets;
