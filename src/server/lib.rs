@@ -10,6 +10,7 @@ mod idempotency;
 mod limits;
 pub mod mcp;
 mod openapi;
+mod peers;
 mod problem;
 mod rest;
 mod serve;
