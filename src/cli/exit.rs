@@ -212,12 +212,25 @@ impl From<StoreError> for Failure {
             _ => Exit::Failed,
         };
         let failure = Self::new(exit, format!("memory: {error}"));
-        match &error {
-            StoreError::WrongKey { .. } => failure.with_hint(
-                "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS",
-            ),
-            _ => failure,
+        match store_hint(&error) {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
         }
+    }
+}
+
+/// Returns what to do about a store that cannot be used.
+pub(crate) const fn store_hint(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::WrongKey { .. } => Some(
+            "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS; if that key is lost, \
+             `helmdeck memory reset` empties the store for the new one",
+        ),
+        StoreError::Corrupt(_) => Some(
+            "move the file away (with its -wal and -shm) and keep it, or remove it with `helmdeck memory reset`; the next call makes a \
+             new store",
+        ),
+        _ => None,
     }
 }
 

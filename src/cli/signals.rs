@@ -1,8 +1,10 @@
-//! SIGINT and SIGTERM: both ask the program to stop in good order. Only [`end_after`] ends the process by itself.
+//! SIGINT and SIGTERM: both ask the program to stop in good order. [`end_after`] and
+//! the second signal ([`crate::last_signal`]) end the process by themselves.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Result;
+use crate::last_signal;
 
 /// Both signals, caught from the moment it is made.
 #[derive(Debug)]
@@ -17,16 +19,26 @@ impl Stop {
     /// # Errors
     /// A failure if the system takes no handler.
     pub(crate) fn catch() -> Result<Self> {
+        last_signal::watch()?;
+        Self::unwatched()
+    }
+
+    /// As [`Self::catch`], without the thread that ends the process at the second signal.
+    ///
+    /// # Errors
+    /// As [`Self::catch`].
+    pub(crate) fn unwatched() -> Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Waits for the next of either. Dropping the future loses none.
     pub(crate) async fn wait(&mut self) {
-        self.which().await;
+        self.next().await;
+        last_signal::noticed();
     }
 
     /// As [`Self::wait`], and returns which one it was.
-    async fn which(&mut self) -> SignalKind {
+    pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
@@ -42,10 +54,10 @@ pub(crate) fn end_after(last: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut stop = {
         let _inside = runtime.enter();
-        Stop::catch()?
+        Stop::unwatched()?
     };
     std::thread::spawn(move || {
-        let signal = runtime.block_on(stop.which());
+        let signal = runtime.block_on(stop.next());
         last();
         end(128 + signal.as_raw_value());
     });
@@ -53,6 +65,6 @@ pub(crate) fn end_after(last: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 #[expect(clippy::exit, reason = "a signal ends the process wherever it is")]
-fn end(code: i32) -> ! {
+pub(crate) fn end(code: i32) -> ! {
     std::process::exit(code)
 }

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use crate::config::CommandConfig;
+use crate::descriptors::close_descriptors_on_exec;
 use crate::group::Group;
 use crate::scrub;
 
@@ -94,6 +95,7 @@ impl CommandHandler {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        close_descriptors_on_exec();
         let child = command.spawn().map_err(|error| {
             let code = if error.kind() == std::io::ErrorKind::OutOfMemory {
                 Code::ResourceExhausted

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use helmdeck_engine::McpStatus;
 use serde_json::json;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
@@ -84,9 +85,10 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
         .filter(|error| error.file.starts_with("mcp:"))
         .chain(late(&engine))
         .map(|error| error.to_string())
+        .chain(found.iter().filter(|server| server.remembered).map(not_confirmed))
         .collect();
     setup.shut_down(&engine).await;
-    let failed = found.iter().any(|server| server.listed.is_none());
+    let failed = found.iter().any(|server| server.listed.is_none() || server.remembered);
     let value = json!({"servers": found, "refused": refused});
     setup.output.either(&value, || {
         if found.is_empty() {
@@ -112,6 +114,12 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
         text
     })?;
     if failed { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
+}
+
+/// Says that a server did not answer now, though its tools are known of an earlier start.
+fn not_confirmed(server: &McpStatus) -> String {
+    let why = server.error.as_deref().unwrap_or("it has not answered in time");
+    format!("mcp:{}: {why}; the tools are those of its last start", server.name)
 }
 
 fn table(arguments: &McpAddArgs, global: &Global, env: &Environment) -> Result<Table> {
@@ -168,7 +176,7 @@ fn literals(
                 .with_hint(REFERENCE_HINT)
         };
         let parsed = helmdeck_engine::McpValue::parse(text, |_| None);
-        if helmdeck_engine::looks_like_token(text.as_bytes())
+        if helmdeck_core::leaks::has_leak(text.as_bytes())
             || (servers::is_secret_name(name)
                 && text.len() >= MIN_SECRET_BYTES
                 && parsed.as_ref().is_ok_and(|value| !value.is_reference()))

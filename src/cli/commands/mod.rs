@@ -24,6 +24,7 @@ mod pack;
 mod pack_check;
 mod pack_new;
 mod purge;
+mod reset;
 mod rotate;
 mod run;
 pub(crate) mod seam;
@@ -104,6 +105,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Get(arguments) => block_on(memory_get::run(&setup, &arguments)),
                 MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
+                MemoryCommand::Reset(arguments) => block_on(reset::run(&setup, &arguments)),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),
                 MemoryCommand::Rotate => block_on(rotate::run(&setup)),
                 MemoryCommand::Export(arguments) => block_on(archive::run(&setup, &arguments)),

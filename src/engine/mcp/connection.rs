@@ -26,13 +26,11 @@ use url::Url;
 use super::client::{Client, told};
 use super::failure;
 use super::lines::{BoundedLines, log_stderr};
-use super::listing::{Listing, MAX_TOOLS, Tool};
+use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
 use super::process::{self, Program};
 use crate::group::Group;
 use crate::scrub;
 
-/// The most pages of a list of tools that are asked for.
-const MAX_PAGES: usize = 50;
 /// How much longer a message may be than the largest answer: JSON escapes text, and the same data comes as structured
 /// content and as text.
 const MESSAGE_FACTOR: u64 = 4;
@@ -257,7 +255,7 @@ impl Connection {
     /// # Errors
     /// The error of the connection.
     pub(crate) async fn list(&self, name: &str) -> Result<Listing> {
-        let (mut tools, mut cursor, mut cut) = (Vec::new(), None, false);
+        let (mut tools, mut cursor, mut cut) = (Vec::new(), None, None);
         for page in 0.. {
             let mut params = PaginatedRequestParams::default();
             params.cursor = cursor;
@@ -282,12 +280,19 @@ impl Connection {
             };
             tools.extend(listed.iter().filter_map(Tool::read));
             cursor = value.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-            cut = tools.len() > MAX_TOOLS || (cursor.is_some() && page + 1 >= MAX_PAGES);
-            if cut || cursor.is_none() {
+            if tools.len() > MAX_TOOLS {
+                cut = Some(Cut::Tools);
+            } else if cursor.is_some() && page + 1 >= MAX_PAGES {
+                cut = Some(Cut::Pages);
+            }
+            if cut.is_some() || cursor.is_none() {
                 break;
             }
         }
         tools.truncate(MAX_TOOLS);
+        if let Some(cut) = cut {
+            tracing::warn!(mcp.server = name, tools = tools.len(), "{cut}");
+        }
         let info = self.peer.peer_info();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         Ok(Listing {

@@ -139,6 +139,9 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
         };
         reasons.push(Reason::new(severity, code, detail, later(last.at, SHORT_TERM)));
     }
+    if let Some((why, since)) = &given.paused {
+        reasons.push(Reason::new(Severity::Warning, Code::Paused, format!("work is paused: {why}"), *since));
+    }
     if let Some((session, since)) = &given.abandoned {
         let detail = format!("the session {session} stopped without an end");
         reasons.push(Reason::new(Severity::Warning, Code::AbandonedSession, detail, Some(*since)));
@@ -226,7 +229,13 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         reasons.push(warning(Code::Uncommitted, format!("{} paths are not committed", given.uncommitted)));
     }
     match &given.checkpoint {
-        None => reasons.push(warning(Code::NoCheckpoint, "there is no checkpoint to which one could go back")),
+        None => reasons.push(match &given.fetch_checkpoints {
+            Some(fetch) => {
+                let detail = "the checkpoints are not in this clone: their tags, or the history to them, are missing";
+                warning(Code::NoCheckpoint, detail).run(fetch)
+            }
+            None => warning(Code::NoCheckpoint, "there is no checkpoint to go back to"),
+        }),
         Some(name) if given.commits_since > COMMITS => {
             let detail = format!("{} commits came after {name}", given.commits_since);
             reasons.push(Reason::new(Severity::Warning, Code::CheckpointLag, detail, given.checkpoint_at));

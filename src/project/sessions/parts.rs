@@ -79,9 +79,9 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
         return go_back(project, class).map(Some);
     }
     if !report.must_pause() {
-        let aside = report.unknown.iter().find(|reason| matches!(reason.reason, Unknown::NotDescendant { .. }));
+        let aside = report.unknown.iter().find(|reason| reason.reason != Unknown::NoCheckpoint);
         let warning = match report.action {
-            Action::Pause => aside.map(|reason| format!("{}; `{}` makes one", reason.text, reason.reason.next())),
+            Action::Pause => aside.map(|reason| format!("{}; run `{}`", reason.text, reason.next)),
             Action::Continue => None,
             action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
         };

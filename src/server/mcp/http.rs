@@ -79,6 +79,7 @@ impl Mcp {
             .with_cancellation_token(stop.clone());
         let door = Arc::new(Door {
             tables: Tables::new(engine.clone()),
+            place: None,
             engine,
             config,
             extra,

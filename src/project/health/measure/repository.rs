@@ -58,6 +58,9 @@ fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: b
     let (status, refs) = (status?, refs?);
     let mut found = Found { git: about(project, git, &status), committed, ..Found::default() };
     checkpoint(git, &refs, &mut found.git)?;
+    if found.git.checkpoint.is_none() && is_missing_checkpoints(project, git, &refs) {
+        found.git.fetch_checkpoints = Some(git.fetch_checkpoints()?);
+    }
     let base = base(git, &refs, named)?;
     if let (Some(base), Some(head)) = (&base, &status.head) {
         compare(git, base, head, known, &mut found)?;
@@ -184,6 +187,14 @@ fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says whether checkpoints are known whose tag is not in this clone, or whose history is cut off.
+fn is_missing_checkpoints(project: &Project, git: &Repository, refs: &[Ref]) -> bool {
+    let known = project.files().reading().list(layout::CHECKPOINTS).unwrap_or_default();
+    let mut names = known.iter().filter_map(|entry| entry.name.strip_suffix(".json"));
+    let has_tag = |name: &str| refs.iter().any(|one| one.name == format!("refs/tags/{PREFIX}{name}"));
+    names.any(|name| git.is_shallow() || !has_tag(name))
 }
 
 /// Compares HEAD with the base, and looks through the commits that the base has not.
