@@ -36,6 +36,12 @@ const MCP: &str = "/mcp";
 #[derive(Clone)]
 pub(crate) struct Front(Arc<Inner>);
 
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Front").finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     live: RwLock<Live>,
     in_flight: InFlight,

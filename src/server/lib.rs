@@ -20,4 +20,4 @@ mod fixture;
 
 pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
-pub use serve::{Server, router, serve};
+pub use serve::{Reload, Server, router, serve};

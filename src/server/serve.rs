@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -58,6 +58,21 @@ pub struct Server {
     mcp: McpConfig,
     extra: Option<Arc<dyn Extra>>,
     conversations: Conversations,
+    reload: Reload,
+}
+
+/// Changes settings of a running server. Clones are of the same server.
+#[derive(Debug, Clone, Default)]
+pub struct Reload(Arc<OnceLock<Front>>);
+
+impl Reload {
+    /// Puts `allowed_hosts`, `allowed_origins`, `rate_per_second` and `rate_burst` in force; all else needs another server. Does
+    /// nothing before the server was started.
+    pub fn apply(&self, config: &ServerConfig) {
+        if let Some(front) = self.0.get() {
+            front.reload(config);
+        }
+    }
 }
 
 impl std::fmt::Debug for Server {
@@ -79,7 +94,14 @@ impl Server {
             mcp: McpConfig::default(),
             extra: None,
             conversations: Conversations::default(),
+            reload: Reload::default(),
         }
+    }
+
+    /// Returns what changes settings of this server while it runs.
+    #[must_use]
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
     }
 
     /// Lets idempotency keys outlive the process, in the system database; their answers too, sealed, if there are keys to
@@ -179,6 +201,8 @@ impl Server {
             Arc::new(App::new(self.engine, self.conversations, self.config, Arc::clone(&self.clock), self.ledger));
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
         let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
+        // Set once: a server is assembled once.
+        let _ = self.reload.0.set(front.clone());
         (app, mcp, front)
     }
 }

@@ -60,7 +60,8 @@ async fn over_stdio(engine: &Engine, place: Option<Place>, requests: &[(&str, Va
     let serving = tokio::spawn(stdio.serve_over(input, output, CancellationToken::new()));
     let (reader, mut writer) = tokio::io::split(near);
     let mut lines = BufReader::new(reader).lines();
-    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let hello =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let mut answers = Vec::new();
     for (id, (method, params)) in std::iter::once(&("initialize", hello)).chain(requests).enumerate() {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
