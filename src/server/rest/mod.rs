@@ -7,6 +7,7 @@ mod cache_headers;
 pub(crate) mod conversations;
 pub(crate) mod defaults;
 mod directive;
+mod session_header;
 pub(crate) mod events;
 pub(crate) mod facts;
 #[cfg(test)]
