@@ -108,10 +108,12 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
 /// Returns a warning for each tag in `invalidates` that a valid input may leave without a value.
 fn unfilled(pack: &PackInfo) -> Vec<String> {
     let properties = pack.input["properties"].as_object();
-    let required: Vec<&str> = pack.input["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let always = properties.into_iter().flatten().filter(|(name, schema)| {
-        required.contains(&name.as_str()) || schema.get("default").is_some()
-    });
+    let required: Vec<&str> =
+        pack.input["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let always = properties
+        .into_iter()
+        .flatten()
+        .filter(|(name, schema)| required.contains(&name.as_str()) || schema.get("default").is_some());
     let least = Value::Object(always.map(|(name, _)| (name.clone(), Value::from("x"))).collect());
     let unfilled = |tag: &&String| {
         Template::parse(tag).is_ok_and(|tag| tag.roots().all(|root| !root.is_empty()) && tag.fill(&least).is_none())

@@ -7,7 +7,6 @@ mod cache_headers;
 pub(crate) mod conversations;
 pub(crate) mod defaults;
 mod directive;
-mod session_header;
 pub(crate) mod events;
 pub(crate) mod facts;
 #[cfg(test)]
@@ -18,6 +17,7 @@ pub(crate) mod operations;
 pub(crate) mod packs;
 mod path;
 mod prefer;
+mod session_header;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,8 @@ const NAME: &str = "helmdeck-session";
 pub(super) fn apply(headers: &HeaderMap, call: &mut Call) -> Result<()> {
     let mut values = headers.get_all(NAME).iter();
     let Some(value) = values.next() else { return Ok(()) };
-    let wrong = || Error::new(Code::InvalidInput, "Helmdeck-Session must be one value of 1 to 256 visible ASCII characters");
+    let wrong =
+        || Error::new(Code::InvalidInput, "Helmdeck-Session must be one value of 1 to 256 visible ASCII characters");
     let session = value.to_str().map_err(|_| wrong())?;
     if values.next().is_some() || session.is_empty() || !session.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(wrong());

@@ -112,7 +112,10 @@ fn session_claim_names_the_session() {
     let read = |claims: &Value| {
         let claims = claims.as_object().unwrap();
         let now = Timestamp(0).saturating_add(Duration::from_secs(NOW.unsigned_abs()));
-        rules().caller(claims, now).map(|(caller, _)| caller.identity.session().map(str::to_owned)).map_err(|reason| reason.0)
+        rules()
+            .caller(claims, now)
+            .map(|(caller, _)| caller.identity.session().map(str::to_owned))
+            .map_err(|reason| reason.0)
     };
     let with = |value: Value| {
         let mut claims = claims();
