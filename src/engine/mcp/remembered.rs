@@ -9,13 +9,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use helmdeck_core::Identity;
+use helmdeck_core::{Identity, leaks};
 use helmdeck_memory::{KeyRing, Namespace};
 use serde::{Deserialize, Serialize};
 
 use super::config::McpServer;
 use super::listing::Listing;
-use crate::scrub;
 
 /// What lists are sealed for.
 const PURPOSE: &str = "mcp-listing";
@@ -76,7 +75,7 @@ impl Remembered {
         let Ok(plain) = serde_json::to_vec(&document) else { return };
         let bytes = match &self.ring {
             Some(ring) => ring.seal_blob(&namespace(), PURPOSE, server.name.as_bytes(), &plain).ok(),
-            None => (!scrub::looks_like_token(&plain)).then_some(plain),
+            None => (!leaks::has_leak(&plain)).then_some(plain),
         };
         let written = match bytes.filter(|bytes| bytes.len() <= MAX_BYTES) {
             Some(bytes) => self.write(&self.path(server, self.ring.is_some()), &bytes),
