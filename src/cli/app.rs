@@ -16,6 +16,7 @@ use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::logging;
 use crate::output::Output;
+use crate::signals;
 
 /// How long to wait at the end for work on other threads that nobody waits for any more.
 const LAST_WAIT: Duration = Duration::from_millis(200);
@@ -43,6 +44,7 @@ pub fn main() -> ExitCode {
     match commands::run(cli, env, output) {
         Ok(()) => code(Exit::Ok),
         Err(failure) => {
+            let failure = failure.after_signal(signals::exit_code());
             let failure = if output.verbose > 0 { failure.said_verbosely() } else { failure };
             if !failure.is_silent() {
                 if output.json {

@@ -1,10 +1,15 @@
 //! SIGINT and SIGTERM: both ask the program to stop in good order. [`end_after`] and
 //! the second signal ([`crate::last_signal`]) end the process by themselves.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Result;
 use crate::last_signal;
+
+/// The first signal that a command acted on; 0 = none.
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
 /// Both signals, caught from the moment it is made.
 #[derive(Debug)]
@@ -33,7 +38,8 @@ impl Stop {
 
     /// Waits for the next of either. Dropping the future loses none.
     pub(crate) async fn wait(&mut self) {
-        self.next().await;
+        let signal = self.next().await;
+        let _ = RECEIVED.compare_exchange(0, signal.as_raw_value(), Ordering::SeqCst, Ordering::SeqCst);
         last_signal::noticed();
     }
 
@@ -44,6 +50,17 @@ impl Stop {
             _ = self.terminate.recv() => SignalKind::terminate(),
         }
     }
+}
+
+/// Returns the exit code that shells expect after the first signal that a command acted on: 128 and its number.
+pub(crate) fn exit_code() -> Option<u8> {
+    let signal = RECEIVED.load(Ordering::SeqCst);
+    u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
+}
+
+/// Says whether it was SIGINT, which Ctrl-C sends.
+pub(crate) fn interrupted() -> bool {
+    RECEIVED.load(Ordering::SeqCst) == SignalKind::interrupt().as_raw_value()
 }
 
 /// From now on either signal ends this process, as it does by itself, but after `last`: for what would go on without it.
