@@ -30,6 +30,7 @@ mod mcp_docs;
 mod mcp_process;
 mod mcp_servers;
 mod mcp_tasks;
+mod openapi;
 mod process;
 mod replicas;
 mod repo;
