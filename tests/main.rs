@@ -27,6 +27,7 @@ mod layering;
 mod mcp_clients;
 mod mcp_conformance;
 mod mcp_docs;
+mod mcp_first_list;
 mod mcp_process;
 mod mcp_servers;
 mod mcp_tasks;

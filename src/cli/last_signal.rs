@@ -55,3 +55,49 @@ fn start() -> Result<()> {
     })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const CHILD: &str = "HELMDECK_TEST_FROZEN";
+
+    /// The process of the test below: its runtime has one thread, which never comes back.
+    #[test]
+    fn frozen_runtime() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let _stop = Stop::catch().unwrap();
+            std::fs::write("/dev/stdout", "\nready\n").unwrap();
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+
+    #[test]
+    fn second_signal_ends_a_frozen_process() {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "last_signal::tests::frozen_runtime", "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while lines.next().unwrap().unwrap() != "ready" {}
+        let signal = || {
+            assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+        };
+        signal();
+        // Two signals at once are one; the second comes when the first was taken.
+        std::thread::sleep(Duration::from_millis(300));
+        signal();
+        assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    }
+}

@@ -22,6 +22,7 @@ mod mcp;
 mod memory;
 mod metrics;
 mod pipeline;
+mod quote;
 mod registry;
 mod scrub;
 mod sessions;

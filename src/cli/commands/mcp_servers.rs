@@ -133,6 +133,13 @@ fn table(arguments: &McpAddArgs, global: &Global, env: &Environment) -> Result<T
         }
     } else {
         let mut variables = literals("--env", &arguments.env, servers::check_variable)?;
+        if let Some(index) = arguments.command.iter().position(|word| is_secret_argument(word)) {
+            return Err(Failure::new(
+                Exit::Secret,
+                format!("word {} after -- looks like a secret; nothing was written", index + 1),
+            )
+            .with_hint(format!("hand it over as a variable, --env NAME=...: {REFERENCE_HINT}")));
+        }
         let (argv, own_path) = argv(&arguments.command, global, env)?;
         if own_path && !variables.contains_key("PATH") {
             variables.insert("PATH", "env:PATH".into());
@@ -187,6 +194,16 @@ fn literals(
         table.insert(name, text.as_str().into());
     }
     Ok(table)
+}
+
+/// Says whether a word of a command holds a secret: it looks like one, or it is `NAME=VALUE` or `--name=value` with a name that says
+/// so and a value that is long enough. It would stand in the configuration and in every list of processes.
+fn is_secret_argument(word: &str) -> bool {
+    helmdeck_core::leaks::has_leak(word.as_bytes())
+        || word.split_once('=').is_some_and(|(name, value)| {
+            let is_path = value.starts_with(['/', '.', '~']);
+            servers::is_secret_name(name.trim_start_matches('-')) && value.len() >= MIN_SECRET_BYTES && !is_path
+        })
 }
 
 /// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it needs
@@ -357,7 +374,7 @@ mod tests {
             "--url",
             "https://x.example/mcp",
             "--header",
-            "Authorization=Bearer {credential:t}",
+            "Authorization: Bearer {credential:t}",
         ])
         .unwrap();
         assert!(
@@ -393,6 +410,10 @@ mod tests {
             ["add", "b", "--env", &token, "--", "sh"].as_slice(),
             &["add", "b", "--env", "API_TOKEN=canary-canary", "--", "sh"],
             &["add", "b", "--url", "https://x/", "--header", "Authorization=Bearer canary-canary"],
+            &["add", "b", "--url", "https://x/", "--header", "Authorization: Bearer canary-canary"],
+            &["add", "b", "--", "env", &token, "npx", "foo"],
+            &["add", "b", "--", "env", "API_TOKEN=canary-canary", "npx", "foo"],
+            &["add", "b", "--", "npx", "foo", "--api-token=canary-canary"],
         ] {
             let failure = rig.run(arguments).unwrap_err();
             assert_eq!(failure.exit(), Exit::Secret, "{arguments:?}");

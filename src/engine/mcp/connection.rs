@@ -28,6 +28,8 @@ use super::failure;
 use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
 use super::process::{self, Program};
+use super::sieve::Sieve;
+use super::web::Web;
 use crate::group::Group;
 use crate::scrub;
 
@@ -168,7 +170,7 @@ async fn attempt(
                 let (name, secrets, last) = (name.to_owned(), secrets.to_vec(), Arc::clone(&last));
                 async move { log_stderr(pipes.stderr, &name, &secrets, &last).await }
             });
-            let stdout = BoundedLines::new(pipes.stdout, limit, Arc::clone(&too_long));
+            let stdout = BoundedLines::new(pipes.stdout, Sieve::new(name), limit, Arc::clone(&too_long));
             // The reader ends the stream at its limit first, so this one never drops a line unseen.
             let transport = AsyncRwTransport::new(stdout, pipes.stdin).with_max_line_length(usize::MAX);
             match client.clone().serve_with_lifecycle(transport, mode).await {
@@ -197,7 +199,7 @@ async fn attempt(
             let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                 .custom_headers(header_map(headers).map_err(fail)?)
                 .max_sse_event_size(limit);
-            let transport = StreamableHttpClientTransport::with_client(http, config);
+            let transport = StreamableHttpClientTransport::with_client(Web::new(http, Sieve::new(name), limit), config);
             let service = client.clone().serve_with_lifecycle(transport, mode).await.map_err(|error| Refusal {
                 by_server: matches!(error, ClientInitializeError::JsonRpcError(_)),
                 error: failure::not_started(name, &error, None, None, String::new(), secrets),

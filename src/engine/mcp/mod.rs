@@ -18,6 +18,8 @@ mod metrics;
 mod process;
 mod remembered;
 mod server;
+mod sieve;
+mod web;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -253,3 +253,36 @@ async fn heavy_answers_end_and_leave_the_runtime_alone() {
     assert!(ticks > 5, "{ticks}");
     engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn answers_that_not_everybody_reads_alike_fail_at_once() {
+    let rig = Rig::new();
+    let engine = rig.engine();
+    let deep = format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200));
+    for answer in [deep.as_str(), r#"{"a":1,"a":2}"#] {
+        rig.write("nested.json", answer);
+        let error = run(&engine, "mcp.x.nested").await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidOutput, "{error}");
+        assert!(error.message().contains("deeper than 128 levels, a key twice"), "{error}");
+    }
+    rig.write("nested.json", r#"{"a":{"a":1}}"#);
+    assert_eq!(run(&engine, "mcp.x.nested").await.unwrap(), json!({"a": {"a": 1}}));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn long_descriptions_are_cut_and_long_lists_say_so() {
+    let rig = Rig::new();
+    let mut tools: Vec<Value> = (0..600).map(|n| tool(&format!("t{n}"), json!({"type": "object"}))).collect();
+    tools[0]["description"] = "x".repeat(1_000_000).into();
+    tools[0]["title"] = "y".repeat(1_000_000).into();
+    rig.write("tools.json", &Value::from(tools).to_string());
+    let engine = rig.engine();
+    engine.import_all(Duration::from_secs(20)).await;
+    let pack = engine.pack("mcp.x.t0", None).unwrap();
+    assert_eq!((pack.description.len(), pack.title.unwrap().len()), (8 << 10, 200));
+    assert_eq!(engine.packs().len(), 500);
+    let refused = engine.refused();
+    assert!(refused.iter().any(|error| error.message.contains("more than 500 tools")), "{refused:?}");
+    engine.shutdown().await;
+}

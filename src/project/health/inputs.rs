@@ -136,6 +136,12 @@ pub struct Git {
     pub unmerged: u64,
     /// How many paths are not committed, outside `.forge/`; untracked ones count.
     pub uncommitted: u64,
+    /// The files of the memory among them, from the root of the project.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmerged_memory: Vec<String>,
+    /// Whether the merge driver of the memory is not set up in this clone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merge_driver_missing: bool,
     /// What is half done: `merge`, `rebase`.
     pub operation: Option<String>,
     /// What the branch is measured against.

@@ -141,6 +141,8 @@ codes! {
     CheckpointLag, "checkpoint_lag", "helmdeck forge checkpoint create";
     /// A merge, rebase or the like is half done.
     Operation, "operation", "git status";
+    /// The merge driver of the memory is not set up in this clone.
+    MergeDriverMissing, "merge_driver_missing", "helmdeck forge init --merge-driver";
     /// Issues are switched off.
     LinearOff, "linear_off", "helmdeck forge doctor";
     /// `active.json` cannot be read.

@@ -211,7 +211,11 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         return reasons;
     }
     if given.unmerged > 0 {
-        reasons.push(error(Code::Unmerged, format!("{} paths have conflicts", given.unmerged)));
+        let reason = error(Code::Unmerged, format!("{} paths have conflicts", given.unmerged));
+        reasons.push(match given.unmerged_memory.first() {
+            Some(path) => reason.run(format!("helmdeck forge repair {path}")),
+            None => reason,
+        });
     }
     let base = given.base.as_deref();
     if let Some(base) = base.filter(|_| given.ahead > 0 && given.behind > 0) {
@@ -244,6 +248,10 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
     }
     if let Some(operation) = &given.operation {
         reasons.push(warning(Code::Operation, format!("{operation} is half done")));
+    }
+    if given.merge_driver_missing {
+        let detail = "git merges the memory as text in this clone, which conflicts when both sides learned something";
+        reasons.push(info(Code::MergeDriverMissing, detail));
     }
     if base.is_none() {
         reasons.push(info(Code::NoBase, "there is no branch to measure against; `git.base` in config.toml names one"));

@@ -217,6 +217,9 @@ impl On<'_> {
             self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
         }
         self.warnings.extend(parts::read_features(self.sessions.project)?);
+        if self.session.state == State::Starting {
+            self.warnings.extend(parts::merge_driver(self.sessions.project));
+        }
         self.done(step::LONG_TERM, None)
     }
 

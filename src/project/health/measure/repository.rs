@@ -77,10 +77,18 @@ fn about(project: &Project, git: &Repository, status: &Status) -> Git {
     let unmerged = status.unmerged().count();
     Git {
         unmerged: unmerged as u64,
+        unmerged_memory: status.unmerged().filter_map(|path| memory_path(git, path)).collect(),
+        merge_driver_missing: git.is_merge_driver_missing().unwrap_or(false),
         uncommitted: status.outside(&forge).count() as u64,
         operation: git.operation().ok().flatten().map(|operation| operation.name().to_owned()),
         ..Git::default()
     }
+}
+
+/// Returns the path of a file of the memory as the project names it.
+fn memory_path(git: &Repository, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(git.memory())?;
+    rest.starts_with('/').then(|| format!("{}{rest}", layout::FORGE))
 }
 
 /// A ref, and how it lies to the commit that is checked out.
