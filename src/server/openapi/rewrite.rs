@@ -95,7 +95,7 @@ fn moved(target: &str, root: &str) -> Option<String> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| format!("{root}{pointer}"))
 }
 
-/// The name of a definition as part of a component's name (OpenAPI 3.1, section 4.8.7: letters, digits, `.`, `-` and `_`).
+/// The name of a definition as part of a component's name (`OpenAPI` 3.1, section 4.8.7: letters, digits, `.`, `-` and `_`).
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
 }
