@@ -116,8 +116,8 @@ impl Upkeep {
             return Ok(0);
         }
         match tokio::time::timeout(within, crew.fold_now(&namespace)).await {
-            Ok(done) => done.map(|()| 0),
-            Err(_) => fold::due(&crew.ground, &namespace).await,
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => fold::due(&crew.ground, &namespace).await,
         }
     }
 
@@ -149,7 +149,7 @@ impl Crew {
         }
     }
 
-    /// Folds until nothing is due.
+    /// Folds until nothing is due, or the summarizer refuses for good.
     async fn fold_now(&self, namespace: &Namespace) -> Result<()> {
         let mut pushed = false;
         loop {
@@ -160,6 +160,10 @@ impl Crew {
             let out = self.folds.line().is_out(namespace);
             if !pushed || out {
                 if fold::due(&self.ground, namespace).await? == 0 && out {
+                    return Ok(());
+                }
+                // Nobody will get another answer from a summarizer that refused the credential or the request.
+                if pushed && fold::is_refused(&self.ground, namespace).await? {
                     return Ok(());
                 }
                 self.folds.force(namespace);

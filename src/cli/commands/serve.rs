@@ -19,6 +19,7 @@ use crate::config::FlagSetting;
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::replicas;
 use crate::signals::Stop;
 use crate::wire::Setup;
 
@@ -70,6 +71,9 @@ async fn serve(setup: Setup) -> Result<()> {
     }
     let server = server.auth(auth).serve(listener, stop.clone());
     let mut signals = Stop::catch()?;
+    if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
+        tracing::warn!("{line}");
+    }
     announce(&setup.output, &format!("listening on http://{address}"));
     let mut server = std::pin::pin!(server);
     let answer = tokio::select! {

@@ -117,6 +117,15 @@ pub(super) async fn due(ground: &Ground, namespace: &Namespace) -> Result<u64> {
     ground.ask(namespace, |hold| Some(hold.backlog(&ground.config))).await
 }
 
+/// Says whether the last attempt failed in a way that another attempt cannot mend.
+///
+/// # Errors
+/// `Corrupt`, `Store`.
+pub(super) async fn is_refused(ground: &Ground, namespace: &Namespace) -> Result<bool> {
+    let last = ground.ask(namespace, |hold| Some(hold.state.checkpoint.last_failure.clone())).await?;
+    Ok(last.is_some_and(|word| [Failure::Credential, Failure::Refused].iter().any(|known| known.as_str() == word)))
+}
+
 /// Returns whose a dialogue is.
 pub(super) fn identity(namespace: &Namespace) -> Identity {
     Identity {
