@@ -152,6 +152,7 @@ impl Crew {
     /// Folds until nothing is due, or the summarizer refuses for good.
     async fn fold_now(&self, namespace: &Namespace) -> Result<()> {
         let mut pushed = false;
+        let failures = fold::failures(&self.ground, namespace).await?;
         loop {
             let ended = self.folds.ended.notified();
             tokio::pin!(ended);
@@ -162,16 +163,16 @@ impl Crew {
                 if fold::due(&self.ground, namespace).await? == 0 && out {
                     return Ok(());
                 }
-                // Nobody will get another answer from a summarizer that refused the credential or the request.
-                if pushed && fold::is_refused(&self.ground, namespace).await? {
-                    return Ok(());
-                }
                 self.folds.force(namespace);
                 pushed = true;
             }
             tokio::select! {
                 () = self.stop.cancelled() => return Err(ConversationError::Closed),
                 () = ended => {}
+            }
+            // Nobody gets another answer from a summarizer that refused the credential or the request.
+            if fold::is_refused(&self.ground, namespace, failures).await? {
+                return Ok(());
             }
         }
     }
