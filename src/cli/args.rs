@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 }
 
 /// What every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
     /// The configuration file
     #[arg(
@@ -124,6 +124,9 @@ pub(crate) enum Command {
     },
     /// Print the version
     Version,
+    /// Print the table of exit codes
+    #[command(name = "exit-codes", before_help = crate::exit::TABLE)]
+    ExitCodes,
 }
 
 /// `helmdeck run`.

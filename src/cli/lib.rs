@@ -12,6 +12,7 @@ mod env;
 mod exit;
 mod gate;
 mod input;
+mod last_signal;
 mod logging;
 mod output;
 mod progress;

@@ -154,6 +154,9 @@ impl Setup {
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
+            // A command that only shows something makes no data folder.
+            let makes = matches!(memory, MemoryUse::IfReachable | MemoryUse::Full);
+            builder = builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
         if let (Some(ring), true) = (&self.ring, wanted) {

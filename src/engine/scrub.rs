@@ -52,6 +52,9 @@ pub(crate) fn error(error: Error, secrets: &[Secret]) -> Error {
     if let Some(after) = error.retry_after() {
         clean = clean.with_retry_after(after);
     }
+    if error.is_for_operator() {
+        clean = clean.for_operator();
+    }
     let mut violations = error.violations().to_vec();
     for violation in &mut violations {
         violation.detail = text(&violation.detail, secrets).into_owned();

@@ -162,6 +162,8 @@ pub struct GitConfig {
     pub timeout_s: u64,
     /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123): …`). Default: `forge`.
     pub style: Style,
+    /// Whether `checkpoint create` pushes its tag, so that other clones and CI have the checkpoint. Default: no.
+    pub push_checkpoints: bool,
 }
 
 /// Events: `[events]`.
@@ -265,7 +267,7 @@ impl Default for ArtifactsConfig {
 
 impl Default for GitConfig {
     fn default() -> Self {
-        Self { enabled: true, base: None, timeout_s: 60, style: Style::Forge }
+        Self { enabled: true, base: None, timeout_s: 60, style: Style::Forge, push_checkpoints: false }
     }
 }
 

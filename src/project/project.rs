@@ -193,8 +193,11 @@ impl Project {
             |pause| format!("{}, since {}", pause.reason, pause.since),
         );
         Err(Error::new(Category::Paused, "E_PAUSED", format!("work is paused: {why}"))
-            .hint("a person looks at it, and says why it may go on; what is damaged can be repaired then")
-            .next("helmdeck forge recover ack --reason <why>"))
+            .hint(
+                "`helmdeck forge session start` ends a pause whose reason is gone; else a person looks at it and runs \
+                 `helmdeck forge recover ack --reason WHY`; what is damaged can be repaired then",
+            )
+            .next("helmdeck forge recover assess"))
     }
 }
 

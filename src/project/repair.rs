@@ -4,6 +4,7 @@
 mod damage;
 mod diff;
 mod form;
+mod unmerged;
 
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ const MAX_VERSIONS: &str = "50";
 pub enum Source {
     /// What the tag of a checkpoint holds: its file is but a mirror of it.
     Tag,
+    /// Both sides of an unfinished merge, united entry by entry.
+    Merge,
     /// What was written last.
     LastGood,
     /// The newest version in git that is good.
@@ -44,6 +47,9 @@ pub struct Candidate {
     pub detail: String,
     /// What would change: lines that go begin with `-`, lines that come with `+`.
     pub diff: String,
+    /// What both sides changed, so that a person has to choose; ours stands there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<String>,
     #[serde(skip)]
     bytes: Vec<u8>,
 }
@@ -67,6 +73,12 @@ pub struct Repair {
     /// Where the damaged bytes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
+    /// Whether git was told that the conflict is resolved.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub staged: bool,
+    /// Where the other side's version is kept, if both sides changed the same thing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub theirs: Option<String>,
 }
 
 /// How a file is to be mended.
@@ -91,7 +103,9 @@ impl Project {
                 .hint(format!("documents, lists of lines, progress and settings below {FORGE} can"))
                 .next("helmdeck forge repair")
         })?;
-        if mend.yes {
+        let unmerged = self.unmerged(path)?;
+        // Finishing a merge is what a pause waits for, if it began in the middle of one.
+        if mend.yes && unmerged.is_none() {
             self.check_not_paused()?;
         }
         let (bytes, huge) = match self.files().read(path) {
@@ -105,14 +119,16 @@ impl Project {
         let (damage, hint) = match (huge.clone(), check(form, &bytes)) {
             (Some(huge), _) => (huge, None),
             (None, Ok(())) => {
-                let path = path.to_owned();
+                let hint = unmerged.map(|_| format!("git has a conflict there: look at it, then run `git add {path}`"));
                 return Ok(Repair {
-                    path,
+                    path: path.to_owned(),
                     damage: None,
-                    hint: None,
+                    hint,
                     candidates: Vec::new(),
                     applied: None,
                     copy: None,
+                    staged: false,
+                    theirs: None,
                 });
             }
             (None, Err(Wrong::Newer(version))) => {
@@ -120,17 +136,37 @@ impl Project {
             }
             (None, Err(wrong)) => (wrong.detail(), by_hand(path, &wrong)),
         };
-        let candidates = self.candidates(path, form, &bytes)?;
-        let mut repair =
-            Repair { path: path.into(), damage: Some(damage), hint, candidates, applied: None, copy: None };
+        let candidates = match &unmerged {
+            Some(unmerged) => self.united(path, form, &bytes, unmerged),
+            None => self.candidates(path, form, &bytes)?,
+        };
+        let hint = match &unmerged {
+            Some(_) if candidates.is_empty() => {
+                Some(format!("the two sides cannot be united: choose one, edit {path}, then run `git add {path}`"))
+            }
+            _ => hint,
+        };
+        let mut repair = Repair {
+            path: path.into(),
+            damage: Some(damage),
+            hint,
+            candidates,
+            applied: None,
+            copy: None,
+            staged: false,
+            theirs: None,
+        };
         if mend.yes {
             let chosen =
                 repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
-            let chosen = chosen.ok_or_else(|| Error::refused(format!("no good version of {path} was found there")))?;
+            let chosen = chosen.ok_or_else(|| {
+                let error = Error::refused(format!("no good version of {path} was found there"));
+                if unmerged.is_some() { error.hint("settle the conflict in an editor, then `git add`") } else { error }
+            })?;
             let source = chosen.source;
             self.files().check_secrets(path, &chosen.bytes)?;
             // To look for versions may take long, so it was done before the lock.
-            let _guard = self.files().lock()?;
+            let guard = self.files().lock()?;
             let same = match self.files().read(path) {
                 Ok(Some(now)) => huge.is_none() && now == bytes,
                 Ok(None) => huge.as_deref() == Some(LOST),
@@ -144,12 +180,26 @@ impl Project {
             if huge.as_deref() != Some(LOST) {
                 repair.copy = self.keep(path, &bytes, huge.is_some())?;
             }
+            let conflicts = chosen.conflicts.join("; ");
+            if let Some(unmerged) = unmerged.as_ref().filter(|_| !conflicts.is_empty()) {
+                repair.theirs = self.files().quarantine(path, &unmerged.theirs)?;
+            }
             self.files().put(path, &chosen.bytes, None)?;
             repair.applied = Some(source);
             repair.hint = None;
-            if matches!(form, Form::Index) {
+            if matches!(form, Form::Index) && unmerged.is_none() {
                 // The files say what the lost lines said, but for when and by whom.
                 self.artifacts().rebuild()?;
+            }
+            drop(guard);
+            if unmerged.is_some() {
+                if conflicts.is_empty() {
+                    self.git()?.mark_resolved(path)?;
+                    repair.staged = true;
+                } else {
+                    repair.hint =
+                        Some(format!("ours was kept where {conflicts}: look at it, then run `git add {path}`"));
+                }
             }
         }
         Ok(repair)
@@ -173,7 +223,8 @@ impl Project {
         let mut all = Vec::new();
         let mut offer = |source, detail: String, new: Vec<u8>| {
             if check(form, &new).is_ok() {
-                all.push(Candidate { source, detail, diff: diff::lines(bytes, &new), bytes: new });
+                let diff = diff::lines(bytes, &new);
+                all.push(Candidate { source, detail, diff, conflicts: Vec::new(), bytes: new });
             }
         };
         if let Some((tag, new)) = self.of_tag(path) {
@@ -247,3 +298,5 @@ fn by_hand(path: &str, wrong: &Wrong) -> Option<String> {
 mod every;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unmerged_tests;

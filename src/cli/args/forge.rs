@@ -76,7 +76,7 @@ pub(crate) enum ForgeCommand {
         /// Do it
         #[arg(long)]
         yes: bool,
-        /// What takes its place: tag, `last_good`, git, salvage or skeleton; the first that there is if absent
+        /// What takes its place: tag, merge, `last_good`, git, salvage or skeleton; the first that there is if absent
         #[arg(long, value_name = "SOURCE")]
         from: Option<String>,
     },

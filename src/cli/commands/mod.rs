@@ -24,6 +24,7 @@ mod pack;
 mod pack_check;
 mod pack_new;
 mod purge;
+mod reload;
 mod reset;
 mod rotate;
 mod run;
@@ -57,6 +58,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     };
     match cli.command {
         Command::Version => output.text(&version()),
+        Command::ExitCodes => output.text(crate::exit::TABLE),
         Command::Completions { shell } => completions::run(shell, &output),
         Command::Job(command) => {
             let setup = setup(env, WARN)?;

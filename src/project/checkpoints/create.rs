@@ -36,7 +36,7 @@ pub struct Create {
     pub verify: Vec<String>,
     /// The issues that this closes.
     pub closes: Vec<String>,
-    /// Whether the tag is pushed, and nothing else. Default: no.
+    /// Whether the tag is pushed, and nothing else. Default: as `push_checkpoints` under `[git]` says.
     pub push: bool,
     /// To which remote. Default: `origin`, or the only one.
     pub remote: Option<String>,
@@ -106,7 +106,11 @@ impl Checkpoints<'_> {
     /// or git is in the middle of something; `Stale` (`E_MOVED`) if HEAD or the tree changed while the checks ran. In all cases there
     /// is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
-        self.project.check_not_paused()?;
+        // A pause for want of a checkpoint ends with one.
+        let paused = self.project.recovery().paused_for_want_of_a_checkpoint()?;
+        if paused.is_none() {
+            self.project.check_not_paused()?;
+        }
         let git = self.project.git()?;
         let key = self.key(asked)?;
         let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
@@ -142,7 +146,11 @@ impl Checkpoints<'_> {
         }
         drop(guard);
 
-        let pushed = asked.push && push(git, asked, &manifest.tag, &mut warnings);
+        if let Some(paused) = &paused {
+            self.project.recovery().lift(paused)?;
+        }
+        let pushed = (asked.push || self.project.config().git.push_checkpoints)
+            && push(git, asked, &manifest.tag, &mut warnings);
         let made = Made {
             tag: manifest.tag.clone(),
             commit: manifest.commit.clone(),
@@ -263,12 +271,7 @@ fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {
     if let Some(remote) = &asked.remote {
         return Ok(Some(remote.clone()));
     }
-    let mut remotes = git.remotes()?;
-    Ok(match remotes.iter().position(|remote| remote == "origin") {
-        Some(at) => Some(remotes.swap_remove(at)),
-        None if remotes.len() == 1 => remotes.pop(),
-        None => None,
-    })
+    git.default_remote()
 }
 
 fn push(git: &Git, asked: &Create, tag: &str, warnings: &mut Vec<String>) -> bool {

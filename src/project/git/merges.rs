@@ -20,6 +20,21 @@ pub enum Merged {
     Unknown,
 }
 
+/// The merge driver, as attributes name it.
+const NAME: &str = "merge=forge-json";
+const ATTRIBUTES: &str = ".forge/.gitattributes";
+
+/// The versions of a file that git could not merge. A side that has no such file is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stages {
+    /// What both come from.
+    pub base: Vec<u8>,
+    /// The version of this branch.
+    pub ours: Vec<u8>,
+    /// The version of the branch that is merged.
+    pub theirs: Vec<u8>,
+}
+
 /// The setting under which documents of the memory are merged by their entries.
 const DRIVER: &str = "merge.forge-json.driver";
 
@@ -58,6 +73,45 @@ impl Git {
             }
             _ => Merged::Unknown,
         })
+    }
+
+    /// Returns the versions of a file of the memory that a merge left in the index; none if git has no conflict there.
+    ///
+    /// # Errors
+    /// What [`Git::run`] says.
+    pub fn stages(&self, path: &str) -> Result<Option<Stages>> {
+        let path = self.in_memory(path);
+        let output = self.read(&["--literal-pathspecs", "ls-files", "--unmerged", "-z", "--full-name", "--", &path])?;
+        if output.stdout.is_empty() {
+            return Ok(None);
+        }
+        let stage =
+            |number: u8| -> Result<Vec<u8>> { Ok(self.blob(&format!(":{number}:{path}"))?.unwrap_or_default()) };
+        Ok(Some(Stages { base: stage(1)?, ours: stage(2)?, theirs: stage(3)? }))
+    }
+
+    /// Tells git that the conflict in a file of the memory is resolved, as `git add` does.
+    ///
+    /// # Errors
+    /// `E_GIT` if the index cannot be written.
+    pub fn mark_resolved(&self, path: &str) -> Result<()> {
+        let path = self.in_memory(path);
+        self.succeed(&["--literal-pathspecs", "add", "--", &path], &Run::writing()).map(drop)
+    }
+
+    /// Says whether branches can be merged here and the memory's merge driver is not set up: settings of git are never cloned.
+    ///
+    /// # Errors
+    /// What [`Git::run`] says.
+    pub fn is_merge_driver_missing(&self) -> Result<bool> {
+        if self.setting(DRIVER)?.is_some() {
+            return Ok(false);
+        }
+        let attributes = std::fs::read(self.root().join(self.in_memory(ATTRIBUTES))).unwrap_or_default();
+        let wanted = attributes.windows(NAME.len()).any(|window| window == NAME.as_bytes());
+        // With one branch and no other clone there is nothing to merge.
+        let args = ["for-each-ref", "--count=2", "--format=%(refname)", "refs/heads/", "refs/remotes/"];
+        Ok(wanted && self.read(&args)?.text().lines().count() > 1)
     }
 
     /// Makes a repository that holds nothing.

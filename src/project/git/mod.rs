@@ -32,7 +32,7 @@ pub use commits::{Commits, Committed, NewCommit, Origin};
 pub use hooks::{Hook, Installed};
 pub use lint::Linted;
 pub use log::{Commit, Person};
-pub use merges::Merged;
+pub use merges::{Merged, Stages};
 pub use oid::Oid;
 pub use refs::{Branch, Updated};
 pub use repository::{Git, Operation};

@@ -153,6 +153,39 @@ impl Git {
         Ok(self.read(&["remote"])?.text().lines().map(ToOwned::to_owned).collect())
     }
 
+    /// Returns the remote to talk to if nobody names one: `origin`, or the only one.
+    ///
+    /// # Errors
+    /// What [`Git::succeed`] says.
+    pub fn default_remote(&self) -> Result<Option<String>> {
+        let mut remotes = self.remotes()?;
+        Ok(match remotes.iter().position(|remote| remote == "origin") {
+            Some(at) => Some(remotes.swap_remove(at)),
+            None if remotes.len() == 1 => remotes.pop(),
+            None => None,
+        })
+    }
+
+    /// Says whether the history of this clone is cut off somewhere.
+    #[must_use]
+    pub fn is_shallow(&self) -> bool {
+        self.common_dir().join("shallow").exists()
+    }
+
+    /// Returns the command that fetches the tags of checkpoints, and in a shallow clone the history that leads to them. Without a remote
+    /// there is nothing to fetch: then it is the command that makes a new checkpoint.
+    ///
+    /// # Errors
+    /// What [`Git::succeed`] says.
+    pub fn fetch_checkpoints(&self) -> Result<String> {
+        let plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        Ok(match self.default_remote()?.filter(plain) {
+            Some(remote) if self.is_shallow() => format!("git fetch --unshallow --tags {remote}"),
+            Some(remote) => format!("git fetch {remote} 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'"),
+            None => "helmdeck forge checkpoint create".to_owned(),
+        })
+    }
+
     /// Asks a remote for its tags whose name begins so (`checkpoint/`). Nobody is asked for a password.
     ///
     /// # Errors

@@ -144,7 +144,7 @@ impl Git {
         Ok(sealed(&(Vec::new(), self.hash_bytes()?)))
     }
 
-    fn blob(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn blob(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let output = self.run(&["cat-file", "blob", name], &Run::default())?;
         Ok(output.ok().then_some(output.stdout))
     }

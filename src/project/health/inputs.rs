@@ -88,6 +88,9 @@ pub struct ShortTerm {
     pub active: bool,
     /// The name of a session that stopped without an end, and when its last command ran.
     pub abandoned: Option<(String, Time)>,
+    /// Why work is paused, and since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<(String, Option<Time>)>,
     /// How many lines follow no rule.
     pub malformed_lines: u64,
     /// What is wrong with the settings of the events.
@@ -133,6 +136,12 @@ pub struct Git {
     pub unmerged: u64,
     /// How many paths are not committed, outside `.forge/`; untracked ones count.
     pub uncommitted: u64,
+    /// The files of the memory among them, from the root of the project.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmerged_memory: Vec<String>,
+    /// Whether the merge driver of the memory is not set up in this clone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merge_driver_missing: bool,
     /// What is half done: `merge`, `rebase`.
     pub operation: Option<String>,
     /// What the branch is measured against.
@@ -145,6 +154,9 @@ pub struct Git {
     pub merges_cleanly: Option<bool>,
     /// The newest checkpoint to which one could go back.
     pub checkpoint: Option<String>,
+    /// If there are checkpoints that are not in this clone: the command that fetches them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_checkpoints: Option<String>,
     /// When it was made.
     pub checkpoint_at: Option<Time>,
     /// How many commits came after it.

@@ -37,6 +37,11 @@ impl Reason {
     pub(super) fn new(severity: Severity, code: Code, detail: impl Into<String>, since: Option<Time>) -> Self {
         Self { code, severity, detail: detail.into(), since, next: code.next().to_owned() }
     }
+
+    /// Names the command to run next, where it depends on what was found.
+    pub(super) fn run(self, next: impl Into<String>) -> Self {
+        Self { next: next.into(), ..self }
+    }
 }
 
 macro_rules! codes {
@@ -98,6 +103,8 @@ codes! {
     StaleIdle, "stale_idle", "helmdeck forge session start";
     /// A session stopped without an end.
     AbandonedSession, "abandoned_session", "helmdeck forge session start";
+    /// Work is paused.
+    Paused, "paused", "helmdeck forge session start";
     /// Lines of `progress.txt` follow no rule.
     MalformedLines, "malformed_lines", "helmdeck forge doctor";
     /// The settings of the events make no sense.
@@ -134,6 +141,8 @@ codes! {
     CheckpointLag, "checkpoint_lag", "helmdeck forge checkpoint create";
     /// A merge, rebase or the like is half done.
     Operation, "operation", "git status";
+    /// The merge driver of the memory is not set up in this clone.
+    MergeDriverMissing, "merge_driver_missing", "helmdeck forge init --merge-driver";
     /// Issues are switched off.
     LinearOff, "linear_off", "helmdeck forge doctor";
     /// `active.json` cannot be read.

@@ -139,6 +139,9 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
         };
         reasons.push(Reason::new(severity, code, detail, later(last.at, SHORT_TERM)));
     }
+    if let Some((why, since)) = &given.paused {
+        reasons.push(Reason::new(Severity::Warning, Code::Paused, format!("work is paused: {why}"), *since));
+    }
     if let Some((session, since)) = &given.abandoned {
         let detail = format!("the session {session} stopped without an end");
         reasons.push(Reason::new(Severity::Warning, Code::AbandonedSession, detail, Some(*since)));
@@ -208,7 +211,11 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         return reasons;
     }
     if given.unmerged > 0 {
-        reasons.push(error(Code::Unmerged, format!("{} paths have conflicts", given.unmerged)));
+        let reason = error(Code::Unmerged, format!("{} paths have conflicts", given.unmerged));
+        reasons.push(match given.unmerged_memory.first() {
+            Some(path) => reason.run(format!("helmdeck forge repair {path}")),
+            None => reason,
+        });
     }
     let base = given.base.as_deref();
     if let Some(base) = base.filter(|_| given.ahead > 0 && given.behind > 0) {
@@ -226,7 +233,13 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         reasons.push(warning(Code::Uncommitted, format!("{} paths are not committed", given.uncommitted)));
     }
     match &given.checkpoint {
-        None => reasons.push(warning(Code::NoCheckpoint, "there is no checkpoint to which one could go back")),
+        None => reasons.push(match &given.fetch_checkpoints {
+            Some(fetch) => {
+                let detail = "the checkpoints are not in this clone: their tags, or the history to them, are missing";
+                warning(Code::NoCheckpoint, detail).run(fetch)
+            }
+            None => warning(Code::NoCheckpoint, "there is no checkpoint to go back to"),
+        }),
         Some(name) if given.commits_since > COMMITS => {
             let detail = format!("{} commits came after {name}", given.commits_since);
             reasons.push(Reason::new(Severity::Warning, Code::CheckpointLag, detail, given.checkpoint_at));
@@ -235,6 +248,10 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
     }
     if let Some(operation) = &given.operation {
         reasons.push(warning(Code::Operation, format!("{operation} is half done")));
+    }
+    if given.merge_driver_missing {
+        let detail = "git merges the memory as text in this clone, which conflicts when both sides learned something";
+        reasons.push(info(Code::MergeDriverMissing, detail));
     }
     if base.is_none() {
         reasons.push(info(Code::NoBase, "there is no branch to measure against; `git.base` in config.toml names one"));

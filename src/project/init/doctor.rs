@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::tree;
 use crate::config::Config;
 use crate::error::Result;
+use crate::health::Code;
 use crate::layout::{CONFIG, INIT, LOCAL};
 use crate::project::Project;
 use crate::repair::Extent;
@@ -31,6 +32,8 @@ pub enum Problem {
     UnknownSetting,
     /// A setting that makes no sense.
     WrongSetting,
+    /// The merge driver is not set up in this clone. The memory is well without it; a merge of it may not be.
+    MergeDriverMissing,
 }
 
 /// One thing the doctor found.
@@ -69,6 +72,17 @@ impl Project {
         self.find_unexpected(&mut found)?;
         self.find_wrong_modes(&mut found);
         self.find_damaged(&mut found)?;
+        if let Ok(git) = self.git()
+            && git.is_merge_driver_missing()?
+        {
+            found.push(Diagnosis {
+                path: ".forge/.gitattributes".to_owned(),
+                problem: Problem::MergeDriverMissing,
+                detail: "it names the merge driver forge-json, which each clone sets up for itself".to_owned(),
+                fixed: false,
+                next: Some(Code::MergeDriverMissing.next().to_owned()),
+            });
+        }
         if fix {
             self.check_not_paused()?;
         }
@@ -79,7 +93,9 @@ impl Project {
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
-        let well = |diagnosis: &Diagnosis| diagnosis.fixed || diagnosis.problem == Problem::NotYet;
+        let well = |diagnosis: &Diagnosis| {
+            diagnosis.fixed || matches!(diagnosis.problem, Problem::NotYet | Problem::MergeDriverMissing)
+        };
         let healthy = found.iter().all(well);
         if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
             // A clone in which nobody worked yet lacks all of it: once is enough to say so.

@@ -365,6 +365,7 @@ fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
     let clones = tempfile::tempdir().unwrap();
     git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
     let clone = clones.path().join("clone");
+    git(&clone, &["config", "merge.forge-json.driver", "true"]);
     let doctor = || Project::open(&clone, World::default()).unwrap().unwrap().doctor(false).unwrap();
     let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
     assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");

@@ -116,6 +116,18 @@ pub struct Superseded {
     pub by: Added,
 }
 
+/// Puts a new entry behind the one with the next smaller id. Ids are hashes, so additions in two clones rarely meet at one place, and
+/// git merges them without our driver. The entries that are there keep their order, whatever it is.
+fn insert<T>(entries: &mut Vec<T>, entry: T, id: impl Fn(&T) -> Option<&str>) {
+    let own = id(&entry);
+    let before = entries.iter().enumerate().filter(|(_, one)| id(one).is_some_and(|one| Some(one) < own));
+    let at = match before.max_by_key(|(_, one)| id(one)) {
+        Some((before, _)) => before + 1,
+        None => entries.iter().position(|one| id(one).is_some()).unwrap_or(entries.len()),
+    };
+    entries.insert(at, entry);
+}
+
 impl KnowledgeFile {
     /// Adds something that was learned; what is known already counts once more, and is confirmed.
     pub(crate) fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
@@ -158,16 +170,20 @@ impl KnowledgeFile {
         let (learned_at, other) = (now, Members::default());
         match what {
             What::Successful { context, approach } => {
-                self.patterns.successful.push(Successful { context, approach, learned_at, trace, other });
+                let entry = Successful { context, approach, learned_at, trace, other };
+                insert(&mut self.patterns.successful, entry, |entry| entry.trace.id.as_deref());
             }
             What::Failed { context, issue, resolution } => {
-                self.patterns.failed.push(Failed { context, issue, resolution, learned_at, trace, other });
+                let entry = Failed { context, issue, resolution, learned_at, trace, other };
+                insert(&mut self.patterns.failed, entry, |entry| entry.trace.id.as_deref());
             }
             What::Decision { context, decision, rationale } => {
-                self.decisions.push(Decision { context, decision, rationale, learned_at, trace, other });
+                let entry = Decision { context, decision, rationale, learned_at, trace, other };
+                insert(&mut self.decisions, entry, |entry| entry.trace.id.as_deref());
             }
             What::Invariant { text, check, severity } => {
-                self.invariants.push(Invariant::Full(Box::new(FullInvariant { text, check, severity, trace, other })));
+                let entry = Invariant::Full(Box::new(FullInvariant { text, check, severity, trace, other }));
+                insert(&mut self.invariants, entry, |entry| entry.trace().and_then(|trace| trace.id.as_deref()));
             }
         }
         Ok(Added { id, kind, new: true, seen: 1, superseded_by: None })

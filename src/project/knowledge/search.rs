@@ -237,7 +237,8 @@ mod tests {
     #[test]
     fn what_is_superseded_is_found_only_when_asked_for() {
         let mut file = file(&[("old", "same"), ("new", "same")]);
-        file.patterns.successful[0].trace.superseded_by = Some("x".into());
+        let old = file.patterns.successful.iter_mut().find(|entry| entry.context == "old").unwrap();
+        old.trace.superseded_by = Some("x".into());
         assert_eq!(contexts(&file, "same"), ["new"]);
         let search = Search { query: "same".into(), superseded: true, limit: Some(1), kinds: vec![] };
         let found = file.search(&search);

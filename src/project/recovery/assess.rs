@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::decide::{Case, Limits, Size, UNKNOWN, decide};
-use super::journal::Journal;
+use super::journal::{Acknowledged, Journal};
 use super::memory;
 use super::report::{Measures, Reason, Report, Verify};
 use super::unknown::Unknown;
@@ -70,7 +70,7 @@ impl Recovery<'_> {
             }
             None => None,
         };
-        of_checkpoints(&checkpoints, usable.as_ref(), &mut unknown);
+        of_checkpoints(git, &checkpoints, usable.as_ref(), &mut unknown)?;
         self.of_git(git, now, &mut unknown)?;
         self.of_memory(&mut unknown)?;
         if let Some(time) = usable.as_ref().and_then(|checkpoint| checkpoint.timestamp) {
@@ -106,9 +106,12 @@ impl Recovery<'_> {
             unknown.push(Unknown::Environment { command });
         }
         let head = git.head()?.map(|oid| oid.to_string());
-        let acknowledged = journal.acknowledged.as_ref().is_some_and(|answer| {
-            answer.head == head && unknown.iter().all(|reason| answer.covers(reason)) && !unknown.is_empty()
-        });
+        let acknowledged = match &journal.acknowledged {
+            Some(answer) if !unknown.is_empty() && unknown.iter().all(|reason| answer.covers(reason)) => {
+                answer.head == head || (unknown.iter().all(Unknown::outlives_a_commit) && is_later(git, answer)?)
+            }
+            _ => false,
+        };
         Ok(Report {
             at: at.seconds(),
             class: decision.class,
@@ -347,7 +350,12 @@ impl Measures {
 }
 
 /// Finds what is wrong with the checkpoints: there is none to go back to, or one newer than that is damaged or was moved.
-fn of_checkpoints(all: &[Checkpoint], usable: Option<&Checkpoint>, unknown: &mut Vec<Unknown>) {
+fn of_checkpoints(
+    git: &Git,
+    all: &[Checkpoint],
+    usable: Option<&Checkpoint>,
+    unknown: &mut Vec<Unknown>,
+) -> Result<()> {
     let since = usable.and_then(|usable| usable.timestamp);
     for checkpoint in all {
         // A damaged one may be newer than anything, unless it is known when it was made.
@@ -360,15 +368,31 @@ fn of_checkpoints(all: &[Checkpoint], usable: Option<&Checkpoint>, unknown: &mut
         }
     }
     if usable.is_some() || !unknown.is_empty() {
-        return;
+        return Ok(());
     }
-    let proven = |checkpoint: &&Checkpoint| checkpoint.manifest.as_ref().is_some_and(|manifest| manifest.proven());
-    let aside = all.iter().filter(proven).find(|checkpoint| checkpoint.state == State::NotAncestor);
-    unknown.push(match (aside, all.first()) {
-        (Some(aside), _) => Unknown::NotDescendant { checkpoint: aside.tag.clone() },
-        (None, Some(first)) => Unknown::NoUsableCheckpoint { checkpoint: first.tag.clone() },
-        (None, None) => Unknown::NoCheckpoint,
+    let Some(first) = all.first() else {
+        unknown.push(Unknown::NoCheckpoint);
+        return Ok(());
+    };
+    let proven: Vec<&Checkpoint> =
+        all.iter().filter(|one| one.manifest.as_ref().is_some_and(|manifest| manifest.proven())).collect();
+    let aside = proven.iter().find(|one| one.state == State::NotAncestor);
+    let absent = proven.iter().find(|one| matches!(one.state, State::TagMissing | State::CommitMissing));
+    // In a shallow clone HEAD descends from nothing that lies below where its history is cut off.
+    unknown.push(match (aside, absent) {
+        (Some(aside), _) if !git.is_shallow() => Unknown::NotDescendant { checkpoint: aside.tag.clone() },
+        (Some(there), _) | (None, Some(there)) => {
+            Unknown::CheckpointsNotHere { checkpoint: there.tag.clone(), fetch: git.fetch_checkpoints()? }
+        }
+        (None, None) => Unknown::NoUsableCheckpoint { checkpoint: first.tag.clone() },
     });
+    Ok(())
+}
+
+/// Says whether HEAD is a later commit than the one on which somebody answered.
+fn is_later(git: &Git, answer: &Acknowledged) -> Result<bool> {
+    let (Some(then), Some(now)) = (answer.head.as_deref().and_then(Oid::parse), git.head()?) else { return Ok(false) };
+    git.is_ancestor(&then, &now)
 }
 
 fn check_memory(path: &str, bytes: &[u8]) -> Result<(), String> {

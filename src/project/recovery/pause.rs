@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::journal::Acknowledged;
 use super::report::Report;
-use super::{FILE, Journal, Recovery, memory};
+use super::unknown::Unknown;
+use super::{Assess, FILE, Journal, Recovery, memory};
 use crate::error::{Category, Error, Result};
 use crate::files::Document;
 use crate::json::Members;
@@ -132,6 +133,54 @@ impl Recovery<'_> {
         Ok(self.project.files().reading().load::<Paused>()?.map(|loaded| loaded.value))
     }
 
+    /// Returns the pause if all that it waits for is a checkpoint that one can go back to.
+    pub(crate) fn paused_for_want_of_a_checkpoint(&self) -> Result<Option<Paused>> {
+        let paused = self.project.files().reading().load::<Paused>().ok().flatten().map(|loaded| loaded.value);
+        Ok(paused.filter(|paused| {
+            let report = paused.report.as_ref();
+            report.is_some_and(|report| report.unknown.iter().all(|reason| reason.reason.ends_with_a_checkpoint()))
+        }))
+    }
+
+    /// Assesses again if an assessment caused the pause, and ends the pause if none of its reasons is left. Returns what it was about.
+    /// `verify` allows to run the verify command, without which nobody can say that its failure is gone.
+    ///
+    /// # Errors
+    /// What git and the files say.
+    pub(crate) fn reassess(&self, verify: bool) -> Result<Option<Paused>> {
+        let Ok(Some(paused)) = self.paused() else { return Ok(None) };
+        let Some(before) = &paused.report else { return Ok(None) };
+        let of_verification = before.unknown.iter().any(|reason| reason.reason.is_of_the_verification());
+        if (of_verification && !verify) || self.project.git().is_err() {
+            return Ok(None);
+        }
+        let mut report = self.assess(Assess { verify: of_verification })?;
+        // The session that asks explains a detached HEAD.
+        report.unknown.retain(|reason| reason.reason != Unknown::Detached);
+        if report.must_pause() {
+            return Ok(None);
+        }
+        self.lift(&paused)?;
+        Ok(Some(paused))
+    }
+
+    /// Ends a pause whose reason is gone, unless another one took its place.
+    pub(crate) fn lift(&self, paused: &Paused) -> Result<()> {
+        let files = self.project.files();
+        let guard = files.lock()?;
+        if files
+            .load::<Paused>()?
+            .is_none_or(|there| (&there.value.reason, there.value.since) != (&paused.reason, paused.since))
+        {
+            return Ok(());
+        }
+        files.remove(PAUSED)?;
+        drop(guard);
+        memory::tell_recovery(self.project, &serde_json::json!({ "what": "lifted", "reason": paused.reason }));
+        memory::note(self.project, &format!("Pause lifted, its reason is gone: {}", paused.reason));
+        Ok(())
+    }
+
     /// Makes a token that ends the pause once, within a quarter of an hour, and forgets the one before. For who can show it to a person
     /// and to nobody else.
     ///
@@ -153,7 +202,8 @@ impl Recovery<'_> {
         Ok(secret)
     }
 
-    /// Ends a pause. What was unknown is remembered as answered, so that it does not pause again before HEAD moves.
+    /// Ends a pause. What was unknown is remembered as answered, so that it does not pause again on this commit
+    /// or a later one; an unfinished merge or the like that was acknowledged counts on this commit alone.
     ///
     /// # Errors
     /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong, used or old token.

@@ -4,6 +4,7 @@ mod assessed;
 mod auto;
 mod below;
 mod bytes;
+mod clones;
 pub(in crate::recovery) mod fault;
 pub(crate) mod ground;
 mod killed;

@@ -14,6 +14,13 @@ pub enum Unknown {
         /// The newest of them.
         checkpoint: String,
     },
+    /// The checkpoints were made in another clone: their tags, or the history that leads to them, are not in this one.
+    CheckpointsNotHere {
+        /// The newest of them.
+        checkpoint: String,
+        /// The command that fetches them; without a remote, the one that makes a new checkpoint.
+        fetch: String,
+    },
     /// The manifest of a checkpoint is damaged.
     ManifestCorrupt {
         /// Which one.
@@ -100,6 +107,7 @@ impl Unknown {
         match self {
             Self::NoCheckpoint => "no_checkpoint",
             Self::NoUsableCheckpoint { .. } => "no_usable_checkpoint",
+            Self::CheckpointsNotHere { .. } => "checkpoints_not_here",
             Self::ManifestCorrupt { .. } => "manifest_corrupt",
             Self::TagMoved { .. } => "tag_moved",
             Self::NotDescendant { .. } => "not_descendant",
@@ -132,10 +140,30 @@ impl Unknown {
         }
     }
 
-    /// Says whether nothing is wrong but that there is no checkpoint to go back to: none was made, or none on this branch.
+    /// Says whether nothing is wrong but that there is no checkpoint to go back to: none was made, none on this branch, or none in this
+    /// clone.
     #[must_use]
     pub const fn is_no_alarm(&self) -> bool {
-        matches!(self, Self::NoCheckpoint | Self::NotDescendant { .. })
+        matches!(self, Self::NoCheckpoint | Self::NotDescendant { .. } | Self::CheckpointsNotHere { .. })
+    }
+
+    /// Says whether a new checkpoint would remove this reason.
+    #[must_use]
+    pub const fn ends_with_a_checkpoint(&self) -> bool {
+        self.is_no_alarm() || matches!(self, Self::NoUsableCheckpoint { .. })
+    }
+
+    /// Says whether an acknowledgement holds on later commits too. A merge or the like that was acknowledged ends with a commit; another
+    /// one on top of that commit needs a new answer.
+    #[must_use]
+    pub const fn outlives_a_commit(&self) -> bool {
+        !matches!(self, Self::Operation { .. } | Self::Unmerged { .. } | Self::IndexLocked { .. })
+    }
+
+    /// Says whether only a run of the verify command can tell that this reason is gone.
+    #[must_use]
+    pub const fn is_of_the_verification(&self) -> bool {
+        matches!(self, Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. })
     }
 
     /// Returns the reason in words.
@@ -145,6 +173,11 @@ impl Unknown {
             Self::NoCheckpoint => "no checkpoint was ever made".to_owned(),
             Self::NoUsableCheckpoint { checkpoint } => {
                 format!("there are checkpoints, but none can be gone back to; the newest is {checkpoint}")
+            }
+            Self::CheckpointsNotHere { checkpoint, .. } => {
+                format!(
+                    "the checkpoints are not in this clone: the tag of {checkpoint}, or the history to it, is missing"
+                )
             }
             Self::ManifestCorrupt { checkpoint } => format!("the manifest of {checkpoint} is damaged"),
             Self::TagMoved { checkpoint } => format!("the tag of {checkpoint} names another commit than its manifest"),
@@ -173,8 +206,9 @@ impl Unknown {
 
     /// Returns what may be done next: a command that destroys nothing.
     #[must_use]
-    pub const fn next(&self) -> &'static str {
+    pub fn next(&self) -> &str {
         match self {
+            Self::CheckpointsNotHere { fetch, .. } => fetch,
             Self::NoCheckpoint | Self::NoUsableCheckpoint { .. } | Self::NotDescendant { .. } => {
                 "helmdeck forge checkpoint create"
             }
@@ -204,6 +238,7 @@ mod tests {
         vec![
             Unknown::NoCheckpoint,
             Unknown::NoUsableCheckpoint { checkpoint: checkpoint() },
+            Unknown::CheckpointsNotHere { checkpoint: checkpoint(), fetch: "git fetch".into() },
             Unknown::ManifestCorrupt { checkpoint: checkpoint() },
             Unknown::TagMoved { checkpoint: checkpoint() },
             Unknown::NotDescendant { checkpoint: checkpoint() },

@@ -53,6 +53,15 @@ pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
     }
 }
 
+/// Returns a warning if the memory's merge driver is not set up in this clone.
+pub(super) fn merge_driver(project: &Project) -> Option<String> {
+    let missing = project.git().and_then(Git::is_merge_driver_missing).unwrap_or(false);
+    missing.then(|| {
+        let next = crate::health::Code::MergeDriverMissing.next();
+        format!("the merge driver of the memory is not set up in this clone (merge_driver_missing); run `{next}`")
+    })
+}
+
 /// Tests some features again that worked: those whose last test is longest ago.
 pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
     let probed = project.features().probe(Some(project.config().session.probes))?;
@@ -79,9 +88,9 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
         return go_back(project, class).map(Some);
     }
     if !report.must_pause() {
-        let aside = report.unknown.iter().find(|reason| matches!(reason.reason, Unknown::NotDescendant { .. }));
+        let aside = report.unknown.iter().find(|reason| reason.reason != Unknown::NoCheckpoint);
         let warning = match report.action {
-            Action::Pause => aside.map(|reason| format!("{}; `{}` makes one", reason.text, reason.reason.next())),
+            Action::Pause => aside.map(|reason| format!("{}; run `{}`", reason.text, reason.next)),
             Action::Continue => None,
             action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
         };

@@ -93,14 +93,20 @@ pub(super) mod step {
 impl Sessions<'_> {
     /// Begins a session, or goes on with the one that lives. Cut short at any point, the same command does the rest.
     ///
-    /// In this order: give up what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if asked;
+    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: give up what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if asked;
     /// test some features again; compare with the last checkpoint; begin the progress; choose the focus; tell others; brief.
     ///
     /// # Errors
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
+        let lifted = self.project.recovery().reassess(!start.no_probe)?;
         self.project.check_not_paused()?;
         let mut warnings = self.finish_left(start)?;
+        warnings.extend(
+            lifted.map(|paused| {
+                format!("the pause since {} is over, its reason is gone: {}", paused.since, paused.reason)
+            }),
+        );
         let mut session = self.begin(start)?;
         if session.state == State::Ending {
             // Its end was cut short. It is finished as it was meant, and a new one begins.
@@ -211,6 +217,9 @@ impl On<'_> {
             self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
         }
         self.warnings.extend(parts::read_features(self.sessions.project)?);
+        if self.session.state == State::Starting {
+            self.warnings.extend(parts::merge_driver(self.sessions.project));
+        }
         self.done(step::LONG_TERM, None)
     }
 

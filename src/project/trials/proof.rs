@@ -248,7 +248,8 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     assert_eq!(std::fs::read_to_string(there.join("src/lib.rs")).unwrap(), SUMS);
     let back = open(&there);
     let known = back.knowledge().read().unwrap().patterns;
-    let contexts: Vec<_> = known.successful.iter().map(|entry| entry.context.as_str()).collect();
+    let mut contexts: Vec<_> = known.successful.iter().map(|entry| entry.context.as_str()).collect();
+    contexts.sort_unstable();
     assert_eq!(contexts, ["Adding a sum", "Subtracting by mistake"]);
     let failed: Vec<_> = known.failed.iter().map(|entry| format!("{} {}", entry.context, entry.issue)).collect();
     assert!(matches!(&failed[..], [why] if why.contains("SUM-1-v1") && why.contains("FORGE-001")), "{failed:?}");

@@ -329,12 +329,15 @@ impl On {
         let from = match from {
             None => None,
             Some("tag") => Some(Source::Tag),
+            Some("merge") => Some(Source::Merge),
             Some("last_good") => Some(Source::LastGood),
             Some("git") => Some(Source::Git),
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(Error::usage(format!("{word:?} is none of tag, last_good, git, salvage, skeleton")).into());
+                return Err(
+                    Error::usage(format!("{word:?} is none of tag, merge, last_good, git, salvage, skeleton")).into()
+                );
             }
         };
         let repair = project.repair(path, Mend { yes, from })?;

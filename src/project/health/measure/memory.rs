@@ -13,6 +13,7 @@ use crate::knowledge::KnowledgeFile;
 use crate::layout;
 use crate::progress::Log;
 use crate::project::Project;
+use crate::recovery::Paused;
 use crate::sessions::{Living, State};
 use crate::subjects::Subject;
 use crate::time::Time;
@@ -68,6 +69,10 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
             _ => given.progress = File::Damaged(format!("{} is no UTF-8 text", layout::PROGRESS)),
         },
     }
+    given.paused = match files.load::<Paused>() {
+        Ok(paused) => paused.map(|paused| (paused.value.reason, Some(paused.value.since))),
+        Err(error) => Some((error.message, None)),
+    };
     given.last = journal(files).or(noted).or_else(|| modified(files, layout::PROGRESS));
     // Damage of the list is told where sessions are worked with.
     let living = files.load::<Living>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();

@@ -58,6 +58,9 @@ fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: b
     let (status, refs) = (status?, refs?);
     let mut found = Found { git: about(project, git, &status), committed, ..Found::default() };
     checkpoint(git, &refs, &mut found.git)?;
+    if found.git.checkpoint.is_none() && is_missing_checkpoints(project, git, &refs) {
+        found.git.fetch_checkpoints = Some(git.fetch_checkpoints()?);
+    }
     let base = base(git, &refs, named)?;
     if let (Some(base), Some(head)) = (&base, &status.head) {
         compare(git, base, head, known, &mut found)?;
@@ -74,10 +77,18 @@ fn about(project: &Project, git: &Repository, status: &Status) -> Git {
     let unmerged = status.unmerged().count();
     Git {
         unmerged: unmerged as u64,
+        unmerged_memory: status.unmerged().filter_map(|path| memory_path(git, path)).collect(),
+        merge_driver_missing: git.is_merge_driver_missing().unwrap_or(false),
         uncommitted: status.outside(&forge).count() as u64,
         operation: git.operation().ok().flatten().map(|operation| operation.name().to_owned()),
         ..Git::default()
     }
+}
+
+/// Returns the path of a file of the memory as the project names it.
+fn memory_path(git: &Repository, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(git.memory())?;
+    rest.starts_with('/').then(|| format!("{}{rest}", layout::FORGE))
 }
 
 /// A ref, and how it lies to the commit that is checked out.
@@ -184,6 +195,14 @@ fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says whether checkpoints are known whose tag is not in this clone, or whose history is cut off.
+fn is_missing_checkpoints(project: &Project, git: &Repository, refs: &[Ref]) -> bool {
+    let known = project.files().reading().list(layout::CHECKPOINTS).unwrap_or_default();
+    let mut names = known.iter().filter_map(|entry| entry.name.strip_suffix(".json"));
+    let has_tag = |name: &str| refs.iter().any(|one| one.name == format!("refs/tags/{PREFIX}{name}"));
+    names.any(|name| git.is_shallow() || !has_tag(name))
 }
 
 /// Compares HEAD with the base, and looks through the commits that the base has not.

@@ -1,0 +1,238 @@
+//! Checkpoints in clones: without tags, shallow, detached, as a colleague or a CI job has them.
+
+use std::path::{Path, PathBuf};
+
+use super::ground::Ground;
+use crate::checkpoints::Create;
+use crate::error::Category;
+use crate::git::fixture::run_at;
+use crate::health::Code;
+use crate::project::Project;
+use crate::recovery::{Ack, Assess, By, Unknown};
+use crate::sessions::{Start, Started};
+
+/// A project with a checkpoint whose file is committed and whose tag is not pushed, and the server.
+struct Team {
+    ground: Ground,
+    folder: tempfile::TempDir,
+}
+
+impl Team {
+    fn new() -> Self {
+        let ground = Ground::new();
+        let asked = Create { key: Some("A-1".into()), ..Create::default() };
+        ground.project().checkpoints().create(&asked).unwrap();
+        ground.write("later.txt", "later\n");
+        ground.commit("[A-1] Later, with the file of the checkpoint");
+        let folder = tempfile::tempdir().unwrap();
+        let team = Self { ground, folder };
+        team.ground.run(&["clone", "-q", "--bare", "--no-tags", ".", &team.server()]);
+        team.ground.run(&["remote", "add", "origin", &team.server()]);
+        team
+    }
+
+    fn server(&self) -> String {
+        self.folder.path().join("server.git").to_str().unwrap().to_owned()
+    }
+
+    fn push_tags(&self) {
+        self.ground.run(&["push", "-q", "--tags", "origin"]);
+    }
+
+    fn clone(&self, args: &[&str]) -> PathBuf {
+        let clone = self.folder.path().join("clone");
+        let url = format!("file://{}", self.server());
+        let all = [&["clone", "-q"][..], args, &[&url, clone.to_str().unwrap()]].concat();
+        self.ground.run(&all);
+        for (name, value) in [("user.name", "Bob"), ("user.email", "bob@example.com")] {
+            run_at(&clone, &["config", name, value]);
+        }
+        clone
+    }
+}
+
+fn start(project: &Project) -> Started {
+    project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap()
+}
+
+fn codes(project: &Project) -> Vec<&'static str> {
+    let report = project.recovery().assess(Assess { verify: false }).unwrap();
+    report.unknown.iter().map(|reason| reason.reason.code()).collect()
+}
+
+/// Runs the command that is named as the next step.
+fn run_next(at: &Path, next: &str) {
+    let words: Vec<String> = next.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect();
+    assert_eq!(words[0], "git", "{next}");
+    run_at(at, &words[1..].iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn clone_without_tags_is_not_paused() {
+    let team = Team::new();
+    let clone = team.clone(&[]);
+    assert_eq!(run_at(&clone, &["tag"]), "");
+    let project = Ground::open(&clone);
+    assert_eq!(codes(&project), ["checkpoints_not_here"]);
+    let started = start(&project);
+    assert_eq!(started.paused, None);
+    let fetch = "git fetch origin 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'";
+    assert!(started.warnings.iter().any(|warning| warning.contains(fetch)), "{:?}", started.warnings);
+    let git = project.health().git;
+    let reason = git.reasons.iter().find(|reason| reason.code == Code::NoCheckpoint).unwrap();
+    assert_eq!(reason.next, fetch);
+    project.checkpoints().create(&Create::default()).unwrap();
+
+    team.push_tags();
+    run_next(&clone, &reason.next);
+    assert!(project.checkpoints().list().unwrap().iter().any(|one| one.name == "A-1-v1" && one.can_rollback_to));
+}
+
+#[test]
+fn shallow_clone_is_not_paused_and_can_be_completed() {
+    let team = Team::new();
+    team.push_tags();
+    let clone = team.clone(&["--depth", "1"]);
+    let project = Ground::open(&clone);
+    assert_eq!(codes(&project), ["checkpoints_not_here"]);
+    assert_eq!(start(&project).paused, None);
+    let git = project.health().git;
+    let next = &git.reasons.iter().find(|reason| reason.code == Code::NoCheckpoint).unwrap().next;
+    assert_eq!(next, "git fetch --unshallow --tags origin");
+    run_next(&clone, next);
+    assert_eq!(codes(&project), [""; 0]);
+    assert!(project.checkpoints().list().unwrap()[0].can_rollback_to);
+}
+
+#[test]
+fn shallow_clone_with_the_tag_is_not_paused() {
+    let team = Team::new();
+    team.push_tags();
+    let clone = team.clone(&["--depth", "1"]);
+    // The tag and its commit are here, and HEAD does not descend from it as far as this clone knows.
+    run_at(
+        &clone,
+        &["fetch", "-q", "--depth", "1", "origin", "refs/tags/checkpoint/A-1-v1:refs/tags/checkpoint/A-1-v1"],
+    );
+    let project = Ground::open(&clone);
+    assert_eq!(codes(&project), ["checkpoints_not_here"]);
+    assert_eq!(start(&project).paused, None);
+}
+
+#[test]
+fn ci_checkout_with_detached_head_is_not_paused() {
+    let team = Team::new();
+    let clone = team.clone(&["--depth", "1"]);
+    run_at(&clone, &["checkout", "-q", "--detach"]);
+    let project = Ground::open(&clone);
+    assert_eq!(start(&project).paused, None);
+    assert_eq!(codes(&project), ["checkpoints_not_here"], "the session explains the detached HEAD");
+}
+
+#[test]
+fn session_start_lifts_a_pause_whose_reason_is_gone() {
+    let ground = Ground::new();
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    ground.project().checkpoints().create(&asked).unwrap();
+    ground.write(".git/BISECT_LOG", "x");
+    let project = ground.project();
+    assert!(start(&project).paused.is_some());
+    let error = project.sessions().start(&Start::default()).unwrap_err();
+    assert_eq!(error.category, Category::Paused, "the reason is still there");
+    let found = project.health().short_term;
+    let reason = found.reasons.iter().find(|reason| reason.code == Code::Paused).unwrap();
+    assert!(reason.detail.contains("bisect") && reason.since.is_some(), "{reason:?}");
+
+    std::fs::remove_file(ground.path().join(".git/BISECT_LOG")).unwrap();
+    let started = start(&project);
+    assert_eq!(started.paused, None);
+    assert!(started.warnings.iter().any(|warning| warning.contains("its reason is gone")), "{:?}", started.warnings);
+    assert!(project.check_not_paused().is_ok());
+    assert!(project.health().short_term.reasons.iter().all(|reason| reason.code != Code::Paused));
+}
+
+#[test]
+fn session_start_runs_the_verify_command_before_it_lifts_a_pause_of_it() {
+    let ground = Ground::new();
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    ground.project().checkpoints().create(&asked).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let broken = outside.path().join("broken");
+    std::fs::write(&broken, "").unwrap();
+    let project = ground.project_with(&format!("[verify]\ncommands = [\"sh: test ! -e {}\"]\n", broken.display()));
+    project.recovery().apply(&crate::recovery::Apply::default()).unwrap_err();
+    let paused = || project.sessions().start(&Start::default()).err().map(|error| error.category);
+    assert_eq!(paused(), Some(Category::Paused));
+    std::fs::remove_file(&broken).unwrap();
+    let quick = project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap_err();
+    assert_eq!(quick.category, Category::Paused, "nothing may be run, so nobody knows");
+    assert_eq!(paused(), None);
+}
+
+#[test]
+fn a_pause_by_request_stays_until_a_person_ends_it() {
+    let ground = Ground::new();
+    let project = ground.project();
+    project.recovery().pause("somebody must look", None).unwrap();
+    assert_eq!(project.sessions().start(&Start::default()).unwrap_err().category, Category::Paused);
+}
+
+#[test]
+fn an_acknowledgement_holds_on_later_commits() {
+    let ground = Ground::new();
+    ground.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
+    let project = ground.project();
+    assert!(start(&project).paused.unwrap().contains("none can be gone back to"));
+    project.recovery().ack(&Ack { reason: "it is fine".into(), by: By::Terminal }).unwrap();
+    ground.commit("[session] Session checkpoint");
+    let report = project.recovery().assess(Assess { verify: false }).unwrap();
+    assert!(matches!(report.unknown[0].reason, Unknown::NoUsableCheckpoint { .. }), "{:?}", report.unknown);
+    assert!(report.acknowledged && !report.must_pause());
+    assert_eq!(start(&project).paused, None);
+    ground.run(&["checkout", "-q", "--orphan", "elsewhere"]);
+    ground.commit("[session] Another root");
+    let elsewhere = project.recovery().assess(Assess { verify: false }).unwrap();
+    assert!(!elsewhere.acknowledged, "no descendant");
+}
+
+#[test]
+fn an_acknowledged_bisect_ends_with_the_next_commit() {
+    let ground = Ground::new();
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    ground.project().checkpoints().create(&asked).unwrap();
+    ground.write(".git/BISECT_LOG", "x");
+    let project = ground.project();
+    start(&project);
+    project.recovery().ack(&Ack { reason: "I bisect".into(), by: By::Terminal }).unwrap();
+    assert!(!project.recovery().assess(Assess { verify: false }).unwrap().must_pause());
+    ground.commit("next");
+    assert!(project.recovery().assess(Assess { verify: false }).unwrap().must_pause());
+}
+
+#[test]
+fn a_checkpoint_ends_a_pause_for_want_of_one() {
+    let ground = Ground::new();
+    ground.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
+    let project = ground.project();
+    assert!(start(&project).paused.is_some());
+    ground.write("broken", "");
+    ground.commit("[A-1] Broken");
+    assert_eq!(project.checkpoints().create(&Create::default()).unwrap_err().code, "E_CHECK");
+    assert!(project.check_not_paused().is_err(), "a check that fails ends no pause");
+    ground.run(&["rm", "-q", "broken"]);
+    ground.commit("[A-1] Mended");
+    assert!(project.checkpoints().create(&Create::default()).unwrap().can_rollback_to);
+    assert!(project.check_not_paused().is_ok());
+}
+
+#[test]
+fn push_checkpoints_pushes_each_tag() {
+    let team = Team::new();
+    let tags = || run_at(Path::new(&team.server()), &["tag"]);
+    assert_eq!(tags(), "");
+    let config = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n[git]\npush_checkpoints = true\n";
+    let project = team.ground.project_with(config);
+    let made = project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    assert!(made.pushed, "{:?}", made.warnings);
+    assert_eq!(tags(), made.tag);
+}

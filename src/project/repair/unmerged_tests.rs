@@ -1,0 +1,175 @@
+//! Merges that git did without our driver: in clones that lack it, and on servers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Mend, Source};
+use crate::features::Add;
+use crate::git::fixture::{Repository, run_at};
+use crate::health::Code;
+use crate::init::{Init, Problem};
+use crate::knowledge::{Learning, What};
+use crate::layout::{FEATURES, KNOWLEDGE};
+use crate::project::Project;
+use crate::sessions::Start;
+use crate::world::World;
+
+fn learn(project: &Project, context: &str) {
+    let what = What::Successful { context: context.into(), approach: "do it".into() };
+    project.knowledge().add(&Learning::new(what), None).unwrap();
+}
+
+fn plan(project: &Project, name: &str) {
+    project.features().add(&Add { name: name.into(), id: Some("FORGE-001".into()), ..Add::default() }, None).unwrap();
+}
+
+fn open(root: &Path) -> Project {
+    Project::open_anyway(root, World::default()).unwrap().unwrap()
+}
+
+/// A clone, in which two branches were worked on and the merge of them is under way.
+fn merging(work: impl Fn(&Project, &str)) -> (Repository, tempfile::TempDir, PathBuf) {
+    let repository = Repository::new();
+    for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+        repository.run(&["config", name, value]);
+    }
+    let (project, _) =
+        Project::init(repository.path(), World::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
+    learn(&project, "before");
+    repository.commit("first");
+    let folder = tempfile::tempdir().unwrap();
+    let clone = folder.path().join("clone");
+    repository.run(&["clone", "-q", ".", clone.to_str().unwrap()]);
+    for side in ["ours", "theirs"] {
+        run_at(&clone, &["checkout", "-q", "-b", side, "origin/main"]);
+        work(&open(&clone), side);
+        run_at(&clone, &["add", "-A"]);
+        run_at(&clone, &["commit", "-q", "-m", side]);
+    }
+    run_at(&clone, &["checkout", "-q", "ours"]);
+    let merge = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "merge", "-q", "--no-edit", "theirs"];
+    let output = Command::new("git").args(merge).current_dir(&clone).env("GIT_CONFIG_GLOBAL", "/dev/null").output();
+    assert!(!output.unwrap().status.success(), "there is a conflict");
+    (repository, folder, clone)
+}
+
+fn unmerged(clone: &Path) -> String {
+    run_at(clone, &["diff", "--name-only", "--diff-filter=U"])
+}
+
+#[test]
+fn merge_without_driver_keeps_both_sides() {
+    let (_repository, _folder, clone) = merging(|project, side| {
+        // Both beside the same entry, so that it is a conflict.
+        project
+            .files()
+            .edit::<crate::knowledge::KnowledgeFile, _>(None, |file| {
+                let mut entry = file.patterns.successful[0].clone();
+                entry.context = side.to_owned();
+                entry.trace.id = None;
+                file.patterns.successful.push(entry);
+                Ok(())
+            })
+            .unwrap();
+        plan(project, side);
+    });
+    assert_eq!(unmerged(&clone), format!("{FEATURES}\n{KNOWLEDGE}"));
+    let project = open(&clone);
+    let next = &project.health().git.reasons[0].next;
+    assert_eq!(*next, format!("helmdeck forge repair {FEATURES}"));
+    let shown = project.repair(KNOWLEDGE, Mend::default()).unwrap();
+    assert_eq!(shown.candidates.iter().map(|one| one.source).collect::<Vec<_>>(), [Source::Merge]);
+    for from in [Source::LastGood, Source::Git, Source::Skeleton] {
+        let error = project.repair(KNOWLEDGE, Mend { yes: true, from: Some(from) }).unwrap_err();
+        assert_eq!(error.code, "E_REFUSED", "one side alone is never taken");
+    }
+    let done = project.repair(KNOWLEDGE, Mend { yes: true, from: None }).unwrap();
+    assert_eq!((done.applied, done.staged), (Some(Source::Merge), true));
+    let file = project.knowledge().read().unwrap();
+    let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
+    assert_eq!(contexts, ["before", "ours", "theirs"]);
+    assert_eq!(unmerged(&clone), FEATURES);
+
+    // Two features got one id: both stay, and a person looks, since reports name the old id.
+    let done = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    assert_eq!((done.applied, done.staged), (Some(Source::Merge), false));
+    assert!(done.hint.unwrap().contains("git add"));
+    assert!(done.theirs.is_some());
+    let listed = project.features().list(false).unwrap();
+    let names: Vec<&str> = listed.features.iter().map(|item| item.feature.name.as_str()).collect();
+    assert_eq!(names, ["ours", "theirs"]);
+    let whole = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    assert_eq!((whole.damage, whole.applied), (None, None), "what was settled is not written over");
+    assert!(whole.hint.unwrap().contains("git add"));
+    run_at(&clone, &["add", FEATURES]);
+    run_at(&clone, &["commit", "-q", "--no-edit"]);
+}
+
+#[test]
+fn unfinished_merge_pauses_until_it_is_repaired_and_committed() {
+    let (_repository, _folder, clone) = merging(|project, side| {
+        project
+            .files()
+            .edit::<crate::knowledge::KnowledgeFile, _>(None, |file| {
+                file.patterns.successful[0].approach = side.to_owned();
+                Ok(())
+            })
+            .unwrap();
+    });
+    let project = open(&clone);
+    project.recovery().pause("two paths are unmerged", None).unwrap();
+    assert_eq!(project.repair(KNOWLEDGE, Mend { yes: true, from: None }).unwrap().applied, Some(Source::Merge));
+}
+
+#[test]
+fn additions_in_two_clones_merge_as_text() {
+    let entries =
+        ["Adding a route", "Naming tests", "Locking files", "Rounding", "Reading input", "Caching", "Retrying"];
+    let repository = Repository::new();
+    let project = repository.project();
+    project
+        .files()
+        .create(
+            KNOWLEDGE,
+            b"{\"schema_version\": \"1.0\", \"patterns\": {\"successful\": [], \"failed\": []}, \"invariants\": []}",
+        )
+        .unwrap();
+    entries.iter().for_each(|context| learn(&project, context));
+    let ids: Vec<String> = project.knowledge().read().unwrap().entries().map(|entry| entry.id()).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
+    repository.run(&["add", "-f", KNOWLEDGE]);
+    repository.commit("first");
+    let mut clean = 0;
+    for round in 0..6 {
+        repository.run(&["checkout", "-q", "main"]);
+        let [ours, theirs] = ["ours", "theirs"].map(|side| {
+            repository.run(&["checkout", "-q", "-B", side, "main"]);
+            learn(&project, &format!("{side} learned {round}"));
+            repository.commit(side)
+        });
+        let git = repository.git();
+        clean += u32::from(git.merges(&ours, &theirs).unwrap() == crate::git::Merged::Cleanly);
+    }
+    // At the end of the list, each of them would be a conflict.
+    assert!(clean >= 4, "{clean} of 6 merge without a driver");
+}
+
+#[test]
+fn clone_without_driver_is_told() {
+    let (_repository, _folder, clone) = merging(|project, side| plan(project, side));
+    run_at(&clone, &["merge", "--abort"]);
+    let project = open(&clone);
+    let health = project.health();
+    let next = "helmdeck forge init --merge-driver";
+    let reason = health.git.reasons.iter().find(|reason| reason.code == Code::MergeDriverMissing).unwrap();
+    assert_eq!(reason.next, next);
+    let doctor = project.doctor(false).unwrap();
+    let found = doctor.found.iter().find(|one| one.problem == Problem::MergeDriverMissing).unwrap();
+    assert_eq!((found.next.as_deref(), doctor.healthy), (Some(next), true));
+    let start = || project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
+    assert!(start().warnings.iter().any(|warning| warning.contains(next)));
+    Project::init(&clone, World::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
+    let project = open(&clone);
+    assert!(project.health().git.reasons.iter().all(|reason| reason.code != Code::MergeDriverMissing));
+    assert!(project.doctor(false).unwrap().found.iter().all(|one| one.problem != Problem::MergeDriverMissing));
+}
