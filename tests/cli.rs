@@ -117,7 +117,7 @@ fn slips_end_with_the_documented_code_and_a_suggestion() {
     let key = home.run(&["run", "test.count", "limt=1"], &[]).ends(2);
     assert!(key.stderr.contains("did you mean \"limit\""), "{}", key.stderr);
     home.run(&["run", "test.count", "limit=many"], &[]).ends(2);
-    home.run(&["run", "test.count", "--input", "{\"limit\":\"x\"}"], &[]).ends(1);
+    home.run(&["run", "test.count", "--input", "{\"limit\":\"x\"}"], &[]).ends(2);
     home.run(&["pack", "check", ".config/helmdeck/packs/count.sh"], &[]).ends(2);
     home.run(&["pack", "check", ".config/helmdeck/packs/count.toml"], &[]).ends(0);
     home.run(&["pack", "check", "no/such"], &[]).ends(3);
@@ -317,7 +317,7 @@ fn a_call_that_is_interrupted_or_times_out_takes_its_program_with_it() {
     let program = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
     assert!(is_running(&program));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     wait_for("the program to end", || !is_running(&program));
 }
 

@@ -13,14 +13,14 @@ const KEY: &str = "1111111111111111111111111111111111111111111111111111111111111
 const STUBBORN: &str = "#!/bin/sh\ncat >/dev/null\nsleep 1000 &\necho $! >child\nwait\n";
 
 /// The program, spoken to as a client of revision 2025-11-25.
-struct Spoken {
+pub(crate) struct Spoken {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Spoken {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -40,23 +40,29 @@ impl Spoken {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    fn receive(&mut self) -> Value {
+    pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn ask(&mut self, id: u32, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, id: u32, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        self.receive()
+        loop {
+            let message = self.receive();
+            // What is announced meanwhile is no answer.
+            if message.get("method").is_none() {
+                return message;
+            }
+        }
     }
 
-    fn call(&mut self, id: u32, tool: &str) -> Value {
+    pub(crate) fn call(&mut self, id: u32, tool: &str) -> Value {
         self.ask(id, "tools/call", json!({"name": tool, "arguments": {"repo": "a"}}))
     }
 
     /// Closes our end, and returns the exit code and the rest of stdout and stderr.
-    fn leave(mut self) -> (Option<i32>, String, String) {
+    pub(crate) fn leave(mut self) -> (Option<i32>, String, String) {
         drop(self.input.take());
         self.end()
     }

@@ -43,6 +43,38 @@ async fn calls_past_the_limits_and_the_namespaces_are_refused_and_those_of_progr
     bench.engine.shutdown().await;
 }
 
+/// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be: the four families of the network
+/// namespace open, all others are `EPERM`.
+const FAMILIES: &str = r#"
+import ctypes, errno, platform
+socket, pair = {"x86_64": (41, 53), "aarch64": (198, 199)}[platform.machine()]
+system = ctypes.CDLL(None, use_errno=True)
+two = (ctypes.c_int * 2)()
+for x32 in {0, 0x40000000 if platform.machine() == "x86_64" else 0}:
+    for family in [*range(0, 65), 2**31 - 1, 2**32 + 40]:
+        for number, arguments in ((socket, (family, 1, 0)), (pair, (family, 1, 0, two))):
+            ctypes.set_errno(0)
+            came = system.syscall(number | x32, *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
+            refused = came == -1 and ctypes.get_errno() == errno.EPERM
+            if refused == (family in (1, 2, 10, 16)):
+                print(hex(number | x32), family, came, errno.errorcode.get(ctypes.get_errno()))
+import socket
+for family in socket.AF_UNIX, socket.AF_INET, socket.AF_INET6:
+    socket.socket(family).close()
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
+for pair in socket.socketpair():
+    pair.close()
+print("ok")
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sockets_outside_the_network_namespace_are_refused() {
+    let bench = Bench::new();
+    let came = bench.once(json!({"argv": ["python3", "-c", FAMILIES]})).await;
+    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
+    bench.engine.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processes() {
     let bench = Bench::new();

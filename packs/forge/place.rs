@@ -48,7 +48,7 @@ impl Place {
                 "no project with a .forge/ is at {}: make one there with `helmdeck forge init`, or set [forge] root",
                 root.display()
             );
-            Error::new(Code::NotFound, message)
+            Error::new(Code::NotFound, message).for_operator()
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::logging;
 use crate::output::Output;
+use crate::signals;
 
 /// How long to wait at the end for work on other threads that nobody waits for any more.
 const LAST_WAIT: Duration = Duration::from_millis(200);
@@ -23,6 +24,7 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 /// Runs the program and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    helmdeck_engine::close_descriptors_on_exec();
     if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
         return stage();
     }
@@ -42,6 +44,7 @@ pub fn main() -> ExitCode {
     match commands::run(cli, env, output) {
         Ok(()) => code(Exit::Ok),
         Err(failure) => {
+            let failure = failure.after_signal(signals::exit_code());
             let failure = if output.verbose > 0 { failure.said_verbosely() } else { failure };
             if !failure.is_silent() {
                 if output.json {

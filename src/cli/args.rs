@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 }
 
 /// What every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
     /// The configuration file
     #[arg(
@@ -124,6 +124,9 @@ pub(crate) enum Command {
     },
     /// Print the version
     Version,
+    /// Print the table of exit codes
+    #[command(name = "exit-codes", before_help = crate::exit::TABLE)]
+    ExitCodes,
 }
 
 /// `helmdeck run`.
@@ -268,6 +271,12 @@ pub(crate) enum MemoryCommand {
     Defaults(DefaultsArgs),
     /// Forget entries of every kind (works without the key)
     Purge(PurgeArgs),
+    /// Empty the store for good, so that the next key can take it; a damaged file is removed (works without the key)
+    #[command(
+        after_help = "For a lost key: without it nothing in the store can be read again. Stop servers with the old key first; one\n\
+        that goes on writes entries that the next key cannot open."
+    )]
+    Reset(ResetArgs),
     /// Open every entry and report those that do not, what each takes, and what to do
     Doctor,
     /// Seal every entry with the current key, while servers run; then previous keys can go
@@ -282,6 +291,14 @@ pub(crate) enum MemoryCommand {
     Import(ImportArgs),
     /// Remove everything of one person, and print a receipt (works without the key)
     Forget(ForgetArgs),
+}
+
+/// `helmdeck memory reset`.
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Which entries of an archive are meant; all of them unless said otherwise.

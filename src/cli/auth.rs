@@ -10,15 +10,13 @@ use zeroize::Zeroizing;
 
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
+use crate::secret_file::{self, Readers};
 use crate::wire::Setup;
 
 /// The variable with the secret.
 pub(crate) const SECRET: &str = "HELMDECK_JWT_SECRET";
 /// The variable with the path of a file that holds the secret.
 pub(crate) const SECRET_FILE: &str = "HELMDECK_JWT_SECRET_FILE";
-
-/// The largest secret file, in bytes.
-const MAX_FILE_BYTES: u64 = 4096;
 
 /// Reads the secret, `None` if there is none. White space around it does not belong to it.
 ///
@@ -51,12 +49,7 @@ pub(crate) fn is_set(env: &Environment) -> bool {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<String>> {
-    let fail = |reason: String| Failure::config(format!("{SECRET_FILE}: {}: {reason}", path.display()));
-    let metadata = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(fail(format!("the file is longer than {MAX_FILE_BYTES} bytes")));
-    }
-    std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| fail(error.to_string()))
+    secret_file::read(SECRET_FILE, path, Readers::Anybody)
 }
 
 impl Setup {

@@ -39,6 +39,11 @@ impl Environment {
         self.working_dir.as_deref()
     }
 
+    /// Returns what relative paths need of it: the working directory, and no variable.
+    pub(crate) fn place(&self) -> Self {
+        Self { variables: BTreeMap::new(), working_dir: self.working_dir.clone() }
+    }
+
     /// Makes an environment of pairs, with `/work` as the working directory.
     #[cfg(test)]
     pub(crate) fn of(pairs: &[(&str, &str)]) -> Self {

@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Ok = 0,
     /// The call or action failed.
     Failed = 1,
-    /// The command line makes no sense.
+    /// The command line, or the input of a pack, makes no sense.
     Usage = 2,
     /// What was asked for is not there.
     Absent = 3,
@@ -41,6 +41,26 @@ pub(crate) enum Exit {
     /// The configuration is wrong (`EX_CONFIG` of sysexits).
     Config = 78,
 }
+
+/// The table of exit codes, as `helmdeck help exit-codes` prints it.
+pub(crate) const TABLE: &str = "  \
+    0  it worked\n  \
+    1  the call or action failed\n  \
+    2  usage: the command line or the input is wrong (unknown key, wrong type, missing key, out of range)\n  \
+    3  not found: no such pack, job, file, entry or store\n  \
+    4  paused: the work of a project waits until somebody says how it goes on\n  \
+    5  locked: somebody else holds it\n  \
+    6  stale: it was changed since it was read\n  \
+    7  a secret is refused\n  \
+    8  corrupt: something stored is damaged\n  \
+    9  refused: a policy or a missing permission forbids it\n \
+    10  unknown: nobody can say what state things are in\n \
+    11  the health is yellow (only with --exit-code)\n \
+    12  the health is red (only with --exit-code)\n \
+    78  the configuration is wrong\n\
+    130  ended by SIGINT (Ctrl-C)\n\
+    143  ended by SIGTERM; a server that finished its work first ends with 0\n\n\
+`helmdeck session exec` ends as the command that it ran. `helmdeck seam` has its own: 0, 2 and 4.";
 
 impl Exit {
     const fn title(self) -> &'static str {
@@ -70,7 +90,7 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     problem: Option<Value>,
-    /// The exit code of a program that was run, which is ours then.
+    /// Another exit code than that of `exit`: of a program that was run, or of the signal that ended the command.
     child: Option<u8>,
 }
 
@@ -98,6 +118,14 @@ impl Failure {
     /// Ends the command without a word, as a program ended that it ran.
     pub(crate) fn of_child(code: u8) -> Self {
         Self { child: Some(code), ..Self::silent(Exit::Failed) }
+    }
+
+    /// Ends with this code if a signal ended the command.
+    pub(crate) const fn after_signal(mut self, code: Option<u8>) -> Self {
+        if self.child.is_none() {
+            self.child = code;
+        }
+        self
     }
 
     /// Says what to do about it.
@@ -159,15 +187,16 @@ impl Failure {
 
     /// Returns what programs read: problem details (RFC 9457).
     pub(crate) fn problem(&self) -> Value {
-        self.problem.clone().unwrap_or_else(|| {
-            json!({"type": "about:blank", "title": self.exit.title(), "detail": self.message, "exit": self.exit as u8})
-        })
+        self.problem.clone().unwrap_or_else(
+            || json!({"type": "about:blank", "title": self.exit.title(), "detail": self.message, "exit": self.code()}),
+        )
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match error.code() {
+            Code::InvalidInput => Exit::Usage,
             Code::NotFound | Code::CacheMiss => Exit::Absent,
             Code::Forbidden => Exit::Refused,
             _ => Exit::Failed,
@@ -212,12 +241,25 @@ impl From<StoreError> for Failure {
             _ => Exit::Failed,
         };
         let failure = Self::new(exit, format!("memory: {error}"));
-        match &error {
-            StoreError::WrongKey { .. } => failure.with_hint(
-                "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS",
-            ),
-            _ => failure,
+        match store_hint(&error) {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
         }
+    }
+}
+
+/// Returns what to do about a store that cannot be used.
+pub(crate) const fn store_hint(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::WrongKey { .. } => Some(
+            "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS; if that key is lost, \
+             `helmdeck memory reset` empties the store for the new one",
+        ),
+        StoreError::Corrupt(_) => Some(
+            "move the file away (with its -wal and -shm) and keep it, or remove it with `helmdeck memory reset`; the next call makes a \
+             new store",
+        ),
+        _ => None,
     }
 }
 
@@ -310,6 +352,7 @@ mod tests {
     #[test]
     fn the_code_of_an_error_decides_the_exit_code() {
         let exit = |code| Failure::from(Error::new(code, "x")).exit() as u8;
+        assert_eq!(exit(Code::InvalidInput), 2);
         assert_eq!(exit(Code::NotFound), 3);
         assert_eq!(exit(Code::CacheMiss), 3);
         assert_eq!(exit(Code::Forbidden), 9);
@@ -339,6 +382,29 @@ mod tests {
         assert!(with_cause().text().contains("-v"));
         assert!(!with_cause().said_verbosely().text().contains("-v"));
         assert!(!Failure::from(Error::new(Code::HandlerFailed, "x")).text().contains("-v"));
+    }
+
+    #[test]
+    fn signal_decides_the_exit_code() {
+        let failed = || Failure::new(Exit::Failed, "interrupted");
+        assert_eq!(failed().after_signal(None).code(), 1);
+        assert_eq!(failed().after_signal(Some(130)).code(), 130);
+        assert_eq!(failed().after_signal(Some(130)).problem()["exit"], 130);
+        assert_eq!(Failure::of_child(7).after_signal(Some(130)).code(), 7);
+    }
+
+    #[test]
+    fn table_has_every_exit_code() {
+        let codes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 78, 130, 143];
+        let lines = TABLE.split("\n\n").next().unwrap().lines();
+        let listed: Vec<u8> = lines.map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+        assert_eq!(listed, codes);
+        let documented = include_str!("../../docs/exit-codes.md");
+        for line in TABLE.lines().filter(|line| !line.is_empty()) {
+            let row =
+                line.trim().split_once("  ").map_or(line.to_owned(), |(code, text)| format!("| {code} | {text} |"));
+            assert!(documented.contains(&row), "docs/exit-codes.md has no line {row:?}");
+        }
     }
 
     #[test]

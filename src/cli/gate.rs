@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
+use crate::secret_file::{self, Readers};
 
 /// The variables of one ring of keys.
 pub(crate) struct Names {
@@ -32,9 +33,6 @@ pub(crate) const MEMORY: Names =
 /// The vault's.
 pub(crate) const VAULT: Names =
     Names { key: "HELMDECK_VAULT_KEY", file: "HELMDECK_VAULT_KEY_FILE", previous: "HELMDECK_VAULT_KEY_PREVIOUS" };
-
-/// The longest key file, in bytes. A key is 64; the rest is white space and room for a clear error.
-const MAX_FILE_BYTES: u64 = 4096;
 
 /// Reads the key ring, `None` if gate 1 is shut.
 ///
@@ -71,7 +69,7 @@ fn ring(env: &Environment, names: &Names) -> Result<Option<KeyRing>> {
         }
         (Some(text), None) => (*key, Zeroizing::new(text.to_owned())),
         (None, Some("")) => return Err(Failure::config(format!("{file} is empty; name a file, or unset it"))),
-        (None, Some(path)) => (*file, read(file, &env.absolute(Path::new(path))?)?),
+        (None, Some(path)) => (*file, secret_file::read(file, &env.absolute(Path::new(path))?, Readers::OwnerOnly)?),
         (None, None) if previous.is_some() => {
             return Err(Failure::config(format!("{earlier} is set and {key} is not; previous keys only open")));
         }
@@ -82,11 +80,11 @@ fn ring(env: &Environment, names: &Names) -> Result<Option<KeyRing>> {
     Ok(Some(ring))
 }
 
-/// Returns the files of keys and secrets that others than their owner may read.
+/// Returns the files of secrets that others than their owner can read. A key file like that is refused ([`key_ring`]).
 pub(crate) fn exposed_key_files(env: &Environment) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::fs::PermissionsExt;
 
-    [MEMORY.file, VAULT.file, crate::auth::SECRET_FILE, crate::s3::SECRET_FILE].into_iter().filter_map(|name| {
+    [crate::auth::SECRET_FILE, crate::s3::SECRET_FILE].into_iter().filter_map(|name| {
         let path = env.absolute(&env.path(name)?).ok()?;
         let mode = std::fs::metadata(&path).ok()?.permissions().mode();
         (mode & 0o077 != 0).then_some(path)
@@ -96,15 +94,6 @@ pub(crate) fn exposed_key_files(env: &Environment) -> impl Iterator<Item = PathB
 /// Says whether the operator set a memory key, well-formed or not.
 pub(crate) fn is_set(env: &Environment) -> bool {
     [KEY, KEY_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
-}
-
-fn read(variable: &str, path: &Path) -> Result<Zeroizing<String>> {
-    let fail = |reason: String| Failure::config(format!("{variable}: {}: {reason}", path.display()));
-    let metadata = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(fail("the file is too long to be a key of 64 hex digits".to_owned()));
-    }
-    std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| fail(error.to_string()))
 }
 
 #[cfg(test)]
@@ -168,12 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_is_trimmed_and_its_mode_is_looked_at() {
+    fn a_key_file_is_trimmed_and_refused_if_others_can_read_it() {
         use std::os::unix::fs::PermissionsExt;
 
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         std::fs::write(&path, format!("{}\n", key("a"))).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         let env = Environment::of(&[(KEY_FILE, path.to_str().unwrap())]);
         let of_file = key_ring(&env).unwrap().unwrap();
         let of_text =
@@ -182,15 +172,15 @@ mod tests {
         assert_eq!(of_text.ids().count(), 3);
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(exposed_key_files(&env).next().as_ref(), Some(&path));
+        let failure = key_ring(&env).unwrap_err();
+        assert_eq!(failure.exit() as u8, 78);
+        assert!(failure.text().contains("chmod 600") && failure.message().contains(KEY_FILE), "{}", failure.text());
+        let vault = Environment::of(&[(VAULT.file, path.to_str().unwrap())]);
+        assert!(vault_ring(&vault, None).unwrap_err().text().contains("chmod 600"));
+        let secret = Environment::of(&[(crate::auth::SECRET_FILE, path.to_str().unwrap())]);
+        assert_eq!(exposed_key_files(&secret).collect::<Vec<_>>(), std::slice::from_ref(&path));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(exposed_key_files(&env).count(), 0);
-
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        for name in [VAULT.file, crate::auth::SECRET_FILE] {
-            let env = Environment::of(&[(name, path.to_str().unwrap())]);
-            assert_eq!(exposed_key_files(&env).collect::<Vec<_>>(), std::slice::from_ref(&path), "{name}");
-        }
+        assert_eq!(exposed_key_files(&secret).count(), 0);
 
         std::fs::write(&path, " ".repeat(5000)).unwrap();
         assert!(key_ring(&env).unwrap_err().message().contains("too long"));

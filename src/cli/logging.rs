@@ -2,13 +2,17 @@
 //! panic only the place is written, because its text may hold anything.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::config::LogFormat;
+
+/// Changes what a log that was started lets through.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
@@ -29,6 +33,29 @@ pub(crate) fn check(level: &str) -> Result<(), String> {
 
 /// Starts the log. A level that the operator set wins over the command's own, and `-v` over both.
 pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) {
+    let (targets, handle) = reload::Layer::new(targets(level, default, verbose));
+    let terminal = io::stderr().is_terminal();
+    let layer = match (format, terminal) {
+        (LogFormat::Json, _) | (LogFormat::Auto, false) => {
+            fmt::layer().json().flatten_event(true).with_writer(io::stderr).with_filter(targets).boxed()
+        }
+        _ => fmt::layer().with_ansi(terminal).with_writer(io::stderr).with_filter(targets).boxed(),
+    };
+    // Fails only if a log was started before; then that one goes on.
+    if tracing_subscriber::registry().with(layer).try_init().is_ok() {
+        let _ = FILTER.set(handle);
+    }
+}
+
+/// Changes the level of the log that was started, by the same rules.
+pub(crate) fn set_level(level: &str, default: &str, verbose: u8) {
+    if let Some(filter) = FILTER.get() {
+        // Fails only if the log is gone.
+        let _ = filter.reload(targets(level, default, verbose));
+    }
+}
+
+fn targets(level: &str, default: &str, verbose: u8) -> Targets {
     let wanted = match verbose {
         0 if level.trim().is_empty() => default,
         0 => level,
@@ -38,16 +65,7 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
     };
     // The configuration was checked, so this can be read.
     let targets: Targets = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
-    let targets = without_rmcp(targets);
-    let terminal = io::stderr().is_terminal();
-    let layer = match (format, terminal) {
-        (LogFormat::Json, _) | (LogFormat::Auto, false) => {
-            fmt::layer().json().flatten_event(true).with_writer(io::stderr).with_filter(targets).boxed()
-        }
-        _ => fmt::layer().with_ansi(terminal).with_writer(io::stderr).with_filter(targets).boxed(),
-    };
-    // Fails only if a log was started before; then that one goes on.
-    let _ = tracing_subscriber::registry().with(layer).try_init();
+    without_rmcp(targets)
 }
 
 /// Leaves out what rmcp logs, whatever is asked for: whole messages, and answers of servers in its errors, in which secrets may be.

@@ -145,7 +145,10 @@ fn took(duration: Duration) -> String {
 fn cache_status(cache: &CacheInfo) -> String {
     use helmdeck_core::CacheStatus::{Bypass, Coalesced, Miss};
     match cache.status {
-        Miss | Bypass | Coalesced => cache.status.as_str().to_owned(),
+        Miss | Bypass | Coalesced => match cache.store_error {
+            None => cache.status.as_str().to_owned(),
+            Some(word) => format!("{} (store: {})", cache.status.as_str(), word.replace('_', " ")),
+        },
         other => format!("{} ({} s old)", other.as_str(), cache.age.as_secs()),
     }
 }
@@ -372,7 +375,11 @@ mod tests {
             age: Duration::from_secs(7),
             ttl: Duration::from_secs(60),
             key: [0; 8],
+            store_error: None,
         });
         assert_eq!(status(&outcome), "a.b v1: 12 ms, cache hit (7 s old)");
+        let cache = outcome.cache.as_mut().unwrap();
+        (cache.status, cache.store_error) = (CacheStatus::Miss, Some("read_only"));
+        assert_eq!(status(&outcome), "a.b v1: 12 ms, cache miss (store: read only)");
     }
 }

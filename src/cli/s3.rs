@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
+use crate::secret_file::{self, Readers};
 use crate::wire::Setup;
 
 /// The variable with the id of the access key.
@@ -20,9 +21,6 @@ pub(crate) const SECRET_FILE: &str = "HELMDECK_S3_SECRET_ACCESS_KEY_FILE";
 
 /// Amazon's own names, which are taken where ours are not set.
 const AMAZON: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
-
-/// The largest secret file, in bytes.
-const MAX_FILE_BYTES: u64 = 4096;
 
 /// Reads the credentials.
 ///
@@ -69,12 +67,7 @@ fn filled(name: &str, text: &str) -> Result<Secret> {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<String>> {
-    let fail = |reason: String| Failure::config(format!("{SECRET_FILE}: {}: {reason}", path.display()));
-    let metadata = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(fail(format!("the file is longer than {MAX_FILE_BYTES} bytes")));
-    }
-    std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| fail(error.to_string()))
+    secret_file::read(SECRET_FILE, path, Readers::Anybody)
 }
 
 impl Setup {

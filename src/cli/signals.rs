@@ -1,8 +1,15 @@
-//! SIGINT and SIGTERM: both ask the program to stop in good order. Only [`end_after`] ends the process by itself.
+//! SIGINT and SIGTERM: both ask the program to stop in good order. [`end_after`] and
+//! the second signal ([`crate::last_signal`]) end the process by themselves.
+
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Result;
+use crate::last_signal;
+
+/// The first signal that a command acted on; 0 = none.
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
 /// Both signals, caught from the moment it is made.
 #[derive(Debug)]
@@ -17,21 +24,43 @@ impl Stop {
     /// # Errors
     /// A failure if the system takes no handler.
     pub(crate) fn catch() -> Result<Self> {
+        last_signal::watch()?;
+        Self::unwatched()
+    }
+
+    /// As [`Self::catch`], without the thread that ends the process at the second signal.
+    ///
+    /// # Errors
+    /// As [`Self::catch`].
+    pub(crate) fn unwatched() -> Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Waits for the next of either. Dropping the future loses none.
     pub(crate) async fn wait(&mut self) {
-        self.which().await;
+        let signal = self.next().await;
+        let _ = RECEIVED.compare_exchange(0, signal.as_raw_value(), Ordering::SeqCst, Ordering::SeqCst);
+        last_signal::noticed();
     }
 
     /// As [`Self::wait`], and returns which one it was.
-    async fn which(&mut self) -> SignalKind {
+    pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
         }
     }
+}
+
+/// Returns the exit code that shells expect after the first signal that a command acted on: 128 and its number.
+pub(crate) fn exit_code() -> Option<u8> {
+    let signal = RECEIVED.load(Ordering::SeqCst);
+    u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
+}
+
+/// Says whether it was SIGINT, which Ctrl-C sends.
+pub(crate) fn interrupted() -> bool {
+    RECEIVED.load(Ordering::SeqCst) == SignalKind::interrupt().as_raw_value()
 }
 
 /// From now on either signal ends this process, as it does by itself, but after `last`: for what would go on without it.
@@ -42,10 +71,10 @@ pub(crate) fn end_after(last: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut stop = {
         let _inside = runtime.enter();
-        Stop::catch()?
+        Stop::unwatched()?
     };
     std::thread::spawn(move || {
-        let signal = runtime.block_on(stop.which());
+        let signal = runtime.block_on(stop.next());
         last();
         end(128 + signal.as_raw_value());
     });
@@ -53,6 +82,6 @@ pub(crate) fn end_after(last: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 #[expect(clippy::exit, reason = "a signal ends the process wherever it is")]
-fn end(code: i32) -> ! {
+pub(crate) fn end(code: i32) -> ! {
     std::process::exit(code)
 }

@@ -1,7 +1,8 @@
 //! Puts the parts together: the only file that names every crate. It decides nothing that a setting could decide.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use helmdeck_conversation::{ConversationError, Conversations, Strategy};
 use helmdeck_core::memory::NoMemory;
@@ -10,9 +11,9 @@ use helmdeck_core::{Clock, Error, SystemClock};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory, SessionPlace};
 use helmdeck_events::Bus;
-use helmdeck_memory::open::Location;
+use helmdeck_memory::open::{Location, Opened, open_or_later};
 use helmdeck_memory::system::System;
-use helmdeck_memory::{KeyRing, Store};
+use helmdeck_memory::{KeyRing, Store, StoreError};
 use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;
@@ -20,13 +21,18 @@ use crate::config::{self, FlagSetting, Settings};
 use crate::conversations::{Alone, CLOSING, Opening, lacks_summarizer};
 use crate::credentials::{Credentials, EnvironmentSecrets, ShutVault};
 use crate::env::Environment;
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::{self, Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
 use crate::output::Output;
 
 /// How many events a command keeps that nobody listens to.
 const EVENTS: usize = 16;
+
+/// How often a server tries again to open a store that it could not open at its start.
+const RETRY_STORE: Duration = Duration::from_secs(2);
+/// How long a single call waits for a PostgreSQL server at most: the call runs without its memory.
+const CONNECT_OF_A_CALL: Duration = Duration::from_secs(1);
 
 /// Everything that a command needs: read once, at the start.
 #[derive(Debug)]
@@ -43,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) watch: Mutex<Option<Watch>>,
     /// Where the conversation memory is found, once an engine with a memory was built.
     pub(crate) conversations: Conversations,
+    /// Why the store refused the key, if it did and the command goes on without it.
+    pub(crate) refused_store: OnceLock<StoreError>,
     /// Where results go.
     pub(crate) output: Output,
     /// Whether others call than who started the program.
@@ -58,9 +66,9 @@ pub(crate) enum MemoryUse {
     None,
     /// If gate 1 is open; a store that is not there yet is not made, an empty one that ends with the process stands in.
     ReadOnly,
-    /// If gate 1 is open and the store can be reached: a call must not fail because of its memory.
+    /// If gate 1 is open, for a single call: it must not fail because of its memory.
     IfReachable,
-    /// If gate 1 is open.
+    /// If gate 1 is open, for a server: a store that cannot be opened now is opened later.
     Full,
 }
 
@@ -87,6 +95,7 @@ impl Setup {
             vault_ring,
             watch: Mutex::default(),
             conversations: Conversations::default(),
+            refused_store: OnceLock::new(),
             output,
             serves: false,
         })
@@ -145,6 +154,9 @@ impl Setup {
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
+            // A command that only shows something makes no data folder.
+            let makes = matches!(memory, MemoryUse::IfReachable | MemoryUse::Full);
+            builder = builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
         if let (Some(ring), true) = (&self.ring, wanted) {
@@ -152,18 +164,32 @@ impl Setup {
                 MemoryUse::ReadOnly if !self.store_exists().await? => "memory:".to_owned(),
                 _ => settings.memory_url()?,
             };
-            match self.store_at(&url, ring).await {
-                Ok(store) => {
+            let strict = memory == MemoryUse::ReadOnly;
+            let opened = match strict {
+                true => self.store_at(&url, ring).await.map(|store| Opened { store, trouble: None })?,
+                false => self.store_or_later(&url, ring, memory).await?,
+            };
+            let store = opened.store;
+            match opened.trouble {
+                // A call of a pack that needs no store goes on; who needs it asks `Setup::refused_store`.
+                Some(error @ StoreError::WrongKey { .. }) if memory == MemoryUse::IfReachable => {
+                    let reason: Arc<str> = error.to_string().into();
+                    builder = builder.memory_unavailable(&reason);
+                    self.conversations.provide(move || Err(NoMemory::Unavailable(Arc::clone(&reason)).into()));
+                    let _ = self.refused_store.set(error);
+                }
+                Some(error @ StoreError::WrongKey { .. }) => return Err(error.into()),
+                trouble => {
+                    if let Some(error) = trouble {
+                        let hint = exit::store_hint(&error).unwrap_or_default();
+                        tracing::warn!(%error, hint, "going on without memory");
+                        if store.not_open().is_none() {
+                            builder = builder.store_trouble("locked");
+                        }
+                    }
                     let system = self.system().ok();
                     builder = builder.memory(Memory { store, keyring: Arc::new(ring.clone()), system });
                 }
-                Err(error) if memory == MemoryUse::IfReachable && error.is_temporary() => {
-                    tracing::warn!(%error, "going on without memory");
-                    builder = builder.memory_unavailable(&error.to_string());
-                    let reason: Arc<str> = error.to_string().into();
-                    self.conversations.provide(move || Err(NoMemory::Unavailable(Arc::clone(&reason)).into()));
-                }
-                Err(error) => return Err(error.into()),
             }
         }
         let engine = builder.clock(Arc::clone(&clock)).build();
@@ -292,6 +318,16 @@ impl Setup {
         if let Some(watch) = watch {
             watch.stop().await;
         }
+    }
+
+    /// Opens the store, or says what is in the way of it. A server goes on trying.
+    async fn store_or_later(&self, url: &str, ring: &KeyRing, memory: MemoryUse) -> helmdeck_memory::Result<Opened> {
+        let mut config = self.settings.memory.store();
+        let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
+        if retry.is_none() {
+            config.postgres.connect_timeout = config.postgres.connect_timeout.min(CONNECT_OF_A_CALL);
+        }
+        open_or_later(url, ring.clone(), config, Arc::new(SystemClock::default()), retry).await
     }
 
     async fn store_at(&self, url: &str, ring: &KeyRing) -> helmdeck_memory::Result<Arc<dyn Store>> {

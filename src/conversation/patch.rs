@@ -18,7 +18,7 @@ pub struct LlmContextPatch {
     pub strategy: Strategy,
     /// The summary of the turns before the recent ones; empty if there is none.
     pub summary: String,
-    /// What the user asked for at first, once that turn is in the summary: a goal that no summary may drift away from.
+    /// What the user asked for at first, once that turn is in the summary or out of sight: a goal to keep to.
     pub opening: Option<String>,
     /// The turns after the summary, oldest first.
     pub recent_turns: Vec<RecentTurn>,

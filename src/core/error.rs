@@ -155,13 +155,21 @@ struct Inner {
     message: Cow<'static, str>,
     retry_after: Option<Duration>,
     violations: Vec<Violation>,
+    for_operator: bool,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// Makes an error with a public message: lower case, no period, names the thing, no secret, no cause.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { code, message: message.into(), retry_after: None, violations: Vec::new(), source: None }))
+        Self(Arc::new(Inner {
+            code,
+            message: message.into(),
+            retry_after: None,
+            violations: Vec::new(),
+            for_operator: false,
+            source: None,
+        }))
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -180,6 +188,12 @@ impl Error {
     #[must_use]
     pub fn with_retry_after(self, after: Duration) -> Self {
         self.edit(|inner| inner.retry_after = Some(after))
+    }
+
+    /// Says that only the operator can help: something is not set up. Nothing that the caller sends differently would.
+    #[must_use]
+    pub fn for_operator(self) -> Self {
+        self.edit(|inner| inner.for_operator = true)
     }
 
     /// Lists the places of the document that break the schema.
@@ -205,6 +219,18 @@ impl Error {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Says whether only the operator can help.
+    #[must_use]
+    pub fn is_for_operator(&self) -> bool {
+        self.0.for_operator
+    }
+
+    /// Returns whose doing it is: as the code says, but never the caller's if only the operator can help.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        if self.0.for_operator { Fault::Host } else { self.code().fault() }
     }
 
     /// Returns when the caller may come back, if that is known.
@@ -245,7 +271,7 @@ impl Error {
             "status": code.http_status(),
             "detail": self.message(),
             "code": code,
-            "fault": code.fault(),
+            "fault": self.fault(),
             "retry": code.retry(),
         });
         if let Some(after) = self.retry_after() {

@@ -1,5 +1,7 @@
 //! Well-formed JSON text that is cheap to clone, and a strict reader for JSON that comes from outside.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use bytes::Bytes;
@@ -116,6 +118,86 @@ pub fn read_strict(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
+/// Checks the same as [`read_strict`] without building the value: for text that is handed on as it came.
+///
+/// Use it on every answer that somebody else wrote (an HTTP response, a tool of an MCP server) before it becomes an output.
+///
+/// # Errors
+/// The parser's message, with line and column.
+pub fn check_strict(bytes: &[u8]) -> Result<(), serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    Checked.deserialize(&mut deserializer)?;
+    deserializer.end()
+}
+
+fn same_key_twice<E: serde::de::Error>() -> E {
+    E::custom("an object has the same key twice")
+}
+
+/// As [`Strict`], and keeps nothing but the keys of the objects that are open.
+struct Checked;
+
+impl<'de> DeserializeSeed<'de> for Checked {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Checked {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut keys = HashSet::new();
+        while let Some(key) = members.next_key::<Key<'_>>()? {
+            members.next_value_seed(Self)?;
+            if !keys.insert(key) {
+                return Err(same_key_twice());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key, borrowed from the text unless it has escapes.
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -174,7 +256,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = members.next_key::<String>()? {
             let value = members.next_value_seed(Self)?;
             if object.insert(key, value).is_some() {
-                return Err(serde::de::Error::custom("an object has the same key twice"));
+                return Err(same_key_twice());
             }
         }
         Ok(Value::Object(object))
@@ -221,6 +303,26 @@ mod tests {
         assert!(read_strict(b"\"\xff\"").is_err());
         assert!(read_strict("[".repeat(100_000).as_bytes()).is_err());
         assert!(read_strict(b"1e999").is_err());
+    }
+
+    #[test]
+    fn checking_refuses_what_strict_reading_refuses() {
+        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels)).into_bytes();
+        for (text, accepted) in [
+            (br#"{"a":[1,-2,1.5,"x\n",null,true],"b":{"a":{}}}"#.to_vec(), true),
+            (br#"{"a":1,"a":2}"#.to_vec(), false),
+            (br#"[{"a":{"b":1,"\u0062":2}}]"#.to_vec(), false),
+            (b"{} {}".to_vec(), false),
+            (b"\"\xff\"".to_vec(), false),
+            (b"1e999".to_vec(), false),
+            (deep(127), true),
+            (deep(128), false),
+            (deep(2_000_000), false),
+        ] {
+            let shown = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
+            assert_eq!(check_strict(&text).is_ok(), accepted, "{shown}");
+            assert_eq!(read_strict(&text).is_ok(), accepted, "{shown}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod handler;
 pub mod identity;
 pub mod ids;
 pub mod json;
+pub mod leaks;
 pub mod manifest;
 pub mod memory;
 pub mod outcome;

@@ -56,10 +56,16 @@ pub struct CacheInfo {
     pub ttl: Duration,
     /// The first 8 bytes of the entry's key; safe to log.
     pub key: [u8; 8],
+    /// Why the store took no part, in one word, if it is in trouble and the handler ran: `locked`, `read_only`, `full`, `damaged`,
+    /// `wrong_key`, `slow` or `unavailable`.
+    pub store_error: Option<&'static str>,
 }
 
 impl CacheInfo {
-    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key}`.
+    /// Every word of `store_error`.
+    pub const STORE_ERRORS: [&str; 7] = ["locked", "read_only", "full", "damaged", "wrong_key", "slow", "unavailable"];
+
+    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"status\":\"");
         out.extend_from_slice(self.status.as_str().as_bytes());
@@ -69,6 +75,10 @@ impl CacheInfo {
         write_number(out, millis(self.ttl));
         out.extend_from_slice(b",\"key\":\"");
         out.extend_from_slice(&hex(&self.key));
+        if let Some(word) = self.store_error {
+            out.extend_from_slice(b"\",\"store_error\":\"");
+            out.extend_from_slice(word.as_bytes());
+        }
         out.extend_from_slice(b"\"}");
     }
 }
@@ -122,7 +132,7 @@ pub struct UsedGrant {
 
 impl Outcome {
     /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where
-    /// `cache` is `{status, age_ms, ttl_ms, key}`. The output is copied byte for byte.
+    /// `cache` is `{status, age_ms, ttl_ms, key, store_error?}`. The output is copied byte for byte.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");
@@ -214,9 +224,13 @@ mod tests {
             age: Duration::from_secs(1),
             ttl: Duration::from_secs(300),
             key: [0, 1, 2, 3, 4, 5, 6, 255],
+            store_error: None,
         });
         let text = String::from_utf8(outcome.to_json()).unwrap();
         assert!(text.ends_with(r#","session_id":"s\"1","cache":{"status":"hit","age_ms":1000,"ttl_ms":300000,"key":"00010203040506ff"}}"#), "{text}");
         serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        outcome.cache.as_mut().unwrap().store_error = Some("locked");
+        let text = String::from_utf8(outcome.to_json()).unwrap();
+        assert!(text.ends_with(r#""key":"00010203040506ff","store_error":"locked"}}"#), "{text}");
     }
 }

@@ -1,15 +1,24 @@
 //! JSON Schema 2020-12: validation, and filling in of the defaults that a caller left out.
 
+mod cost;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
+use self::cost::Graph;
 use crate::error::Violation;
 use crate::json::members;
 
 /// The most violations that one answer lists.
 const MAX_VIOLATIONS: usize = 20;
+
+/// The most steps of a check whose violations are told one by one: collecting them costs memory.
+const MAX_TOLD_STEPS: u64 = 50_000;
+
+/// The most steps of a check that is made where it is asked for; more are for a thread of their own.
+const MAX_LIGHT_STEPS: u64 = 20_000;
 
 /// The deepest chain of `$ref` that is followed when defaults are collected.
 const MAX_REF_DEPTH: usize = 8;
@@ -23,6 +32,8 @@ pub struct Schema {
     validator: jsonschema::Validator,
     shape: Shape,
     defaults: Defaults,
+    /// `None` for a schema that accepts everything.
+    graph: Option<Graph>,
 }
 
 /// What is known of a schema without asking the validator.
@@ -56,8 +67,11 @@ impl Schema {
     /// Cost: tens of microseconds; done once per pack.
     ///
     /// # Errors
-    /// A message that names the place in the schema.
+    /// A message that names the place in the schema, or why a check by it would take too long: more than 100,000 subschemas when
+    /// it is unfolded, references that go round in place, references that cannot be followed.
     pub fn compile(source: Value) -> Result<Self, String> {
+        // Before anything follows the references: the compiler and the search for defaults do too.
+        let graph = Graph::read(&source).map_err(|why| format!("the schema is not valid: {why}"))?;
         let validator = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft202012)
             .should_validate_formats(true)
@@ -71,7 +85,7 @@ impl Schema {
                 )
             })?;
         let defaults = collect(&source, &source, 0);
-        let schema = Self { shape: shape_of(&source), validator, defaults, source };
+        let schema = Self { shape: shape_of(&source), validator, defaults, source, graph: Some(graph) };
         schema.check_defaults()?;
         Ok(schema)
     }
@@ -86,6 +100,7 @@ impl Schema {
                 .unwrap_or_else(|_| unreachable!("true is a schema")),
             shape: Shape::Anything,
             defaults: Defaults::default(),
+            graph: None,
         }
     }
 
@@ -105,13 +120,40 @@ impl Schema {
         }
     }
 
-    /// Checks a document.
+    /// Says whether checking a document of this many bytes takes no more than about a millisecond. A heavier one belongs on a
+    /// thread of its own.
+    #[must_use]
+    pub fn is_light(&self, document: &Value, bytes: usize) -> bool {
+        self.graph.as_ref().is_none_or(|graph| {
+            self.shape != Shape::Ruled || graph.is_quick(bytes) || graph.steps(document, MAX_LIGHT_STEPS).is_some()
+        })
+    }
+
+    /// Checks a document, in at most 20 million steps.
     ///
     /// # Errors
-    /// What breaks the schema and where, without the values (they may be secret), at most 20 places.
+    /// What breaks the schema and where, without the values (they may be secret), at most 20 places; or that the check would take
+    /// too many steps.
     pub fn validate(&self, document: &Value) -> Result<(), Vec<Violation>> {
+        self.validate_sized(document, usize::MAX)
+    }
+
+    /// As [`Schema::validate`], for a document of at most this many bytes: a small one needs no count of its steps.
+    ///
+    /// # Errors
+    /// As [`Schema::validate`].
+    pub fn validate_sized(&self, document: &Value, bytes: usize) -> Result<(), Vec<Violation>> {
+        let whole = |detail: &str| Err(vec![Violation { pointer: String::new(), detail: detail.to_owned() }]);
+        let counted = self.graph.as_ref().filter(|graph| !graph.is_quick(bytes));
+        let steps = match counted.map(|graph| graph.steps(document, cost::MAX_STEPS)) {
+            Some(None) => return whole("checking it by the schema takes too many steps; send less at once"),
+            steps => steps.flatten().unwrap_or(0),
+        };
         if self.validator.is_valid(document) {
             return Ok(());
+        }
+        if steps > MAX_TOLD_STEPS {
+            return whole("it does not fit the schema; it is too large to say where");
         }
         let mut violations: Vec<Violation> = self
             .validator
@@ -144,13 +186,18 @@ impl Schema {
             if let (Some(default), Some(_)) = (object.get("default"), object.get("type").or_else(|| object.get("enum")))
             {
                 let mut alone = object.clone();
-                if let Some(definitions) = schema.source.get("$defs") {
+                let refers =
+                    object.values().any(|inner| inner.to_string().contains("\"$ref\"")) || object.contains_key("$ref");
+                if let Some(definitions) = schema.source.get("$defs").filter(|_| refers) {
                     alone.insert("$defs".to_owned(), definitions.clone());
                 }
-                let valid = jsonschema::options()
-                    .with_pattern_options(jsonschema::PatternOptions::regex())
-                    .build(&Value::Object(alone))
-                    .is_ok_and(|validator| validator.is_valid(default));
+                let alone = Value::Object(alone);
+                let bounded = Graph::read(&alone).is_ok_and(|graph| graph.steps(default, MAX_LIGHT_STEPS).is_some());
+                let valid = bounded
+                    && jsonschema::options()
+                        .with_pattern_options(jsonschema::PatternOptions::regex())
+                        .build(&alone)
+                        .is_ok_and(|validator| validator.is_valid(default));
                 if !valid {
                     return Err(format!("the default at {at} does not fit its own schema"));
                 }

@@ -9,7 +9,9 @@ const MAX_HOST_BYTES: usize = 255;
 
 /// A host that may not be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("host \"{host}\" may not be reached: {reason}; the operator can allow it with HELMDECK_EGRESS_ALLOW")]
+#[error(
+    "host \"{host}\" may not be reached: {reason}; the operator can allow it with HELMDECK_EGRESS_ALLOW={host} or `[egress] allow = [\"{host}\"]`"
+)]
 pub struct Refused {
     /// The host as the URL names it.
     pub host: String,

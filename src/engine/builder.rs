@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::folder;
 use crate::jobs::Jobs;
-use crate::mcp::{McpMetrics, McpServer, Servers, Surroundings};
+use crate::mcp::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, Snapshot};
@@ -61,6 +61,7 @@ pub struct Builder {
     watch: bool,
     memory: Option<Memory>,
     no_memory: NoMemory,
+    store_trouble: Option<&'static str>,
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
     artifacts: Option<Files>,
@@ -69,6 +70,7 @@ pub struct Builder {
     egress: Egress,
     clock: Arc<dyn Clock>,
     mcp: Vec<McpServer>,
+    remembered: Option<Remembered>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -91,6 +93,7 @@ impl Engine {
             watch: false,
             memory: None,
             no_memory: NoMemory::Off,
+            store_trouble: None,
             changes: None,
             secrets: Arc::new(NoSecrets),
             artifacts: None,
@@ -99,6 +102,7 @@ impl Engine {
             egress: Egress::new(helmdeck_egress::Config::default()),
             clock: Arc::new(SystemClock::default()),
             mcp: Vec::new(),
+            remembered: None,
         }
     }
 }
@@ -118,7 +122,7 @@ impl Builder {
         self
     }
 
-    /// Picks up changes of the packs folder without a restart.
+    /// Picks up changes of the packs folder without a restart, also if it is made later.
     #[must_use]
     pub const fn watch(mut self, watch: bool) -> Self {
         self.watch = watch;
@@ -137,6 +141,14 @@ impl Builder {
     #[must_use]
     pub fn memory_unavailable(mut self, reason: &str) -> Self {
         self.no_memory = NoMemory::Unavailable(reason.into());
+        self
+    }
+
+    /// Says in one word why nothing can be written to the store at the start ([`helmdeck_memory::StoreError::trouble`]); replies say so
+    /// until a write works. Of no effect without [`Builder::memory`].
+    #[must_use]
+    pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
+        self.store_trouble = Some(trouble);
         self
     }
 
@@ -211,6 +223,15 @@ impl Builder {
         self
     }
 
+    /// Says in which folder the tools of MCP servers are remembered between starts, so that their packs are there at once and a
+    /// cached answer needs no server. Sealed if there are keys; without, what looks like a token is not written. `makes` says
+    /// whether the folder above it is made if it is not there.
+    #[must_use]
+    pub fn remember_mcp(mut self, folder: impl Into<PathBuf>, keyring: Option<Arc<KeyRing>>, makes: bool) -> Self {
+        self.remembered = Some(Remembered::new(folder.into(), keyring, makes));
+        self
+    }
+
     /// Builds every pack's pipeline. Manifests that are refused are listed ([`Engine::refused`]), not fatal.
     ///
     /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no task.
@@ -237,6 +258,7 @@ impl Builder {
                     metrics: Arc::clone(&metrics),
                     events: events.clone(),
                     changes: self.changes,
+                    trouble: self.store_trouble,
                 };
                 let hub = Hub::start(parts, &stop);
                 let views = EngineViews {
@@ -259,6 +281,7 @@ impl Builder {
                 secrets: Arc::clone(&self.secrets),
                 egress: self.egress.clone(),
                 path: self.config.commands.path.clone(),
+                remembered: self.remembered,
                 stop: stop.child_token(),
                 tasks: TaskTracker::new(),
             };
@@ -288,15 +311,18 @@ impl Builder {
             loading: Mutex::new(()),
             stop,
         }));
+        let loading = engine.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the folder is read: a change while it is read is another reload.
+        if self.watch {
+            start_watching(&engine);
+        }
         let snapshot = Inner::load(&engine.0, &Snapshot::default());
         for error in &snapshot.refused {
             tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
         }
         engine.0.registry.replace(snapshot);
+        drop(loading);
         engine.hear_of_tools();
-        if self.watch {
-            start_watching(&engine);
-        }
         engine
     }
 }
@@ -321,18 +347,13 @@ impl Files {
 }
 
 fn start_watching(engine: &Engine) {
-    let Some(folder) = engine.0.packs_dir.clone().filter(|folder| folder.is_dir()) else { return };
+    let Some(folder) = engine.0.packs_dir.clone() else { return };
     let inner = Arc::downgrade(&engine.0);
-    let watching = folder::watch(&folder, move || {
+    let following = folder::follow(folder, move || {
         if let Some(inner) = inner.upgrade() {
             // Reading manifests blocks; the watch has a task of its own for it.
             tokio::task::spawn_blocking(move || Engine(inner).reload());
         }
     });
-    match watching {
-        Ok(watch) => *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch),
-        Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "changes of the packs folder will not be noticed")
-        }
-    }
+    *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(following);
 }

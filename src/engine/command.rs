@@ -5,23 +5,30 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use crate::config::CommandConfig;
+use crate::descriptors::close_descriptors_on_exec;
 use crate::group::Group;
+use crate::quote::{self, Part};
 use crate::scrub;
 
 /// How much of stderr is kept for the log and the error's cause.
 const STDERR_BYTES: usize = 4 << 10;
 /// How much of it is looked through for secrets: as much more as the longest secret has in its longest form (JSON in base64).
 const STDERR_READ: usize = STDERR_BYTES + (512 << 10);
+
+/// The longest wait that a program can ask for.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A program behind a pack.
 #[derive(Debug)]
@@ -94,6 +101,7 @@ impl CommandHandler {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        close_descriptors_on_exec();
         let child = command.spawn().map_err(|error| {
             let code = if error.kind() == std::io::ErrorKind::OutOfMemory {
                 Code::ResourceExhausted
@@ -130,15 +138,13 @@ impl Handler for CommandHandler {
             .await
             .map_err(|error| Error::new(Code::HandlerFailed, "the program was lost").with_source(error))?;
 
-        // Cleaned before it is cut: half a secret would not be found.
         let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+        let told = (!status.success()).then(|| explained(&output, &noise, &revealed));
+        // Cleaned before it is cut: half a secret would not be found.
         let mut noise = scrub::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
         noise.truncate(noise.floor_char_boundary(STDERR_BYTES));
-        if !status.success() {
-            let how = status
-                .code()
-                .map_or_else(|| "was killed by a signal".to_owned(), |code| format!("exited with status {code}"));
-            return Err(Error::new(Code::HandlerFailed, format!("the program {how}")).with_source(noise));
+        if let Some(told) = told {
+            return Err(told.error(status).with_source(noise));
         }
         if !noise.trim().is_empty() {
             tracing::debug!(pack.name = %context.pack, stderr = noise, "a program wrote to stderr");
@@ -149,6 +155,70 @@ impl Handler for CommandHandler {
             let message = format!("the program's output is not one JSON document ({})", place(&error));
             Error::new(Code::InvalidOutput, message).with_source(error)
         })
+    }
+}
+
+/// What a program that failed says of its failure.
+enum Told {
+    /// With an [`Envelope`] on stdout: the caller gets its code and message.
+    Error(Code, String, Option<Duration>),
+    /// With the end of stderr.
+    Text(String),
+    Nothing,
+}
+
+/// What a program may write to stdout before it exits with another status than 0.
+#[derive(Deserialize)]
+struct Envelope {
+    error: EnvelopeError,
+}
+
+#[derive(Deserialize)]
+struct EnvelopeError {
+    code: Code,
+    message: String,
+    retry_after_ms: Option<u64>,
+}
+
+/// The codes that a program may give; what happened to the call itself is for the engine to say.
+const PROGRAM_CODES: &[Code] = &[
+    Code::InvalidInput,
+    Code::Forbidden,
+    Code::NotFound,
+    Code::Conflict,
+    Code::TooLarge,
+    Code::CredentialInvalid,
+    Code::RateLimited,
+    Code::HandlerFailed,
+];
+
+fn explained(output: &[u8], noise: &[u8], secrets: &[Secret]) -> Told {
+    let envelope =
+        serde_json::from_slice::<Envelope>(output).ok().filter(|told| PROGRAM_CODES.contains(&told.error.code));
+    if let Some(Envelope { error }) = envelope
+        && let Some(message) = quote::foreign(error.message.as_bytes(), secrets, Part::Head)
+    {
+        return Told::Error(error.code, message, error.retry_after_ms.map(Duration::from_millis));
+    }
+    quote::foreign(noise, secrets, Part::Tail).map_or(Told::Nothing, Told::Text)
+}
+
+impl Told {
+    fn error(self, status: ExitStatus) -> Error {
+        let how = status
+            .code()
+            .map_or_else(|| "was killed by a signal".to_owned(), |code| format!("exited with status {code}"));
+        match self {
+            Self::Error(code, message, after) => {
+                let error = Error::new(code, format!("the program says: {message}"));
+                match after {
+                    Some(after) => error.with_retry_after(after.min(MAX_WAIT)),
+                    None => error,
+                }
+            }
+            Self::Text(text) => Error::new(Code::HandlerFailed, format!("the program {how}; its stderr ends: {text}")),
+            Self::Nothing => Error::new(Code::HandlerFailed, format!("the program {how}")),
+        }
     }
 }
 

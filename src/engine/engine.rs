@@ -23,7 +23,7 @@ use crate::audit::{Audit, is_learnable};
 use crate::cache::pack::PackCache;
 use crate::command::CommandHandler;
 use crate::config::Config;
-use crate::folder::{self, Watch};
+use crate::folder::{self, Follow};
 use crate::handler::{HandlerService, Runner};
 use crate::http::HttpHandler;
 use crate::jobs::Jobs;
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     pub(crate) events: Bus,
     pub(crate) builtins: Vec<Builtin>,
     pub(crate) packs_dir: Option<PathBuf>,
-    pub(crate) watch: Mutex<Option<Watch>>,
+    pub(crate) watch: Mutex<Option<Follow>>,
     /// The sweeps that run.
     pub(crate) janitor: Mutex<Vec<JoinHandle<()>>>,
     /// MCP servers; `None` = none is configured.
@@ -97,8 +97,31 @@ impl Engine {
     /// # Errors
     /// Any [`Code`]; `not_found` if there is no such pack or version.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
-        let service = self.registered(&call).await?.service.clone();
-        service.oneshot(call).await
+        let registered = self.registered(&call).await?;
+        self.run(registered, call).await
+    }
+
+    /// Runs a call of a pack that was found. If the tool behind it turns out to be another one than the pack was made of, the
+    /// tool was not called, and the call goes to the pack as it is now, once.
+    pub(crate) async fn run(&self, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
+        if !matches!(registered.manifest.handler, HandlerSpec::Mcp { .. }) {
+            return registered.service.clone().oneshot(call).await;
+        }
+        Box::pin(self.run_tool(registered, call)).await
+    }
+
+    async fn run_tool(&self, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
+        let again = call.clone();
+        match registered.service.clone().oneshot(call).await {
+            Err(error) if error.code() == Code::Conflict => {
+                let now = self.registered(&again).await?;
+                if Arc::ptr_eq(&now, &registered) {
+                    return Err(error);
+                }
+                now.service.clone().oneshot(again).await
+            }
+            answer => answer,
+        }
     }
 
     /// Finds the pack of a call.
@@ -169,10 +192,25 @@ impl Engine {
         if self.0.registry.snapshot().packs.is_empty() {
             checks[0].1 = Err("no pack is registered".to_owned());
         }
+        if self.0.packs_dir.is_some() {
+            let refused =
+                self.0.registry.snapshot().refused.iter().filter(|error| !error.file.starts_with("mcp:")).count();
+            let state = match refused {
+                0 => Ok(()),
+                refused => Err(format!("refused: {refused}; the log and the list of packs say why")),
+            };
+            checks.push(("manifests", state));
+        }
         if let Some(memory) = &self.0.memory {
             // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
-            let state =
-                if memory.hub.breaker_is_open() { Err("the store fails and is left alone".to_owned()) } else { Ok(()) };
+            let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
+                (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
+                (None, Some(word)) if memory.hub.breaker_is_open() => {
+                    Err(format!("the store fails and is left alone: {word}"))
+                }
+                (None, None) if memory.hub.breaker_is_open() => Err("the store fails and is left alone".to_owned()),
+                (None, _) => Ok(()),
+            };
             checks.push(("store", state));
         }
         if let Some(files) = &self.0.artifacts {
@@ -198,7 +236,9 @@ impl Engine {
         let (before, after) = (keys(&previous), keys(&snapshot));
         for error in &snapshot.refused {
             if !previous.refused.contains(error) {
-                tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
+                let kept = snapshot.is_kept(error);
+                let more = if kept { "; the last good version goes on serving" } else { "" };
+                tracing::warn!(file = error.file, line = error.line, kept, "manifest refused: {}{more}", error.message);
                 self.0.events.publish(EventKind::PackRefused { file: error.file.clone(), reason: error.to_string() });
             }
         }
@@ -259,20 +299,43 @@ impl Inner {
                 read.map(|manifest| Candidate { manifest, handler: Arc::clone(&builtin.handler), digest: Vec::new() });
             this.admit(this, &mut snapshot, previous, read, Source::Builtin);
         }
-        for read in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
-            let read = match read {
-                Ok((manifest, folder)) => match this.candidate(manifest, &folder, &mut snapshot) {
-                    Some(candidate) => candidate,
-                    None => continue,
-                },
+        let mut broken = Vec::new();
+        for folder::Read { file, name, manifest } in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
+            let mut server = None;
+            let read = match manifest {
+                Ok((manifest, folder)) => {
+                    if let HandlerSpec::Mcp { server: named, .. } = &manifest.handler {
+                        server = Some(named.clone());
+                    }
+                    match this.candidate(manifest, &folder, &mut snapshot) {
+                        Some(candidate) => candidate,
+                        None => continue,
+                    }
+                }
                 Err(error) => Err(error),
             };
+            let before = snapshot.refused.len();
             this.admit(this, &mut snapshot, previous, read, Source::Folder);
+            if let Some(error) = snapshot.refused.get(before).cloned() {
+                snapshot.note_refused(name, &error);
+                // What a server lists now refuses a pack for good; what somebody is writing does not.
+                if server.is_none_or(|server| previous.same_listing(&snapshot, &server)) {
+                    broken.push((file, error));
+                }
+            }
+        }
+        // After all that is good, so that a pack which moved to another file is not in its own way.
+        for (file, error) in broken {
+            snapshot.keep(previous, &file, &error);
         }
         // Last, so that what the operator wrote wins over what a server calls its tools.
-        for read in this.servers.iter().flat_map(Servers::import) {
+        for (name, read) in this.servers.iter().flat_map(Servers::import) {
             let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest });
+            let before = snapshot.refused.len();
             this.admit(this, &mut snapshot, previous, read, Source::Mcp);
+            if let Some(error) = snapshot.refused.get(before).cloned() {
+                snapshot.note_refused(name, &error);
+            }
         }
         for versions in snapshot.packs.values_mut() {
             versions.sort_by_key(|pack| pack.manifest.version);
@@ -300,6 +363,10 @@ impl Inner {
             Fitted::Pending(name) => {
                 snapshot.pending.insert(name, server);
                 None
+            }
+            Fitted::Failed(name, error) => {
+                snapshot.pending.insert(name, server);
+                Some(Err(error))
             }
         }
     }

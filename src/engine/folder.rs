@@ -1,14 +1,15 @@
 //! The operator's packs folder: every `*.toml` in it, at any depth, is a manifest; changes are picked up without a restart.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Manifest;
+use helmdeck_core::leaks;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
-
-use crate::scrub;
 
 /// The largest manifest or schema file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -18,13 +19,42 @@ const MAX_DEPTH: usize = 4;
 /// Editors write a file in several steps; a reload waits until they are done.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// How often it is looked whether the folder is there, and still the same.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// One manifest of the folder.
+pub(crate) struct Read {
+    /// Its file, as in messages.
+    pub(crate) file: String,
+    /// The name that it gives its pack, as far as that can be seen in a file that is refused.
+    pub(crate) name: Option<String>,
+    /// What was read, with its folder.
+    pub(crate) manifest: Result<(Manifest, PathBuf), ManifestError>,
+}
+
 /// Reads every manifest of a folder, in the order of their paths. A folder that is not there is empty.
-pub(crate) fn read(folder: &Path) -> Vec<Result<(Manifest, PathBuf), ManifestError>> {
+pub(crate) fn read(folder: &Path) -> Vec<Read> {
     let mut files = Vec::new();
     collect(folder, 0, &mut files);
     files.sort();
     files.truncate(MAX_MANIFESTS);
-    files.into_iter().map(|file| read_one(&file)).collect()
+    let read = |file: PathBuf| {
+        let manifest = read_one(&file);
+        let name = match &manifest {
+            Ok((manifest, _)) => Some(manifest.name.to_string()),
+            Err(_) => bounded(&file).ok().and_then(|text| name_in(&text)),
+        };
+        Read { file: file.display().to_string(), name, manifest }
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// Finds `name = "..."` at the top of a manifest that cannot be read otherwise.
+fn name_in(text: &str) -> Option<String> {
+    let top = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
+    let mut values = top.filter_map(|line| line.strip_prefix("name")?.trim_start().strip_prefix('='));
+    let name = values.next()?.trim().trim_matches(['"', '\'']);
+    helmdeck_core::PackName::new(name).ok().map(|name| name.to_string())
 }
 
 /// Reads one manifest; the path that comes with it is its folder.
@@ -56,7 +86,7 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
 /// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever reads the
 /// file reads them.
 fn token_line(text: &str) -> Option<usize> {
-    text.lines().position(|line| scrub::looks_like_token(line.as_bytes())).map(|index| index + 1)
+    text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
 }
 
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
@@ -110,6 +140,68 @@ pub(crate) fn watch(folder: &Path, changed: impl Fn() + Send + Sync + 'static) -
 pub(crate) struct Watch {
     _watcher: Box<dyn Watcher + Send + Sync>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// Watches a folder that may come, go and be replaced: `changed` is called after every change of it or in it.
+pub(crate) fn follow(folder: PathBuf, changed: impl Fn() + Send + Sync + 'static) -> Follow {
+    let changed = Arc::new(changed);
+    let mut following = Following { folder, changed, seen: None, watch: None, warned: false };
+    following.look();
+    let task = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if following.look() {
+                (following.changed)();
+            }
+        }
+    });
+    Follow { task }
+}
+
+struct Following<F> {
+    folder: PathBuf,
+    changed: Arc<F>,
+    /// Device and inode of the folder when it was looked at last.
+    seen: Option<(u64, u64)>,
+    watch: Option<Watch>,
+    warned: bool,
+}
+
+impl<F: Fn() + Send + Sync + 'static> Following<F> {
+    /// Looks whether the folder is there, and watches it. Says whether it is another one than before, or gone.
+    fn look(&mut self) -> bool {
+        let about = std::fs::metadata(&self.folder).ok().filter(std::fs::Metadata::is_dir);
+        let now = about.map(|about| (about.dev(), about.ino()));
+        if now == self.seen {
+            return false;
+        }
+        self.seen = now;
+        self.watch = None;
+        if now.is_some() {
+            let changed = Arc::clone(&self.changed);
+            match watch(&self.folder, move || changed()) {
+                Ok(watch) => self.watch = Some(watch),
+                Err(error) if !self.warned => {
+                    self.warned = true;
+                    let folder = self.folder.display();
+                    tracing::warn!(%folder, %error, "changes of the packs folder will not be noticed");
+                }
+                Err(_) => {}
+            }
+        }
+        true
+    }
+}
+
+/// Keeps [`follow`] going.
+pub(crate) struct Follow {
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Drop for Watch {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use helmdeck_core::{Code, Error, Result};
 
 use crate::engine::Engine;
-use crate::mcp::{Changed, McpStatus, Servers};
+use crate::mcp::{Changed, FIRST_ANSWER, Known, McpStatus, Server, Servers};
 
 impl Engine {
     /// Makes the registry follow what servers list.
@@ -37,15 +37,18 @@ impl Engine {
         let named = || Some(pack.strip_prefix("mcp.")?.split('.').next()?.to_owned());
         let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
         let Some(server) = server else { return Err(unknown) };
+        // What is remembered of it may be too old to know the tool.
+        if server.known() < Known::Listed {
+            return Servers::ask(&server).await;
+        }
         match server.listing() {
-            None => Servers::ask(&server).await,
-            Some(listing) if self.0.registry.snapshot().follows(server.name(), &listing) => Err(unknown),
-            // It has just answered somebody else, and the registry is about to follow.
-            Some(_) => {
+            Some(listing) if !self.0.registry.snapshot().follows(server.name(), &listing) => {
+                // It has just answered somebody else, and the registry is about to follow.
                 let engine = self.clone();
                 let loaded = tokio::task::spawn_blocking(move || engine.reload()).await;
                 loaded.map_err(|error| Error::new(Code::Internal, "the packs could not be loaded").with_source(error))
             }
+            _ => Err(unknown),
         }
     }
 
@@ -64,17 +67,56 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::await_pack`], for the name that an MCP client calls the tool by, and for [`FIRST_ANSWER`] at most.
+    ///
+    /// # Errors
+    /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
+    pub async fn await_tool(&self, tool: &str) -> Result<()> {
+        if self.0.servers.is_none() {
+            return Ok(());
+        }
+        let snapshot = self.0.registry.snapshot();
+        let pending = snapshot.pending.keys().find(|pack| pack.without_dots() == tool).map(ToString::to_string);
+        // The server's part of the name is all that counts here.
+        let pack = pending.unwrap_or_else(|| tool.replace("__", "."));
+        drop(snapshot);
+        match tokio::time::timeout(FIRST_ANSWER, self.await_pack(&pack)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let limit = helmdeck_core::duration::format_duration(FIRST_ANSWER);
+                let message = format!("the MCP server behind \"{pack}\" has not answered within {limit}");
+                Err(Error::new(Code::Timeout, message))
+            }
+        }
+    }
+
     /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do not
     /// answer are listed by [`Engine::refused`] and [`Engine::mcp_servers`].
     pub async fn import_all(&self, limit: Duration) {
+        self.import(limit, |_, _| true).await;
+    }
+
+    /// As [`Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest waits for.
+    pub async fn import_unknown(&self, limit: Duration) {
+        self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
+    }
+
+    /// As [`Engine::import_all`], but only servers that a manifest waits for.
+    pub async fn import_awaited(&self, limit: Duration) {
+        self.import(limit, |_, awaited| awaited).await;
+    }
+
+    async fn import(&self, limit: Duration, wanted: impl Fn(&Server, bool) -> bool) {
         let Some(servers) = &self.0.servers else { return };
-        let all: Vec<_> = servers.all().cloned().collect();
+        let snapshot = self.0.registry.snapshot();
+        let awaited = |server: &Server| snapshot.pending.values().any(|name| name == server.name());
+        let all: Vec<_> = servers.all().filter(|server| wanted(server, awaited(server))).cloned().collect();
         let asked = join_all(all.iter().map(Servers::ask));
         if tokio::time::timeout(limit, asked).await.is_err() {
             tracing::warn!("not every MCP server has answered in time");
         }
         // A server that failed has no list that could have changed; the registry hears of it here.
-        if all.iter().any(|server| server.listing().is_none()) {
+        if all.iter().any(|server| server.known() < Known::Listed) {
             let engine = self.clone();
             let _ = tokio::task::spawn_blocking(move || engine.reload()).await;
         }
@@ -88,15 +130,21 @@ impl Engine {
 
     /// Asks every MCP server for its tools in the background, again and again until it answers. Packs appear as they do.
     pub fn import_in_background(&self) {
-        let Some(servers) = &self.0.servers else { return };
-        for server in servers.all().cloned() {
-            let stop = self.0.stop.clone();
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = Servers::ask_until_it_answers(server) => {}
-                    () = stop.cancelled() => {}
-                }
-            });
+        if let Some(servers) = &self.0.servers {
+            servers.ask_in_background();
+        }
+    }
+
+    /// Waits until the packs of every MCP server are there or the server has failed, in the first seconds after
+    /// [`Engine::import_in_background`]: each server has its `start_timeout`, 10 s at most. After that, and for servers whose
+    /// tools are remembered, it does not wait. Says whether the tools of all servers are known.
+    pub async fn packs_settled(&self) -> bool {
+        match &self.0.servers {
+            Some(servers) => {
+                servers.settled().await;
+                servers.all_known()
+            }
+            None => true,
         }
     }
 

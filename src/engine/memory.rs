@@ -97,7 +97,7 @@ impl Engine {
                 format!("answers of pack \"{}\" are not cached: {gate}", call.pack),
             ));
         };
-        validate_input::validate(&pack.validate_input, &mut call)?;
+        validate_input::validate(&pack.validate_input, &mut call).await?;
         if let Some(layer) = &pack.credentials {
             call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
         }

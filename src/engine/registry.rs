@@ -49,6 +49,10 @@ pub(crate) struct Snapshot {
     pub(crate) pending: BTreeMap<PackName, String>,
     /// What each MCP server had listed when this was made.
     pub(crate) listings: BTreeMap<String, Arc<Listing>>,
+    /// Why there is no pack of this name, though there is a manifest or a tool for it.
+    pub(crate) refused_names: BTreeMap<String, ManifestError>,
+    /// Packs whose manifest is refused now: the last good one goes on serving.
+    pub(crate) outdated: BTreeMap<(PackName, Version), ManifestError>,
     /// How many snapshots there were before this one.
     pub(crate) revision: u64,
 }
@@ -57,6 +61,40 @@ impl Snapshot {
     /// Says whether this was made of what a server has listed by now.
     pub(crate) fn follows(&self, server: &str, listing: &Arc<Listing>) -> bool {
         self.listings.get(server).is_some_and(|known| Arc::ptr_eq(known, listing))
+    }
+
+    /// Says whether another snapshot was made of the same list of a server.
+    pub(crate) fn same_listing(&self, other: &Self, server: &str) -> bool {
+        match (self.listings.get(server), other.listings.get(server)) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
+    /// Takes note of a name whose manifest is refused.
+    pub(crate) fn note_refused(&mut self, name: Option<String>, error: &ManifestError) {
+        self.refused_names.extend(name.map(|name| (name, error.clone())));
+    }
+
+    /// Keeps what the file made before it became wrong.
+    pub(crate) fn keep(&mut self, previous: &Self, file: &str, error: &ManifestError) {
+        let from_file = |pack: &&Arc<Registered>| pack.source == Source::Folder && pack.manifest.file == file;
+        for pack in previous.packs.values().flatten().filter(from_file) {
+            let (name, version, spelled) =
+                (&pack.manifest.name, pack.manifest.version, pack.manifest.name.without_dots());
+            let there = self.packs.get(name).map(Vec::as_slice).unwrap_or_default();
+            let taken = there.iter().any(|other| other.manifest.version == version)
+                || self.packs.keys().any(|other| other != name && other.without_dots() == spelled);
+            if !taken {
+                self.packs.entry(name.clone()).or_default().push(Arc::clone(pack));
+                self.outdated.insert((name.clone(), version), error.clone());
+            }
+        }
+    }
+
+    /// Says whether a pack goes on serving although this refuses its manifest.
+    pub(crate) fn is_kept(&self, error: &ManifestError) -> bool {
+        self.outdated.values().any(|kept| kept == error)
     }
 }
 
@@ -102,6 +140,9 @@ impl Registry {
 
 fn unknown(name: &str, snapshot: &Snapshot) -> String {
     let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    if let Some(error) = snapshot.refused_names.get(name) {
+        return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", told(error));
+    }
     let nearest = snapshot
         .packs
         .keys()
@@ -114,6 +155,12 @@ fn unknown(name: &str, snapshot: &Snapshot) -> String {
     }
 }
 
+/// Writes why a manifest is refused, without the folder that it is in.
+fn told(error: &ManifestError) -> String {
+    let file = std::path::Path::new(&error.file).file_name().map(|name| name.to_string_lossy().into_owned());
+    ManifestError { file: file.unwrap_or_else(|| error.file.clone()), ..error.clone() }.to_string()
+}
+
 /// What is told about a pack.
 #[derive(Debug, Clone, Serialize)]
 pub struct PackInfo {
@@ -123,10 +170,19 @@ pub struct PackInfo {
     pub version: Version,
     /// Every version there is, ascending; the last is served as `latest`.
     pub versions: Vec<Version>,
+    /// A short name for people, if its author gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// What it does.
     pub description: String,
     /// Whether it changes nothing anywhere.
     pub read_only: bool,
+    /// Whether a call may delete or overwrite something.
+    pub destructive: bool,
+    /// Whether a second call with the same input changes nothing more.
+    pub idempotent: bool,
+    /// Whether it reaches systems outside this machine.
+    pub open_world: bool,
     /// Hints for routing.
     pub metadata: Metadata,
     /// What kind of handler it has.
@@ -157,6 +213,9 @@ pub struct PackInfo {
     pub source: Source,
     /// The manifest's file.
     pub file: String,
+    /// Why that file is refused now; the last good version is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outdated: Option<String>,
     /// Inputs to try it with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
@@ -191,8 +250,12 @@ impl Registered {
             name: manifest.name.clone(),
             version: manifest.version,
             versions: versions.iter().map(|pack| pack.manifest.version).collect(),
+            title: manifest.title.clone(),
             description: manifest.description.clone(),
             read_only: manifest.read_only,
+            destructive: manifest.destructive(),
+            idempotent: manifest.idempotent(),
+            open_world: manifest.open_world(),
             metadata: manifest.metadata.clone(),
             handler: manifest.handler.kind(),
             timeout_s: manifest.timeout.as_secs_f64(),
@@ -214,6 +277,7 @@ impl Registered {
             needs_session: manifest.session.is_some(),
             source: self.source,
             file: manifest.file.clone(),
+            outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(told),
             examples: manifest.examples.clone(),
         }
     }

@@ -58,7 +58,7 @@ impl Client {
         let given = given.filter(|given| named.is_none_or(|(named, _)| completions(named) != completions(given)));
         let missing = |what: &str, setting: &str| {
             let message = format!("no {what} is known: name one in the input, or set {setting} in the configuration");
-            Error::new(Code::InvalidInput, message)
+            Error::new(Code::InvalidInput, message).for_operator()
         };
         let model = model.or(Some(self.config.model.as_str())).filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| missing("model", "[llm] model"))?.to_owned();

@@ -339,6 +339,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Puts a canary in the place of the one that is there.
     async fn replace_canary(&self, canary: Canary) -> Result<()>;
 
+    /// Puts a canary in the place of the one that is there, if the store has no live row; says whether it did.
+    async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool>;
+
     /// Takes a lock for an owner until a time; `true` also if this owner has it, which then holds until that time. Locks
     /// whose time has passed are free.
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool>;

@@ -84,9 +84,44 @@ impl StoreError {
         Self::Unavailable { message: error.to_string(), source: Some(Arc::new(error)) }
     }
 
+    /// Returns what is wrong with the store in one word, for programs: `locked`, `read_only`, `full`, `damaged`, `wrong_key`, or
+    /// `unavailable` for anything else.
+    #[must_use]
+    pub fn trouble(&self) -> &'static str {
+        match self {
+            Self::Corrupt(_) => "damaged",
+            Self::WrongKey { .. } => "wrong_key",
+            Self::Unavailable { source: Some(source), .. } => trouble_of(source.as_ref()),
+            _ => UNAVAILABLE,
+        }
+    }
+
     /// Says whether the same call may succeed later without anybody doing anything.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
+    }
+}
+
+/// The word for trouble that has no word of its own.
+const UNAVAILABLE: &str = "unavailable";
+
+fn trouble_of(source: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
+    use std::io::ErrorKind;
+
+    use rusqlite::ErrorCode;
+
+    if let Some(error) = source.downcast_ref::<std::io::Error>() {
+        return match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "read_only",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "full",
+            _ => UNAVAILABLE,
+        };
+    }
+    match source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code) {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "locked",
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "read_only",
+        Some(ErrorCode::DiskFull) => "full",
+        _ => UNAVAILABLE,
     }
 }

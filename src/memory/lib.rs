@@ -14,6 +14,7 @@ pub mod helmdeck_go;
 pub mod janitor;
 pub mod key;
 pub mod keyring;
+pub mod late;
 pub mod lock;
 pub mod open;
 pub mod restore;

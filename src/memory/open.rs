@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use helmdeck_core::Clock;
 
@@ -11,6 +12,7 @@ use crate::drivers::memory::Memory;
 use crate::drivers::sqlite::Sqlite;
 use crate::error::{Result, StoreError};
 use crate::keyring::KeyRing;
+use crate::late::LateStore;
 use crate::store::Store;
 use crate::stored::Stored;
 
@@ -163,6 +165,81 @@ pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock
         #[cfg(not(feature = "postgres"))]
         Location::Postgres(_) => Err(no_postgres()),
     }
+}
+
+/// Opens a sealed store as [`open`] does, but does not fail if that cannot be done now: then every call of the store fails with the
+/// reason, until a later try opens it. `retry` says how often that is tried; `None` = never.
+///
+/// # Errors
+/// `BadUrl`.
+pub async fn open_or_later(
+    url: &str,
+    ring: KeyRing,
+    config: Config,
+    clock: Arc<dyn Clock>,
+    retry: Option<Duration>,
+) -> Result<Opened> {
+    let location = Location::parse(url)?;
+    let is_told = matches!(location, Location::Postgres(_));
+    if let Location::Sqlite(path) = location {
+        // As `open`, but what the driver saw of others is kept.
+        let opened = match sqlite(path, &config).await {
+            Ok(driver) => {
+                let locked = driver.was_locked();
+                let store = Stored::sealed(driver, ring.clone(), &config, Arc::clone(&clock)).await;
+                store.map(|store| (Arc::new(store) as Arc<dyn Store>, locked.then(locked_error)))
+            }
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok((store, trouble)) => return Ok(Opened { store, trouble }),
+            Err(error @ StoreError::BadUrl(_)) => return Err(error),
+            Err(error) => return Ok(later(url, ring, config, clock, retry, is_told, error)),
+        }
+    }
+    match open(url, ring.clone(), config.clone(), Arc::clone(&clock)).await {
+        Ok(store) => Ok(Opened { store, trouble: None }),
+        Err(error @ StoreError::BadUrl(_)) => Err(error),
+        Err(error) => Ok(later(url, ring, config, clock, retry, is_told, error)),
+    }
+}
+
+/// A store, and what was wrong with it when it was opened.
+#[derive(Clone)]
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Why it could not be opened, or that another process holds it locked; `None` if nothing is wrong.
+    pub trouble: Option<StoreError>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("trouble", &self.trouble).finish_non_exhaustive()
+    }
+}
+
+fn locked_error() -> StoreError {
+    let message = "another process holds the database locked; answers can be read and not stored".to_owned();
+    StoreError::Unavailable { message, source: None }
+}
+
+fn later(
+    url: &str,
+    ring: KeyRing,
+    config: Config,
+    clock: Arc<dyn Clock>,
+    retry: Option<Duration>,
+    is_told: bool,
+    trouble: StoreError,
+) -> Opened {
+    let url = url.to_owned();
+    let opener = move || -> crate::late::Opening {
+        let (url, ring, config, clock) = (url.clone(), ring.clone(), config.clone(), Arc::clone(&clock));
+        Box::pin(async move { open(&url, ring, config, clock).await })
+    };
+    let store = LateStore::start(trouble.clone(), Box::new(opener), retry, is_told);
+    Opened { store, trouble: Some(trouble) }
 }
 
 #[cfg(test)]

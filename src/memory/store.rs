@@ -333,6 +333,12 @@ pub trait ReadStore: Send + Sync + 'static {
     fn changes(&self) -> Option<Changes> {
         None
     }
+
+    /// Returns why the store cannot be used at all yet, `None` if it is open. Only a store that is opened later has such a time
+    /// ([`crate::late`]).
+    fn not_open(&self) -> Option<StoreError> {
+        None
+    }
 }
 
 /// A store that can be written.

@@ -56,12 +56,12 @@ impl<D: Driver> Stored<D> {
     }
 
     /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store gets its
-    /// canary row now.
+    /// canary row now. A store without live rows takes the current key.
     ///
     /// # Errors
     /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
     pub async fn sealed(driver: D, ring: KeyRing, config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
-        prove_key(&driver, &ring).await?;
+        prove_key(&driver, &ring, clock.now()).await?;
         let seal = RowSeal::new(ring.clone(), config.fingerprint);
         Ok(Self::new(driver, seal, Some(ring), config, clock))
     }
@@ -149,9 +149,12 @@ fn draft(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<Dra
 }
 
 /// One clear error at the start instead of a thousand rows that do not open.
-async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing) -> Result<()> {
+async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing, now: Timestamp) -> Result<()> {
     let stored = driver.canary(canary(ring)?).await?;
     if !ring.ids().any(|id| id == stored.key_id) {
+        if driver.adopt_if_empty(canary(ring)?, now).await? {
+            return Ok(());
+        }
         let given = ring.ids().collect::<Vec<_>>().join(", ");
         return Err(StoreError::WrongKey { store: stored.key_id, given });
     }

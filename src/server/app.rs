@@ -16,6 +16,8 @@ use crate::limits::{Each, InFlight};
 const STREAMS_PER_CALLER: usize = 16;
 /// The most bodies that are larger than requests are, read at once.
 const LARGE_BODIES: usize = 4;
+/// The most of them of one caller.
+const LARGE_BODIES_PER_CALLER: usize = 2;
 
 /// The state behind the routes.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) struct App {
     pub(crate) streams_of: Each,
     /// Bodies under way that are larger than requests are.
     pub(crate) large_bodies: InFlight,
+    /// Those of each caller.
+    pub(crate) large_bodies_of: Each,
     /// Cancelled when the server is about to stop: open streams end.
     pub(crate) drain: CancellationToken,
 }
@@ -49,6 +53,7 @@ impl App {
             streams: InFlight::new(config.max_event_streams),
             streams_of: Each::new(STREAMS_PER_CALLER),
             large_bodies: InFlight::new(LARGE_BODIES),
+            large_bodies_of: Each::new(LARGE_BODIES_PER_CALLER),
             drain: CancellationToken::new(),
             engine,
             conversations,

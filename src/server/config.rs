@@ -4,19 +4,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use helmdeck_core::duration::{size, text};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::guard;
+use crate::{guard, peers};
 
 /// The settings of the server; durations and sizes are written as text (`"30s"`, `"1MiB"`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// Where to listen; `127.0.0.1:7700` by default. Must be a loopback address if there is no authentication.
+    /// Written `address:port`; `localhost:port`, `:port` and `port` are the loopback address 127.0.0.1.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// Names, besides those of this machine, by which clients may address the server: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Web origins, besides those of this machine, whose pages may call: `https://name` or `https://name:port`.
+    /// Web origins, besides the server's own, whose pages may call and read the answers: `https://name` or `https://name:port`.
     pub allowed_origins: Vec<String>,
     /// The largest request body; 1 MiB by default. It is refused before it is read.
     #[serde(with = "size")]
@@ -24,10 +26,18 @@ pub struct ServerConfig {
     /// The largest request head; 32 KiB by default, at least 8 KiB.
     #[serde(with = "size")]
     pub max_header_bytes: u64,
-    /// The most open connections; 1024 by default. More wait to be accepted.
+    /// The most open connections; 1024 by default. On more, only `/healthz` and `/readyz` are answered.
     pub max_connections: usize,
-    /// The most requests at work at once; 256 by default. More are answered `overloaded`.
+    /// The most of them of one peer: an IPv4 address, or an IPv6 network of 64 bits; 512 by default.
+    pub max_connections_per_peer: usize,
+    /// The most requests at work at once; 256 by default. More are answered `overloaded`. A request whose body is still on its way
+    /// does not count. With authentication one peer gets at most half of them.
     pub max_requests: usize,
+    /// The most requests of one caller, at work or with the body on its way; 0 (the default) = a quarter of `max_requests`. Without
+    /// authentication there is one caller, and no such limit.
+    pub max_requests_per_caller: usize,
+    /// Addresses and networks of proxies, through which many callers come: they have no limit per peer.
+    pub proxies: Vec<String>,
     /// The most requests a second that one caller may make; 0 (the default) = no limit.
     pub rate_per_second: u32,
     /// How many requests a caller may make at once before the rate counts; 0 (the default) = as many as one second allows.
@@ -57,7 +67,10 @@ impl Default for ServerConfig {
             max_body_bytes: 1 << 20,
             max_header_bytes: 32 << 10,
             max_connections: 1024,
+            max_connections_per_peer: 512,
             max_requests: 256,
+            max_requests_per_caller: 0,
+            proxies: Vec::new(),
             rate_per_second: 0,
             rate_burst: 0,
             request_deadline: Duration::from_secs(120),
@@ -78,6 +91,7 @@ impl ServerConfig {
         for (name, value) in [
             ("max_body_bytes", self.max_body_bytes),
             ("max_connections", self.max_connections as u64),
+            ("max_connections_per_peer", self.max_connections_per_peer as u64),
             ("max_requests", self.max_requests as u64),
         ] {
             if value == 0 {
@@ -106,8 +120,35 @@ impl ServerConfig {
                 return Err(format!("allowed_origins: {origin:?} is not an origin; write \"https://name\""));
             }
         }
+        for proxy in &self.proxies {
+            if peers::network(proxy).is_none() {
+                let wanted = "write \"10.0.0.7\" or \"10.0.0.0/8\"";
+                return Err(format!("proxies: {proxy:?} is neither an address nor a network; {wanted}"));
+            }
+        }
         Ok(())
     }
+
+    /// Returns how many requests one caller may have open.
+    pub(crate) fn requests_per_caller(&self) -> usize {
+        match self.max_requests_per_caller {
+            0 => self.max_requests.div_ceil(4),
+            limit => limit,
+        }
+    }
+}
+
+/// Reads where to listen.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(&text);
+    if let Ok(port) = port.parse() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    text.parse().map_err(|_| {
+        let wanted = "write address:port, for example \"127.0.0.1:7700\", or localhost:port";
+        serde::de::Error::custom(format!("{text:?} is not an address with a port; {wanted}"))
+    })
 }
 
 /// Says whether the server may listen there: without authentication only this machine may reach it.
@@ -148,6 +189,22 @@ mod tests {
     }
 
     #[test]
+    fn short_addresses_are_loopback() {
+        let listen = |text: &str| {
+            let read = serde_json::from_value::<ServerConfig>(serde_json::json!({ "listen": text }));
+            read.map(|config| config.listen.to_string()).map_err(|error| error.to_string())
+        };
+        for text in ["localhost:7701", ":7701", "7701", "127.0.0.1:7701"] {
+            assert_eq!(listen(text).as_deref(), Ok("127.0.0.1:7701"), "{text}");
+        }
+        assert_eq!(listen("[::1]:1").as_deref(), Ok("[::1]:1"));
+        for text in ["", "localhost", "name.example:7701", "127.0.0.1", ":x", "localhost:70000"] {
+            let error = listen(text).unwrap_err();
+            assert!(error.contains("127.0.0.1:7700"), "{text}: {error}");
+        }
+    }
+
+    #[test]
     fn an_address_that_others_reach_is_refused_by_name() {
         for address in ["0.0.0.0:7700", "[::]:1", "192.168.1.4:7700"] {
             let message = check_listen(address.parse().unwrap(), false).unwrap_err();
@@ -167,6 +224,8 @@ mod tests {
             ServerConfig { max_header_bytes: 100, ..ServerConfig::default() },
             ServerConfig { allowed_hosts: vec!["https://x".to_owned()], ..ServerConfig::default() },
             ServerConfig { allowed_origins: vec!["x".to_owned()], ..ServerConfig::default() },
+            ServerConfig { max_connections_per_peer: 0, ..ServerConfig::default() },
+            ServerConfig { proxies: vec!["proxy.example".to_owned()], ..ServerConfig::default() },
         ];
         for config in broken {
             assert!(config.validate().is_err(), "{config:?}");

@@ -1,21 +1,38 @@
-//! Who may address this server: the check of `Host` and `Origin` that keeps other people's web pages out (DNS rebinding).
+//! Host and origin check: keeps web pages of other origins out, also after DNS rebinding.
 //!
-//! A page of a foreign site that made its own name point at 127.0.0.1 still sends that name as `Host`; a page that calls us
-//! directly still sends its own `Origin`. Both are refused before anything is read.
+//! A page of another site that made its own name point at 127.0.0.1 still sends that name as `Host`. A page that calls this server
+//! directly sends its own `Origin`, and a browser adds `Sec-Fetch-Site`. Both are refused before anything is read. Another port of
+//! this machine is another origin: whatever is served there must not run packs.
 
 use std::net::IpAddr;
 
 use helmdeck_core::Code;
-use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
+use http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::problem::Problem;
+use crate::rest::body;
 
-/// The names and origins that are let in besides those of this machine.
+/// What kind of page made the request, said by the browser (<https://www.w3.org/TR/fetch-metadata/>).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// The names of this server and the origins that may call it.
 #[derive(Debug)]
 pub(crate) struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
+}
+
+/// What the check needs of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    /// Whether there is a body, of any length but 0.
+    pub(crate) body: bool,
 }
 
 impl Guard {
@@ -25,16 +42,33 @@ impl Guard {
         Self { hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Refuses a request that was not addressed to this server, or that a foreign page made.
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-        let host = self.check_host(uri, headers)?;
-        let mut origins = headers.get_all(ORIGIN).iter();
-        let Some(origin) = origins.next() else { return Ok(()) };
-        let known = origins.next().is_none() && origin.to_str().is_ok_and(|origin| self.knows_origin(origin, host));
-        if known {
-            return Ok(());
+    /// Refuses a request that was not addressed to this server, or that a page of another origin made. Returns the origin if it is
+    /// one of `allowed_origins`: its page may read the answer.
+    pub(crate) fn check<'a>(&self, asked: &Asked<'a>) -> Result<Option<&'a HeaderValue>, Problem> {
+        let host = self.check_host(asked.uri, asked.headers)?;
+        let mut origins = asked.headers.get_all(ORIGIN).iter();
+        let origin = match (origins.next(), origins.next()) {
+            (None, _) => None,
+            (Some(origin), None) => Some(origin),
+            (Some(_), Some(_)) => return Err(foreign()),
+        };
+        let text = origin.and_then(|origin| origin.to_str().ok());
+        let listed = text.is_some_and(|text| self.origins.iter().any(|known| known.eq_ignore_ascii_case(text)));
+        if listed {
+            typed(asked)?;
+            return Ok(origin);
         }
-        Err(Problem::new(Code::Forbidden, "this origin may not call; add it to allowed_origins if it should"))
+        if origin.is_some() {
+            if !text.is_some_and(|text| is_same_origin(text, host)) {
+                return Err(foreign());
+            }
+            typed(asked)?;
+        }
+        let mut sites = asked.headers.get_all(SEC_FETCH_SITE).iter();
+        if sites.any(|site| site != "same-origin" && site != "none") && !is_followed_link(asked) {
+            return Err(foreign());
+        }
+        Ok(None)
     }
 
     fn check_host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
@@ -65,13 +99,43 @@ impl Guard {
                     || (host_name(known) == Some(known.as_str()) && known.eq_ignore_ascii_case(name))
             })
     }
+}
 
-    fn knows_origin(&self, origin: &str, host: &str) -> bool {
-        let Some(authority) = origin_authority(origin) else { return false };
-        authority.eq_ignore_ascii_case(host)
-            || host_name(authority).is_some_and(is_local_name)
-            || self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+fn foreign() -> Problem {
+    Problem::new(Code::Forbidden, "this origin may not call; add it to allowed_origins if it should")
+}
+
+/// Refuses a body that a browser sends without asking first: one of no type or of a form's. JSON from another origin needs a
+/// preflight (Fetch standard, "CORS-safelisted request-header"), which only `allowed_origins` pass.
+fn typed(asked: &Asked<'_>) -> Result<(), Problem> {
+    if !asked.body || asked.headers.get(CONTENT_TYPE).is_some_and(|kind| body::is_json(kind.as_bytes())) {
+        return Ok(());
     }
+    Err(Problem::http(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "a web page must send the body as JSON, with the header \"Content-Type: application/json\"",
+    ))
+}
+
+/// Says whether a person followed a link to a page of ours. That only shows something, and the other page cannot read it.
+fn is_followed_link(asked: &Asked<'_>) -> bool {
+    let says = |name: &HeaderName, value: &str| asked.headers.get(name).is_some_and(|found| found == value);
+    let shows = matches!(*asked.method, Method::GET | Method::HEAD) && !asked.uri.path().starts_with("/api/");
+    shows && says(&SEC_FETCH_MODE, "navigate") && says(&SEC_FETCH_DEST, "document") && asked.uri.path() != "/mcp"
+}
+
+/// Says whether an origin is the one that `Host` names: the same scheme, name and port. The server itself speaks HTTP. A name of
+/// the operator's may have a proxy with TLS before it, which then has `https`; a name of this machine has none.
+fn is_same_origin(origin: &str, host: &str) -> bool {
+    let (authority, secure) = match (origin.strip_prefix("http://"), origin.strip_prefix("https://")) {
+        (Some(authority), _) => (authority, false),
+        (_, Some(authority)) => (authority, true),
+        _ => return false,
+    };
+    let port = if secure { ":443" } else { ":80" };
+    let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+    let known = host_name(authority).is_some_and(|name| !secure || !is_local_name(name));
+    known && bare(authority) == bare(host)
 }
 
 /// Returns the host of `host[:port]` (an IPv6 address without its brackets), `None` if the text is something else.
@@ -117,11 +181,29 @@ mod tests {
     use super::*;
 
     fn check(guard: &Guard, uri: &str, headers: &[(&'static str, &str)]) -> Option<u16> {
+        ask(guard, &Method::GET, uri, headers, false).err()
+    }
+
+    fn post(guard: &Guard, headers: &[(&'static str, &str)]) -> Option<u16> {
+        ask(guard, &Method::POST, "/api/v1/packs/a.b", headers, true).err()
+    }
+
+    /// The origin that may read the answer, or the status of the refusal.
+    fn ask(
+        guard: &Guard,
+        method: &Method,
+        uri: &str,
+        headers: &[(&'static str, &str)],
+        body: bool,
+    ) -> Result<Option<String>, u16> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        guard.check(&uri.parse().unwrap(), &map).err().map(|problem| problem.status().as_u16())
+        let uri = uri.parse().unwrap();
+        let answer = guard.check(&Asked { method, uri: &uri, headers: &map, body });
+        let origin = answer.map_err(|problem| problem.status().as_u16())?;
+        Ok(origin.map(|origin| origin.to_str().unwrap().to_owned()))
     }
 
     #[test]
@@ -164,16 +246,87 @@ mod tests {
     }
 
     #[test]
-    fn foreign_origins_are_refused() {
+    fn origin_must_match_scheme_name_and_port() {
         let guard = Guard::new(&[], &[]);
-        for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:8080"] {
-            assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", origin)]), None, "{origin}");
+        for (host, origin) in [
+            ("localhost:7700", "http://localhost:7700"),
+            ("LOCALHOST:7700", "http://localhost:7700"),
+            ("localhost", "http://localhost:80"),
+            ("127.0.0.1:80", "http://127.0.0.1"),
+            ("[::1]:7700", "http://[::1]:7700"),
+        ] {
+            assert_eq!(check(&guard, "/", &[("host", host), ("origin", origin)]), None, "{host} {origin}");
         }
-        for origin in ["null", "https://evil.example", "file://", "http://localhost.evil.example", "localhost", ""] {
-            assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", origin)]), Some(403), "{origin}");
+        for origin in [
+            "http://localhost:3000",
+            "http://localhost",
+            "http://127.0.0.1:7700",
+            "https://localhost:7700",
+            "http://[::1]:7700",
+            "null",
+            "https://evil.example",
+            "file://",
+            "http://localhost.evil.example",
+            "localhost:7700",
+            "",
+        ] {
+            let headers = [("host", "localhost:7700"), ("origin", origin)];
+            assert_eq!(check(&guard, "/", &headers), Some(403), "{origin}");
         }
+        // The same name and another port, with TLS.
+        assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", "https://localhost")]), Some(403));
         let two = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
         assert_eq!(check(&guard, "/", &two), Some(403));
+    }
+
+    #[test]
+    fn body_from_a_page_must_be_json() {
+        let guard = Guard::new(&[], &["https://app.example".to_owned()]);
+        for origin in ["http://localhost", "https://app.example"] {
+            let from = [("host", "localhost"), ("origin", origin)];
+            assert_eq!(post(&guard, &from), Some(415), "{origin}: no type");
+            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+                let headers = [from[0], from[1], ("content-type", kind)];
+                assert_eq!(post(&guard, &headers), Some(415), "{origin} {kind}");
+            }
+            assert_eq!(post(&guard, &[from[0], from[1], ("content-type", "application/json")]), None);
+            assert_eq!(ask(&guard, &Method::POST, "/", &from, false).err(), None, "no body, no type");
+        }
+        // A program, which says no origin.
+        assert_eq!(post(&guard, &[("host", "localhost")]), None);
+    }
+
+    #[test]
+    fn fetch_metadata_of_other_sites_is_refused() {
+        let guard = Guard::new(&[], &["https://app.example".to_owned()]);
+        for site in ["cross-site", "same-site", "", "x"] {
+            assert_eq!(check(&guard, "/", &[("host", "localhost"), ("sec-fetch-site", site)]), Some(403), "{site}");
+            let json = [("host", "localhost"), ("content-type", "application/json"), ("sec-fetch-site", site)];
+            assert_eq!(post(&guard, &json), Some(403), "{site}");
+            let listed = [("host", "localhost"), ("origin", "https://app.example"), ("sec-fetch-site", site)];
+            assert_eq!(check(&guard, "/", &listed), None, "{site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert_eq!(check(&guard, "/", &[("host", "localhost"), ("sec-fetch-site", site)]), None, "{site}");
+        }
+    }
+
+    #[test]
+    fn followed_link_reaches_pages_only() {
+        let guard = Guard::new(&[], &[]);
+        let link = [
+            ("host", "localhost"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        ];
+        assert_eq!(check(&guard, "/docs", &link), None);
+        for path in ["/api/v1/packs", "/mcp"] {
+            assert_eq!(check(&guard, path, &link), Some(403), "{path}");
+        }
+        assert_eq!(post(&guard, &link), Some(403), "a form that another site sends");
+        let framed = [link[0], link[1], link[2], ("sec-fetch-dest", "iframe")];
+        assert_eq!(check(&guard, "/docs", &framed), Some(403));
     }
 
     #[test]
@@ -188,5 +341,8 @@ mod tests {
         assert_eq!(check(&guard, "/", &[("host", "deck.example"), ("origin", "https://deck.example")]), None);
         assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", "https://app.example")]), None);
         assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", "http://app.example")]), Some(403));
+        let told = |origin| ask(&guard, &Method::GET, "/", &[("host", "localhost"), ("origin", origin)], false);
+        assert_eq!(told("https://app.example"), Ok(Some("https://app.example".to_owned())));
+        assert_eq!(told("http://localhost"), Ok(None), "its own page needs no permission to read");
     }
 }

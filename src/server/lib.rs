@@ -10,6 +10,7 @@ mod idempotency;
 mod limits;
 pub mod mcp;
 mod openapi;
+mod peers;
 mod problem;
 mod rest;
 mod serve;
@@ -19,4 +20,4 @@ mod fixture;
 
 pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
-pub use serve::{Server, router, serve};
+pub use serve::{Reload, Server, router, serve};

@@ -1,7 +1,9 @@
-//! How much may go on at once: requests at work, and requests a second of one caller. It never blocks and never waits.
+//! Limits: requests at work, in all and of each caller and peer, and requests a second of one caller. It never blocks and never
+//! waits.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,14 +12,14 @@ use helmdeck_core::{Code, Error, Identity};
 /// The most callers whose rate is remembered.
 const MAX_CALLERS: usize = 10_000;
 
-/// Counts requests at work.
-#[derive(Debug)]
+/// Counter with a limit. Clones share it.
+#[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     limit: usize,
     count: Arc<AtomicUsize>,
 }
 
-/// One request at work; dropping it makes room.
+/// One place of an [`InFlight`]; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<AtomicUsize>);
 
@@ -28,12 +30,14 @@ impl InFlight {
 
     /// Takes a place, or says `overloaded` if there is none.
     pub(crate) fn enter(&self) -> Result<Permit, Error> {
-        // The permit exists before the count is looked at, so a refusal gives its place back by being dropped.
-        let before = self.count.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(Arc::clone(&self.count));
-        if before < self.limit {
-            return Ok(permit);
+        self.count_one().map(|()| Permit(Arc::clone(&self.count)))
+    }
+
+    fn count_one(&self) -> Result<(), Error> {
+        if self.count.fetch_add(1, Ordering::Relaxed) < self.limit {
+            return Ok(());
         }
+        self.count.fetch_sub(1, Ordering::Relaxed);
         Err(Error::new(Code::Overloaded, "too many requests at once").with_retry_after(Duration::from_secs(1)))
     }
 }
@@ -44,38 +48,95 @@ impl Drop for Permit {
     }
 }
 
-/// Counts what each caller has open, so that one cannot take it all.
+/// Request slot: one of the requests at work. A request whose body is still on its way is not at work, so it gives its slot back
+/// until the body is there. Clones are the same slot, freed with the last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot(Arc<Held>);
+
 #[derive(Debug)]
-pub(crate) struct Each {
-    limit: usize,
-    counts: Counts,
+struct Held {
+    pool: InFlight,
+    taken: AtomicBool,
 }
 
-type Counts = Arc<Mutex<HashMap<Arc<Identity>, usize>>>;
-
-/// One of a caller's; dropping it makes room.
-#[derive(Debug)]
-pub(crate) struct Share(Counts, Arc<Identity>);
-
-impl Each {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, counts: Counts::default() }
+impl Slot {
+    /// Takes a slot, or says `overloaded` if there is none.
+    pub(crate) fn take(pool: &InFlight) -> Result<Self, Error> {
+        let slot = Self(Arc::new(Held { pool: pool.clone(), taken: AtomicBool::new(false) }));
+        slot.resume().map(|()| slot)
     }
 
-    /// Takes a place of this caller, or says `overloaded` if it has no more.
-    pub(crate) fn enter(&self, caller: &Arc<Identity>) -> Result<Share, Error> {
+    /// Gives the slot back for now.
+    pub(crate) fn pause(&self) {
+        self.0.free();
+    }
+
+    /// Takes it again, or says `overloaded` if others have all of them.
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        self.0.pool.count_one()?;
+        if self.0.taken.swap(true, Ordering::Relaxed) {
+            // It had one.
+            self.0.pool.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    fn free(&self) {
+        if self.taken.swap(false, Ordering::Relaxed) {
+            self.pool.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// What an admitted request holds until it is answered: its slot, and its part of what its caller and its peer may have.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) slot: Slot,
+    /// Never looked at: what matters is when they are dropped.
+    pub(crate) _caller: Option<Share>,
+    pub(crate) _peer: Option<Permit>,
+}
+
+/// Counts what each key (a caller, a peer) has open, so that one cannot take it all.
+#[derive(Debug)]
+pub(crate) struct Each<K: Eq + Hash = Arc<Identity>> {
+    limit: usize,
+    counts: Counts<K>,
+}
+
+type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
+
+/// One place of a key; dropping it frees the place.
+#[derive(Debug)]
+pub(crate) struct Share<K: Eq + Hash = Arc<Identity>>(Counts<K>, K);
+
+impl<K: Eq + Hash + Clone> Each<K> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, counts: Arc::default() }
+    }
+
+    /// Takes a place of this key, or says `overloaded` if it has no more.
+    pub(crate) fn enter(&self, key: &K) -> Result<Share<K>, Error> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = counts.get(caller).copied().unwrap_or(0);
+        let held = counts.get(key).copied().unwrap_or(0);
         if held >= self.limit {
             let message = format!("you have {held} open, and one caller may have no more");
             return Err(Error::new(Code::Overloaded, message).with_retry_after(Duration::from_secs(1)));
         }
-        counts.insert(Arc::clone(caller), held + 1);
-        Ok(Share(Arc::clone(&self.counts), Arc::clone(caller)))
+        counts.insert(key.clone(), held + 1);
+        Ok(Share(Arc::clone(&self.counts), key.clone()))
     }
 }
 
-impl Drop for Share {
+impl<K: Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = counts.get_mut(&self.1) {
@@ -153,6 +214,25 @@ mod tests {
         assert!(limit.enter().is_err());
         drop((second, third));
         assert!(limit.enter().is_ok());
+    }
+
+    #[test]
+    fn paused_slot_is_free_for_others() {
+        let pool = InFlight::new(1);
+        let slow = Slot::take(&pool).unwrap();
+        assert_eq!(Slot::take(&pool).unwrap_err().code(), Code::Overloaded);
+        slow.pause();
+        slow.pause();
+        let other = Slot::take(&pool).unwrap();
+        assert_eq!(slow.resume().unwrap_err().code(), Code::Overloaded);
+        drop(other);
+        slow.resume().unwrap();
+        let same = slow.clone();
+        drop(slow);
+        assert!(Slot::take(&pool).is_err(), "a clone still holds it");
+        drop(same);
+        drop(Slot::take(&pool).unwrap());
+        assert_eq!(pool.count.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -1,35 +1,50 @@
 //! The loop that accepts connections, and the drain when it is told to stop. It never prints and handles no signal: who
 //! calls it owns both.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::response::IntoResponse;
 use helmdeck_conversation::Conversations;
-use helmdeck_core::{Clock, SystemClock};
+use helmdeck_core::{Clock, Code, Error, SystemClock};
 use helmdeck_engine::Engine;
 use helmdeck_memory::{KeyRing, System};
+use http::HeaderValue;
+use http::header::CONNECTION;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Auth};
 use crate::app::App;
 use crate::config::{ServerConfig, check_listen};
-use crate::front::Front;
+use crate::front::{Front, is_health};
 use crate::idempotency::Ledger;
+use crate::limits::{InFlight, Permit};
 use crate::mcp::{Extra, Mcp, McpConfig};
+use crate::peers::{self, Peer, Peers};
+use crate::problem::Problem;
 
 /// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections beyond the limits, on which health is answered and nothing else. One more closes the oldest of them.
+const RESERVE: usize = 64;
+/// How long a connection of the reserve may take to say what it wants.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the log says at most that connections are over the limits.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// How long the dialogues may take to stop what they do by themselves.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -43,6 +58,21 @@ pub struct Server {
     mcp: McpConfig,
     extra: Option<Arc<dyn Extra>>,
     conversations: Conversations,
+    reload: Reload,
+}
+
+/// Changes settings of a running server. Clones are of the same server.
+#[derive(Debug, Clone, Default)]
+pub struct Reload(Arc<OnceLock<Front>>);
+
+impl Reload {
+    /// Puts `allowed_hosts`, `allowed_origins`, `rate_per_second` and `rate_burst` in force; all else needs another server. Does
+    /// nothing before the server was started.
+    pub fn apply(&self, config: &ServerConfig) {
+        if let Some(front) = self.0.get() {
+            front.reload(config);
+        }
+    }
 }
 
 impl std::fmt::Debug for Server {
@@ -64,7 +94,14 @@ impl Server {
             mcp: McpConfig::default(),
             extra: None,
             conversations: Conversations::default(),
+            reload: Reload::default(),
         }
+    }
+
+    /// Returns what changes settings of this server while it runs.
+    #[must_use]
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
     }
 
     /// Lets idempotency keys outlive the process, in the system database; their answers too, sealed, if there are keys to
@@ -118,7 +155,7 @@ impl Server {
         let (_, _, front) = self.assemble();
         Router::new().fallback(move |request: Request| {
             let front = front.clone();
-            async move { front.handle(request).await }
+            async move { front.handle(request, None).await }
         })
     }
 
@@ -134,13 +171,7 @@ impl Server {
         let authenticated = self.auth.is_some();
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
         let (app, mcp, front) = self.assemble();
-        let mut connections = Connections {
-            front,
-            protocol: protocol(&app.config),
-            open: JoinSet::new(),
-            limit: app.config.max_connections,
-            drain: CancellationToken::new(),
-        };
+        let mut connections = Connections::new(front, &app.config);
         connections.accept(listener, &shutdown).await;
 
         app.calls.close();
@@ -170,6 +201,8 @@ impl Server {
             Arc::new(App::new(self.engine, self.conversations, self.config, Arc::clone(&self.clock), self.ledger));
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
         let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
+        // Set once: a server is assembled once.
+        let _ = self.reload.0.set(front.clone());
         (app, mcp, front)
     }
 }
@@ -211,22 +244,46 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 struct Connections {
     front: Front,
     protocol: http1::Builder,
+    /// Of the reserve: one request each.
+    once: http1::Builder,
     open: JoinSet<()>,
-    limit: usize,
+    places: InFlight,
+    peers: Arc<Peers>,
+    /// Connections of the reserve, oldest first.
+    reserve: VecDeque<AbortHandle>,
+    /// When the log last said that connections are over the limits.
+    told: Option<Instant>,
     /// Cancelled when every connection is to end after the request that it is at.
     drain: CancellationToken,
 }
 
 impl Connections {
+    fn new(front: Front, config: &ServerConfig) -> Self {
+        let mut once = protocol(config);
+        once.keep_alive(false).header_read_timeout(config.header_timeout.min(RESERVE_TIMEOUT));
+        // The configuration was checked, so each can be read.
+        let proxies = config.proxies.iter().filter_map(|proxy| peers::network(proxy)).collect();
+        Self {
+            front,
+            protocol: protocol(config),
+            once,
+            open: JoinSet::new(),
+            places: InFlight::new(config.max_connections),
+            peers: Peers::new(config.max_connections_per_peer, config.max_requests.div_ceil(2), proxies),
+            reserve: VecDeque::new(),
+            told: None,
+            drain: CancellationToken::new(),
+        }
+    }
+
     async fn accept(&mut self, listener: TcpListener, shutdown: &CancellationToken) {
         loop {
-            let full = self.open.len() >= self.limit;
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 Some(_) = self.open.join_next() => {}
-                accepted = listener.accept(), if !full => match accepted {
-                    Ok((stream, _)) => self.start(stream),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => self.start(stream, address.ip()),
                     Err(error) => {
                         tracing::warn!(error = %error, "a connection could not be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -236,18 +293,38 @@ impl Connections {
         }
     }
 
-    fn start(&mut self, stream: TcpStream) {
+    fn start(&mut self, stream: TcpStream, address: IpAddr) {
         // An answer is one write; waiting for more to send with it only costs time. Refused = a slower answer, no more.
         let _ = stream.set_nodelay(true);
-        let front = self.front.clone();
+        match self.admit(address) {
+            Ok(admitted) => self.serve(stream, admitted),
+            Err(reason) => {
+                if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+                    self.told = Some(Instant::now());
+                    tracing::warn!(peer = %address, "{reason}: only /healthz and /readyz are answered on further ones");
+                }
+                self.serve_health(stream, reason);
+            }
+        }
+    }
+
+    fn admit(&self, address: IpAddr) -> Result<(Permit, Peer), &'static str> {
+        let peer = self.peers.enter(address).ok_or("too many connections from one address")?;
+        let place = self.places.enter().map_err(|_| "too many connections")?;
+        Ok((place, peer))
+    }
+
+    fn serve(&mut self, stream: TcpStream, (place, peer): (Permit, Peer)) {
+        let (front, peer) = (self.front.clone(), Arc::new(peer));
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let front = front.clone();
-            async move { Ok::<_, Infallible>(front.handle(request.map(Body::new)).await) }
+            let (front, peer) = (front.clone(), Arc::clone(&peer));
+            async move { Ok::<_, Infallible>(front.handle(request.map(Body::new), peer.requests()).await) }
         });
         let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
         // A token of its own: its lock is taken at each wake-up, and would be shared by all connections otherwise.
         let drain = self.drain.child_token();
         self.open.spawn(async move {
+            let _place = place;
             let mut connection = std::pin::pin!(connection);
             let result = tokio::select! {
                 biased;
@@ -261,6 +338,35 @@ impl Connections {
                 tracing::debug!(error = %error, "a connection ended early");
             }
         });
+    }
+
+    /// Answers one request of a connection over the limits: health, or `overloaded`.
+    fn serve_health(&mut self, stream: TcpStream, reason: &'static str) {
+        self.reserve.retain(|connection| !connection.is_finished());
+        if self.reserve.len() >= RESERVE
+            && let Some(oldest) = self.reserve.pop_front()
+        {
+            oldest.abort();
+        }
+        let front = self.front.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let front = front.clone();
+            async move {
+                if is_health(request.uri().path()) {
+                    return Ok::<_, Infallible>(front.handle(request.map(Body::new), None).await);
+                }
+                let error = Error::new(Code::Overloaded, reason).with_retry_after(Duration::from_secs(1));
+                let mut response = Problem::from(error).into_response();
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                Ok(response)
+            }
+        });
+        let connection = self.once.serve_connection(TokioIo::new(stream), service);
+        let drain = self.drain.child_token();
+        self.reserve.push_back(self.open.spawn(async move {
+            // What it could not say in time it may ask another server.
+            let _ = drain.run_until_cancelled(connection).await;
+        }));
     }
 }
 

@@ -4,6 +4,7 @@ mod chat;
 mod clock;
 mod faulty_store;
 mod issuer;
+pub mod leaks;
 mod nats;
 mod packs;
 mod postgres;

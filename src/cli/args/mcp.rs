@@ -39,8 +39,8 @@ pub(crate) struct McpAddArgs {
     /// The address of a server over HTTP
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "env", "cwd"], required_unless_present = "command")]
     pub(crate) url: Option<String>,
-    /// A header of every request (repeat for more)
-    #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
+    /// A header of every request, as NAME=VALUE or "Name: value" (repeat for more)
+    #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
     /// A variable of the program's environment (repeat for more)
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
@@ -63,4 +63,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
     // The text may hold a secret, so it is not repeated.
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// Reads a header: `NAME=VALUE`, or `Name: value` as curl has it. No name of a header holds either sign (RFC 9110, section 5.1).
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(['=', ':']).ok_or("write NAME=VALUE or \"Name: value\"")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -1,6 +1,7 @@
 //! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
 
-use std::sync::{Arc, Mutex};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use helmdeck_conversation::Conversations;
 use helmdeck_core::SystemClock;
@@ -84,7 +85,9 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
         }
     };
     for path in gate::exposed_key_files(&env) {
-        report.warnings.push(format!("others than its owner may read the key file {}; chmod 600 it", path.display()));
+        report
+            .warnings
+            .push(format!("others than its owner can read the secret file {}; chmod 600 it", path.display()));
     }
     if let Some(settings) = loaded.settings {
         logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
@@ -93,7 +96,9 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
             loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
         let conversations = Conversations::default();
         let (ring, watch) = (ring.flatten(), Mutex::default());
-        let setup = Setup { settings, env, ring, vault_ring, watch, conversations, output, serves: false };
+        let refused_store = OnceLock::new();
+        let setup =
+            Setup { settings, env, ring, vault_ring, watch, conversations, refused_store, output, serves: false };
         auth(&mut report, &setup).await;
         places(&mut report, &setup);
         store(&mut report, &setup).await;
@@ -168,6 +173,18 @@ fn places(report: &mut Report, setup: &Setup) {
         && let Ok(Ok(Location::Sqlite(store))) = settings.memory_url().map(|url| Location::parse(&url))
     {
         files.push(store);
+    }
+    let mut folders: Vec<_> = files.iter().filter_map(|file| file.parent()).collect();
+    folders.dedup();
+    for folder in folders {
+        let mode = std::fs::metadata(folder).map_or(0, |folder| folder.permissions().mode());
+        if mode & 0o022 != 0 {
+            report.warnings.push(format!(
+                "others than its owner can write in the data folder {} (its mode is {:04o}) and replace what is in it; chmod 700 it",
+                folder.display(),
+                mode & 0o7777
+            ));
+        }
     }
     let mut reasons: Vec<String> = files.iter().filter_map(|file| writable::why_not(file)).collect();
     reasons.dedup();

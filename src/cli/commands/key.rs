@@ -31,7 +31,8 @@ pub(crate) fn check(env: &Environment, output: &Output) -> Result<()> {
         )));
     };
     for path in gate::exposed_key_files(env) {
-        output.note(&format!("warning: others than its owner may read {}; chmod 600 it", path.display()));
+        output
+            .note(&format!("warning: others than its owner can read the secret file {}; chmod 600 it", path.display()));
     }
     let previous: Vec<&str> = ring.ids().skip(1).collect();
     let value = json!({"key_id": ring.current_id(), "previous_key_ids": previous});

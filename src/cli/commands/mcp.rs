@@ -2,8 +2,11 @@
 //!
 //! stdout is the protocol's alone; the log goes to stderr.
 
+use std::sync::Arc;
+
 use helmdeck_core::Caller;
-use helmdeck_server::mcp::Stdio;
+use helmdeck_server::mcp::{Place, Stdio};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::serve::{start_sweeping, sweep_system};
@@ -11,6 +14,7 @@ use crate::app::{block_on, internal};
 use crate::args::Global;
 use crate::env::Environment;
 use crate::exit::Result;
+use crate::input::absolute_paths;
 use crate::output::Output;
 use crate::signals::Stop;
 use crate::wire::Setup;
@@ -31,7 +35,13 @@ async fn serve(setup: Setup) -> Result<()> {
     // A client may run this for weeks, and nobody `serve`.
     start_sweeping(&setup, &engine);
     let settings = &setup.settings;
-    let stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
+    let mut stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
+    if let Some(folder) = setup.env.working_dir() {
+        let (folder, env) = (folder.to_owned(), setup.env.place());
+        // A path that cannot be made absolute is the pack's to refuse.
+        let absolute = move |schema: &Value, text: &str| absolute_paths(schema, text, &env).ok().flatten();
+        stdio = stdio.place(Place { folder, absolute: Arc::new(absolute) });
+    }
     let stop = CancellationToken::new();
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system)));

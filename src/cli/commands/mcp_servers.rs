@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use helmdeck_engine::McpStatus;
 use serde_json::json;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
@@ -84,9 +85,10 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
         .filter(|error| error.file.starts_with("mcp:"))
         .chain(late(&engine))
         .map(|error| error.to_string())
+        .chain(found.iter().filter(|server| server.remembered).map(not_confirmed))
         .collect();
     setup.shut_down(&engine).await;
-    let failed = found.iter().any(|server| server.listed.is_none());
+    let failed = found.iter().any(|server| server.listed.is_none() || server.remembered);
     let value = json!({"servers": found, "refused": refused});
     setup.output.either(&value, || {
         if found.is_empty() {
@@ -114,6 +116,12 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
     if failed { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
 }
 
+/// Says that a server did not answer now, though its tools are known of an earlier start.
+fn not_confirmed(server: &McpStatus) -> String {
+    let why = server.error.as_deref().unwrap_or("it has not answered in time");
+    format!("mcp:{}: {why}; the tools are those of its last start", server.name)
+}
+
 fn table(arguments: &McpAddArgs, global: &Global, env: &Environment) -> Result<Table> {
     let mut table = Table::new();
     table["name"] = value(&arguments.name);
@@ -125,6 +133,13 @@ fn table(arguments: &McpAddArgs, global: &Global, env: &Environment) -> Result<T
         }
     } else {
         let mut variables = literals("--env", &arguments.env, servers::check_variable)?;
+        if let Some(index) = arguments.command.iter().position(|word| is_secret_argument(word)) {
+            return Err(Failure::new(
+                Exit::Secret,
+                format!("word {} after -- looks like a secret; nothing was written", index + 1),
+            )
+            .with_hint(format!("hand it over as a variable, --env NAME=...: {REFERENCE_HINT}")));
+        }
         let (argv, own_path) = argv(&arguments.command, global, env)?;
         if own_path && !variables.contains_key("PATH") {
             variables.insert("PATH", "env:PATH".into());
@@ -168,7 +183,7 @@ fn literals(
                 .with_hint(REFERENCE_HINT)
         };
         let parsed = helmdeck_engine::McpValue::parse(text, |_| None);
-        if helmdeck_engine::looks_like_token(text.as_bytes())
+        if helmdeck_core::leaks::has_leak(text.as_bytes())
             || (servers::is_secret_name(name)
                 && text.len() >= MIN_SECRET_BYTES
                 && parsed.as_ref().is_ok_and(|value| !value.is_reference()))
@@ -179,6 +194,16 @@ fn literals(
         table.insert(name, text.as_str().into());
     }
     Ok(table)
+}
+
+/// Says whether a word of a command holds a secret: it looks like one, or it is `NAME=VALUE` or `--name=value` with a name that says
+/// so and a value that is long enough. It would stand in the configuration and in every list of processes.
+fn is_secret_argument(word: &str) -> bool {
+    helmdeck_core::leaks::has_leak(word.as_bytes())
+        || word.split_once('=').is_some_and(|(name, value)| {
+            let is_path = value.starts_with(['/', '.', '~']);
+            servers::is_secret_name(name.trim_start_matches('-')) && value.len() >= MIN_SECRET_BYTES && !is_path
+        })
 }
 
 /// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it needs
@@ -349,7 +374,7 @@ mod tests {
             "--url",
             "https://x.example/mcp",
             "--header",
-            "Authorization=Bearer {credential:t}",
+            "Authorization: Bearer {credential:t}",
         ])
         .unwrap();
         assert!(
@@ -385,6 +410,10 @@ mod tests {
             ["add", "b", "--env", &token, "--", "sh"].as_slice(),
             &["add", "b", "--env", "API_TOKEN=canary-canary", "--", "sh"],
             &["add", "b", "--url", "https://x/", "--header", "Authorization=Bearer canary-canary"],
+            &["add", "b", "--url", "https://x/", "--header", "Authorization: Bearer canary-canary"],
+            &["add", "b", "--", "env", &token, "npx", "foo"],
+            &["add", "b", "--", "env", "API_TOKEN=canary-canary", "npx", "foo"],
+            &["add", "b", "--", "npx", "foo", "--api-token=canary-canary"],
         ] {
             let failure = rig.run(arguments).unwrap_err();
             assert_eq!(failure.exit(), Exit::Secret, "{arguments:?}");

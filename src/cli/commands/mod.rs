@@ -24,6 +24,8 @@ mod pack;
 mod pack_check;
 mod pack_new;
 mod purge;
+mod reload;
+mod reset;
 mod rotate;
 mod run;
 pub(crate) mod seam;
@@ -56,6 +58,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
     };
     match cli.command {
         Command::Version => output.text(&version()),
+        Command::ExitCodes => output.text(crate::exit::TABLE),
         Command::Completions { shell } => completions::run(shell, &output),
         Command::Job(command) => {
             let setup = setup(env, WARN)?;
@@ -104,6 +107,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
                 MemoryCommand::Get(arguments) => block_on(memory_get::run(&setup, &arguments)),
                 MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
+                MemoryCommand::Reset(arguments) => block_on(reset::run(&setup, &arguments)),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),
                 MemoryCommand::Rotate => block_on(rotate::run(&setup)),
                 MemoryCommand::Export(arguments) => block_on(archive::run(&setup, &arguments)),

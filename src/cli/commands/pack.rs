@@ -33,7 +33,7 @@ pub(crate) fn late(engine: &Engine) -> impl Iterator<Item = ManifestError> + use
 /// A silent failure if the reader went away.
 pub(crate) async fn list(setup: &Setup) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
-    engine.import_all(IMPORT_LIMIT).await;
+    engine.import_unknown(IMPORT_LIMIT).await;
     let (packs, mut refused) = (engine.packs(), engine.refused());
     refused.extend(late(&engine));
     setup.shut_down(&engine).await;
@@ -86,6 +86,9 @@ fn describe(pack: &PackInfo) -> String {
     fact("access", if pack.read_only { "reads only" } else { "writes" }.to_owned());
     fact("handler", format!("{}, at most {} s", pack.handler, pack.timeout_s));
     fact("file", pack.file.clone());
+    if let Some(why) = &pack.outdated {
+        fact("outdated", format!("its manifest is refused now, the last good version is served: {why}"));
+    }
     fact("cache", cache(pack));
     if !pack.invalidates.is_empty() {
         fact("purges", format!("cached answers with tag {}", pack.invalidates.join(", ")));

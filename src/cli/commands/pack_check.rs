@@ -36,7 +36,7 @@ pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result
     let scope = scope(setup, path)?;
     let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
     if engine.needs_import() {
-        engine.import_all(super::pack::IMPORT_LIMIT).await;
+        engine.import_awaited(super::pack::IMPORT_LIMIT).await;
     }
     let (checked, findings) = check(setup, &engine, &scope, run).await;
     setup.shut_down(&engine).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helmdeck_core::{Call, Code, Error, Identity, Outcome};
-use helmdeck_engine::Engine;
+use helmdeck_engine::{Engine, PackInfo};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,12 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     answer
 }
 
+/// Says whether a pack uses the store by its manifest or its family, so that a wrong key must be told.
+fn needs_store(pack: &PackInfo) -> bool {
+    let family = pack.name.as_str().split('.').next().unwrap_or_default();
+    pack.cache.is_some() || !pack.invalidates.is_empty() || matches!(family, "memory" | "conversation")
+}
+
 fn at_once() -> Failure {
     Failure::new(Exit::Failed, "interrupted before everything had come to its end")
 }
@@ -68,6 +74,11 @@ async fn call_and_print(
 ) -> Result<Option<()>> {
     let mut call = make(setup, engine, &arguments.call).await?;
     let pack = engine.pack(call.pack.as_str(), call.version)?;
+    if let Some(error) = setup.refused_store.get()
+        && needs_store(&pack)
+    {
+        return Err(error.clone().into());
+    }
     let progress = Arc::new(Progress::of_call(setup.output, pack.asynchronous));
     call.directive = arguments.directive();
     call.max_age = arguments.max_age;

@@ -1,5 +1,6 @@
 //! `helmdeck serve`: the packs over REST and MCP, until it is told to stop; then everything under way is finished first.
 
+use std::io::{self, IsTerminal};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,42 +11,48 @@ use helmdeck_memory::JanitorConfig;
 use helmdeck_memory::system::System;
 use helmdeck_server::{Auth, Server};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use toml::Value;
 
+use super::reload::Reloader;
 use crate::app::{block_on_threads, internal};
 use crate::args::{Global, ServeArgs};
 use crate::config::FlagSetting;
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
-use crate::signals::Stop;
+use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
+/// The level of the log unless the operator says which.
+const LEVEL: &str = "info";
 /// The most threads unless the operator says how many.
 const THREADS: usize = 4;
 /// How often the system database is swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM; SIGHUP reloads.
 ///
 /// # Errors
-/// A configuration failure for an address that is not served; exit 1 if it is taken.
+/// A configuration failure for an address that is not served; exit 1 if it is taken; exit 130 after Ctrl-C.
 pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: Environment, output: Output) -> Result<()> {
     let listen = arguments
         .listen
         .iter()
         .map(|address| -> FlagSetting { (&["server", "listen"], Value::String(address.clone()), "--listen") });
-    let mut setup = Setup::load(global, listen.collect(), env, output, "info")?;
+    let listen: Vec<FlagSetting> = listen.collect();
+    let reloader = Reloader::new(global, listen.clone(), &env, LEVEL)?;
+    let mut setup = Setup::load(global, listen, env, output, LEVEL)?;
     setup.serves = true;
     let threads = match setup.settings.runtime.threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
         threads => threads,
     };
-    block_on_threads(threads, serve(setup))
+    block_on_threads(threads, serve(setup, reloader))
 }
 
-async fn serve(setup: Setup) -> Result<()> {
+async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
     let listen = setup.settings.server.listen;
     let auth = setup.auth()?;
     if let Some(auth) = &auth {
@@ -68,13 +75,34 @@ async fn serve(setup: Setup) -> Result<()> {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
+    let reload = server.reload();
     let server = server.auth(auth).serve(listener, stop.clone());
-    let mut signals = Stop::catch()?;
+    let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
+    let terminal = io::stderr().is_terminal();
+    if !address.ip().is_loopback() && setup.settings.server.allowed_hosts.is_empty() {
+        tracing::warn!(
+            "server.allowed_hosts is empty, so requests must address localhost or a loopback address; name this server in it"
+        );
+    }
     announce(&setup.output, &format!("listening on http://{address}"));
     let mut server = std::pin::pin!(server);
-    let answer = tokio::select! {
-        answer = &mut server => answer.map_err(internal),
-        () = signals.wait() => {
+    let ended = loop {
+        tokio::select! {
+            answer = &mut server => break Some(answer),
+            () = signals.wait() => break None,
+            _ = hangups.recv() => {
+                // The terminal that it was started at is closed: nobody is there to reload for.
+                if terminal && !io::stderr().is_terminal() {
+                    break None;
+                }
+                tracing::info!("SIGHUP: reloading configuration and packs");
+                reloader.run(&setup.env, &reload, &engine).await;
+            }
+        }
+    };
+    let answer = match ended {
+        Some(answer) => answer.map_err(internal),
+        None => {
             stop.cancel();
             tracing::info!("stopping: finishing what is under way");
             // A second signal ends the wait, not the write-behind.
@@ -85,7 +113,11 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     setup.shut_down(&engine).await;
-    answer
+    // SIGTERM is how a server is asked to end, and it did; Ctrl-C ends with its own code, as everywhere.
+    match answer {
+        Ok(()) if signals::interrupted() => Err(Failure::silent(Exit::Failed)),
+        answer => answer,
+    }
 }
 
 /// Reads the keys for tokens once. A file that cannot be used is a mistake; an address that does not answer may do so later.

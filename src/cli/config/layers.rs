@@ -116,6 +116,21 @@ impl Layers {
         Ok(())
     }
 
+    /// Returns the keys whose values differ from these.
+    pub(crate) fn changed(&self, other: &Self) -> Vec<Key> {
+        let keys: BTreeSet<&Key> = self.settings.keys().chain(other.settings.keys()).collect();
+        let value = |layers: &Self, key: &Key| layers.settings.get(key).map(|setting| setting.value.clone());
+        keys.into_iter().filter(|key| value(self, key) != value(other, key)).cloned().collect()
+    }
+
+    /// Takes one setting over from others.
+    pub(crate) fn take(&mut self, key: &Key, other: &Self) {
+        match other.settings.get(key) {
+            Some(setting) => self.settings.insert(key.clone(), setting.clone()),
+            None => self.settings.remove(key),
+        };
+    }
+
     /// Says that a key is not known, with the nearest that is.
     pub(crate) fn unknown(&self, key: &[String]) -> String {
         let last = key.last().map_or("", String::as_str);

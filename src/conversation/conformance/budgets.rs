@@ -4,11 +4,17 @@
 
 use super::scribe::Act;
 use super::subject::{Subject, add, alice, fold, kept, numbers, recent, sized, turn};
-use crate::config::OnOversize;
+use crate::config::{OnOversize, Strategy};
 use crate::error::ConversationError;
 use crate::health::Health;
+use crate::patch::LlmContextPatch;
 use crate::summarizer::Failure;
 use crate::tokens::Counter;
+
+/// Returns what the opening takes.
+fn pinned(patch: &LlmContextPatch) -> u64 {
+    patch.opening.as_deref().map_or(0, |opening| Counter::Chars.count(opening))
+}
 
 /// Reference suite: `Truncation_EnforcesBudget`, with exact numbers.
 pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Subject) {
@@ -19,19 +25,22 @@ pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Subject) {
         let added = memory.add_turn(&alice(), sized(number, 52, 52)).await.unwrap();
         assert_eq!(added.tokens, 28);
         let patch = memory.context(&alice()).await.unwrap();
-        let shown = (number + 1).min(2);
+        let pinned = pinned(&patch);
+        let shown = (number + 1).min(if pinned > 0 { 1 } else { 2 });
         assert_eq!(recent(&patch), numbers(number + 1 - shown..=number));
-        assert_eq!((patch.tokens, patch.omitted_turns), (28 * shown as u64, (number + 1 - shown) as u64));
+        assert_eq!((patch.tokens, patch.omitted_turns), (28 * shown as u64 + pinned, (number + 1 - shown) as u64));
+        assert_eq!(pinned > 0, s.strategy == Strategy::Truncation && number > 1, "what was asked for first is pinned");
         assert!(!patch.over_budget);
         assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), patch.tokens);
     }
     // 36 tokens would not fit in beside the newest; 8 do, and a turn that does not fit hides all before it.
     memory.add_turn(&alice(), sized(5, 12, 12)).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), (numbers(3..6), 64, 3));
+    let expected = if pinned(&patch) > 0 { (numbers(4..6), 36 + 14, 4) } else { (numbers(3..6), 64, 3) };
+    assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), expected);
     memory.add_turn(&alice(), sized(6, 120, 4)).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), (numbers(5..7), 41, 5));
+    assert_eq!((recent(&patch), patch.tokens, patch.omitted_turns), (numbers(5..7), 41 + pinned(&patch), 5));
     assert_eq!(kept(&memory, &alice()).await, numbers(0..7), "what is out of sight is kept");
     let fresh = s.another().open_with(|config| config.budget_tokens = 64);
     assert_eq!(fresh.context(&alice()).await.unwrap(), patch);
@@ -52,7 +61,7 @@ pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Subject) {
     }
     memory.add_turn(&alice(), sized(2, 12, 12)).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((recent(&patch), patch.tokens), (numbers(2..3), 8));
+    assert_eq!((recent(&patch), patch.tokens), (numbers(2..3), 8 + pinned(&patch)));
     assert_eq!((patch.over_budget, patch.omitted_turns), (false, 2));
     assert_eq!(kept(&memory, &alice()).await, numbers(0..3));
 }

@@ -69,7 +69,9 @@ pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Subject) {
     for number in 0..5 {
         memory.add_turn(&alice(), sized(number, 52, 52)).await.unwrap();
     }
-    for (over_budget, omitted) in [(false, 3), (true, 5)] {
+    // Where nobody sums up by design, what was asked for first is pinned, and takes the room of one turn.
+    let omitted = if s.rolls() { 3 } else { 4 };
+    for (over_budget, omitted) in [(false, omitted), (true, 5)] {
         if over_budget {
             memory.add_turn(&alice(), sized(5, 200, 200)).await.unwrap();
         }
@@ -255,7 +257,8 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Subject) {
     memory.restore(&alice(), &Snapshot::default()).await.unwrap();
     assert!(memory.context(&alice()).await.unwrap().is_empty());
     assert_eq!(kept(&memory, &alice()).await, Vec::<String>::new());
-    assert_eq!(s.rows_with("[3000").await, 1, "bob's");
+    // His turn, and what is pinned of it.
+    assert_eq!(s.rows_with("[3000").await, if s.rolls() { 1 } else { 2 }, "bob's");
     memory.restore(&bob(), &Snapshot { strategy: Some(s.strategy), ..Snapshot::default() }).await.unwrap();
     assert_eq!(s.rows_with("[3000").await, 0);
     s.moves(&alice(), Health::Healthy);

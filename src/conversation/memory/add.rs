@@ -171,7 +171,12 @@ impl Attempt {
             ops.put_once(name, &Once { id, tokens: self.fresh.tokens, digest: digest.clone() });
         }
         let begins = ended || state.checkpoint_version == 0;
-        let checkpoint = begins.then(|| ground.blank(head.generation));
+        let mut checkpoint = begins.then(|| ground.blank(head.generation));
+        if config.strategy == Strategy::Truncation && head.turns == 1 {
+            // No summary will carry what was asked for at first.
+            let opening = strategies::opening(config, ground.counter, &self.fresh.turn);
+            checkpoint.get_or_insert_with(|| state.checkpoint.clone()).opening = opening;
+        }
         let done = match ground.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(None),

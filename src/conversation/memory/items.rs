@@ -184,7 +184,7 @@ impl ConversationMemory {
         let mut lost = 0;
         // With no summary it may be of one whose turns are to be folded again, or have come with a restore.
         if (rebuilds || covers == 0)
-            && checkpoint.opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, kept))
+            && checkpoint.opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, &kept.turn))
         {
             checkpoint.opening = None;
         }

@@ -112,11 +112,12 @@ pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCo
     })
 }
 
+/// Names how tokens were counted: the counter, and what of a turn. Rows of an earlier way are counted again.
 const fn letter(counter: TokenCounter) -> &'static str {
     match counter {
-        TokenCounter::Chars => "c",
-        TokenCounter::Cl100kBase => "k",
-        TokenCounter::O200kBase => "o",
+        TokenCounter::Chars => "c2",
+        TokenCounter::Cl100kBase => "k2",
+        TokenCounter::O200kBase => "o2",
     }
 }
 

@@ -10,6 +10,7 @@ use crate::hot::Hold;
 use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::rows::{Head, Kept};
 use crate::tokens::{Counter, MARK};
+use crate::turn::ConversationTurn;
 
 /// The most tokens of the first message that is kept as the opening.
 const OPENING_TOKENS: u64 = 256;
@@ -27,7 +28,7 @@ pub(crate) fn oldest_raw(strategy: Strategy, head: &Head, covers_through: u64) -
 pub(crate) fn patch(config: &Config, counter: Counter, dialogue: &Hold) -> LlmContextPatch {
     match config.strategy {
         Strategy::None => LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() },
-        Strategy::Truncation => truncation::patch(config, dialogue),
+        Strategy::Truncation => truncation::patch(config, counter, dialogue),
         Strategy::RollingSummary => rolling_summary::patch(config, counter, dialogue),
     }
 }
@@ -50,16 +51,16 @@ pub(crate) fn backlog(config: &Config, fixed: u64, unfolded: u64, newest_first: 
 }
 
 /// Returns what is kept of the first message of a dialogue as its opening; `None` if it says nothing.
-pub(crate) fn opening(config: &Config, counter: Counter, first: &Kept) -> Option<String> {
+pub(crate) fn opening(config: &Config, counter: Counter, first: &ConversationTurn) -> Option<String> {
     let most = if config.budget_tokens == 0 { OPENING_TOKENS } else { OPENING_TOKENS.min(config.budget_tokens / 4) };
-    let text = first.turn.user_message.trim();
+    let text = first.user_message.trim();
     let clamped = counter.clamp(text, most);
     (most > 0 && !clamped.is_empty()).then(|| clamped.into_owned())
 }
 
 /// Says whether an opening was taken from this turn, however much of it was kept.
-pub(crate) fn is_opening_of(opening: &str, turn: &Kept) -> bool {
-    let message = turn.turn.user_message.trim();
+pub(crate) fn is_opening_of(opening: &str, turn: &ConversationTurn) -> bool {
+    let message = turn.user_message.trim();
     let start = opening.strip_suffix(MARK).unwrap_or(opening);
     // Where there was no room for the mark nothing tells that it was cut, so a start is enough.
     !start.is_empty() && message.starts_with(start)

@@ -77,21 +77,19 @@ impl Counter {
         }
     }
 
-    /// Returns the tokens of a turn: of its two texts, at least one each, and of all its digest and artifacts say.
+    /// Returns the tokens of a turn as a prompt shows it: of its two texts, at least one each. Its digest and artifacts are not shown.
     #[must_use]
     pub fn turn(self, turn: &ConversationTurn) -> u64 {
-        let list = |list: &Option<Vec<String>>| list.iter().flatten().map(|text| self.count(text)).sum::<u64>();
+        self.count(&turn.user_message).max(1) + self.count(&turn.assistant_response).max(1)
+    }
+
+    /// Returns the tokens of a turn as it is sent to the summarizer: with the tools that were used and what they showed.
+    pub(crate) fn sent(self, turn: &ConversationTurn) -> u64 {
         let digest = turn.trajectory_digest.as_ref().map_or(0, |digest| {
-            list(&digest.tools_invoked)
-                + self.count(&digest.observations_summary)
-                + self.count(&digest.reasoning_summary)
-                + list(&digest.artifacts_refs)
+            let tools = digest.tools_invoked.iter().flatten().map(|text| self.count(text)).sum::<u64>();
+            tools + self.count(&digest.observations_summary)
         });
-        self.count(&turn.user_message).max(1)
-            + self.count(&turn.assistant_response).max(1)
-            + digest
-            + turn.artifacts_shown.as_ref().map_or(0, |shown| self.count(shown.as_str()))
-            + list(&turn.artifacts_hidden_refs)
+        self.turn(turn) + digest
     }
 
     /// Shortens a text to at most `max` tokens, at the end of a sentence or a word if one is near, and says so at its end

@@ -35,7 +35,7 @@ fn the_estimate_weighs_a_character_by_its_script() {
 }
 
 #[test]
-fn a_turn_counts_with_everything_it_carries() {
+fn a_turn_counts_what_a_prompt_shows_of_it() {
     let bare = ConversationTurn { user_message: "a".repeat(40), ..ConversationTurn::default() };
     let digest = TrajectoryDigest {
         tools_invoked: Some(vec!["b".repeat(40)]),
@@ -51,11 +51,12 @@ fn a_turn_counts_with_everything_it_carries() {
         ..bare.clone()
     };
     assert_eq!(Counter::Chars.turn(&bare), 11 + 1);
-    assert_eq!(Counter::Chars.turn(&full), 11 + 1 + 11 + 101 + 1001 + 2 + 2 + 101 + 11);
+    assert_eq!(Counter::Chars.turn(&full), 11 + 1, "no prompt shows digest or artifacts");
+    assert_eq!(Counter::Chars.sent(&full), 11 + 1 + 11 + 101, "the summarizer is sent tools and observations");
     for counter in counters() {
         // As in the original, and so that no number of them is free.
         assert_eq!(counter.turn(&ConversationTurn::default()), 2);
-        assert!(counter.turn(&full) > counter.turn(&bare));
+        assert!(counter.sent(&full) > counter.turn(&full));
     }
 }
 

@@ -35,6 +35,10 @@ impl Batch {
         let config = &ground.config.summarizer;
         let most = (config.batch_turns >> notes.shrink.min(63)).max(1);
         let (mut kept, mut unreadable) = ground.rows.turns(namespace, look.from, look.through, most).await?;
+        for kept in &mut kept {
+            // What is sent is more than what a prompt shows.
+            kept.tokens = ground.counter.sent(&kept.turn);
+        }
         // Fewer than asked for: everything was read.
         let mut through = kept.last().filter(|_| kept.len() == most).map_or(look.through, |last| last.id.seq);
         let fitting = fitting(&kept, config.batch_tokens >> notes.shrink.min(63));

@@ -286,7 +286,7 @@ impl Attempt<'_> {
         let begins = checkpoint.covers_through == 0 && checkpoint.summary.is_empty();
         let first = || {
             let (config, counter) = (&self.ground.config, self.ground.counter);
-            batch.kept.iter().find_map(|kept| strategies::opening(config, counter, kept))
+            batch.kept.iter().find_map(|kept| strategies::opening(config, counter, &kept.turn))
         };
         checkpoint.opening.clone().or_else(|| begins.then(first).flatten())
     }

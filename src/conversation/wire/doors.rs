@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::write::raw;
 use crate::item::{ItemDetail, ItemId};
-use crate::patch::LlmContextPatch;
+use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::snapshot::Snapshot;
 use crate::turn::{ConversationTurn, TrajectoryDigest};
 
@@ -28,25 +28,42 @@ pub struct DoorTurn<'a> {
 
 impl Serialize for DoorTurn<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let turn = self.turn;
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(id) = &self.id {
-            map.serialize_entry("id", id)?;
-        }
-        map.serialize_entry("user_message", &turn.user_message)?;
-        map.serialize_entry("assistant_response", &turn.assistant_response)?;
-        map.serialize_entry("timestamp", turn.timestamp.as_str())?;
-        if let Some(digest) = &turn.trajectory_digest {
-            map.serialize_entry("trajectory_digest", &DoorDigest(digest))?;
-        }
-        if let Some(shown) = &turn.artifacts_shown {
-            map.serialize_entry("artifacts_shown", raw(shown))?;
-        }
-        if let Some(refs) = &turn.artifacts_hidden_refs {
-            map.serialize_entry("artifacts_hidden_refs", refs)?;
-        }
-        map.end()
+        write(self.id, self.turn, true, serializer)
     }
+}
+
+/// A turn as a model is shown it: as [`DoorTurn`], without the references that are hidden from it.
+struct ShownTurn<'a>(&'a RecentTurn);
+
+impl Serialize for ShownTurn<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write(Some(self.0.id), &self.0.turn, false, serializer)
+    }
+}
+
+fn write<S: Serializer>(
+    id: Option<ItemId>,
+    turn: &ConversationTurn,
+    hidden: bool,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    if let Some(id) = &id {
+        map.serialize_entry("id", id)?;
+    }
+    map.serialize_entry("user_message", &turn.user_message)?;
+    map.serialize_entry("assistant_response", &turn.assistant_response)?;
+    map.serialize_entry("timestamp", turn.timestamp.as_str())?;
+    if let Some(digest) = &turn.trajectory_digest {
+        map.serialize_entry("trajectory_digest", &DoorDigest(digest))?;
+    }
+    if let Some(shown) = &turn.artifacts_shown {
+        map.serialize_entry("artifacts_shown", raw(shown))?;
+    }
+    if let Some(refs) = turn.artifacts_hidden_refs.as_ref().filter(|_| hidden) {
+        map.serialize_entry("artifacts_hidden_refs", refs)?;
+    }
+    map.end()
 }
 
 struct DoorDigest<'a>(&'a TrajectoryDigest);
@@ -70,8 +87,7 @@ impl Serialize for LlmContextPatch {
 
         impl Serialize for Turns<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let turns = self.0.recent_turns.iter();
-                serializer.collect_seq(turns.map(|recent| DoorTurn { id: Some(recent.id), turn: &recent.turn }))
+                serializer.collect_seq(self.0.recent_turns.iter().map(ShownTurn))
             }
         }
 

@@ -29,10 +29,14 @@ pub struct Manifest {
     pub name: PackName,
     /// Its version.
     pub version: Version,
+    /// A short name for people; made of the pack's name if absent.
+    pub title: Option<String>,
     /// What it does, for people and agents.
     pub description: String,
     /// Whether it changes nothing anywhere. Only such a pack can be cached.
     pub read_only: bool,
+    /// What else its author says about what a call changes.
+    pub hints: Hints,
     /// Hints for routing.
     pub metadata: Metadata,
     /// What runs.
@@ -59,6 +63,17 @@ pub struct Manifest {
     pub examples: Vec<Example>,
     /// The file it came from, for messages.
     pub file: String,
+}
+
+/// What a call changes, for clients that ask a person before they call (MCP tool annotations).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Whether a call may delete or overwrite something.
+    pub destructive: Option<bool>,
+    /// Whether a second call with the same input changes nothing more.
+    pub idempotent: Option<bool>,
+    /// Whether it reaches systems outside this machine.
+    pub open_world: Option<bool>,
 }
 
 /// Hints for routing. Every list may be empty.
@@ -257,6 +272,26 @@ impl Manifest {
     /// The first problem, with file, line and a suggestion.
     pub fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Self, ManifestError> {
         parse::parse(file, text, read_file)
+    }
+
+    /// Says whether a call may delete or overwrite something. A pack that writes may, unless its author says otherwise.
+    #[must_use]
+    pub fn destructive(&self) -> bool {
+        !self.read_only && self.hints.destructive.unwrap_or(true)
+    }
+
+    /// Says whether a second call with the same input changes nothing more. So it is for a pack that only reads, and for the HTTP
+    /// methods that promise it (RFC 9110, section 9.2.2).
+    #[must_use]
+    pub fn idempotent(&self) -> bool {
+        let by_method = || matches!(&self.handler, HandlerSpec::Http(spec) if spec.method.is_idempotent());
+        self.read_only || self.hints.idempotent.unwrap_or_else(by_method)
+    }
+
+    /// Says whether it reaches systems outside this machine. What runs outside this binary may, unless its author says otherwise.
+    #[must_use]
+    pub fn open_world(&self) -> bool {
+        self.hints.open_world.unwrap_or(!matches!(self.handler, HandlerSpec::Builtin(_)))
     }
 
     /// Returns the cache specification, if gate 2 is open.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{CacheSpec, Example, HandlerSpec, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw};
+use super::{
+    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, SessionSpec, http, raw,
+};
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
 use crate::schema::{self, Schema};
@@ -19,7 +21,19 @@ const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 
 /// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
-const TOP_KEYS: &[&str] = &["name", "version", "description", "read_only", "credentials", "async", "no_audit"];
+const TOP_KEYS: &[&str] = &[
+    "name",
+    "version",
+    "title",
+    "description",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "open_world",
+    "credentials",
+    "async",
+    "no_audit",
+];
 
 const ONE_KIND: &str = "[handler] needs exactly one of `builtin`, `command`, `http` and `mcp`";
 
@@ -82,6 +96,10 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     if raw.description.get_ref().trim().is_empty() {
         return Err(source.error(Some(raw.description.span()), "description is empty; say what the pack does"));
     }
+    if let Some(title) = raw.title.as_ref().filter(|title| title.get_ref().trim().is_empty()) {
+        return Err(source.error(Some(title.span()), "title is empty; leave it out or give the pack a short name"));
+    }
+    let hints = hints_of(&source, &raw)?;
     let input = schema_of(&source, raw.input.as_ref(), "input", read_file)?;
     let output = schema_of(&source, raw.output.as_ref(), "output", read_file)?;
     let timeout = source.duration(raw.handler.get_ref().timeout.as_ref(), DEFAULT_TIMEOUT)?;
@@ -114,8 +132,10 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     Ok(Manifest {
         name,
         version,
+        title: raw.title.map(|title| title.into_inner().trim().to_owned()),
         description: raw.description.into_inner().trim().to_owned(),
         read_only: raw.read_only,
+        hints,
         metadata: raw.metadata,
         handler,
         timeout,
@@ -130,6 +150,22 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
         examples,
         file: file.to_owned(),
     })
+}
+
+fn hints_of(source: &Source<'_>, raw: &raw::Manifest) -> Result<Hints, ManifestError> {
+    if raw.read_only {
+        let written = [(&raw.destructive, true, "destructive = true"), (&raw.idempotent, false, "idempotent = false")];
+        for (hint, wrong, shown) in written {
+            if let Some(hint) = hint.as_ref().filter(|hint| *hint.get_ref() == wrong) {
+                return Err(source.error(
+                    Some(hint.span()),
+                    format!("{shown} is for packs that write; this one says read_only = true"),
+                ));
+            }
+        }
+    }
+    let value = |hint: &Option<Spanned<bool>>| hint.as_ref().map(|hint| *hint.get_ref());
+    Ok(Hints { destructive: value(&raw.destructive), idempotent: value(&raw.idempotent), open_world: raw.open_world })
 }
 
 /// Adds a suggestion to the parser's "unknown field" messages.

@@ -12,9 +12,13 @@ use super::{Metadata, Scope, SingleFlight};
 pub(super) struct Manifest {
     pub(super) name: Spanned<String>,
     pub(super) version: Spanned<String>,
+    pub(super) title: Option<Spanned<String>>,
     pub(super) description: Spanned<String>,
     #[serde(default)]
     pub(super) read_only: bool,
+    pub(super) destructive: Option<Spanned<bool>>,
+    pub(super) idempotent: Option<Spanned<bool>>,
+    pub(super) open_world: Option<bool>,
     #[serde(default)]
     pub(super) metadata: Metadata,
     pub(super) handler: Spanned<Handler>,

@@ -66,7 +66,7 @@ pub enum NoMemory {
 impl From<NoMemory> for Error {
     fn from(why: NoMemory) -> Self {
         match why {
-            NoMemory::Off => Self::new(Code::NotFound, "memory is off: this engine has no memory key"),
+            NoMemory::Off => Self::new(Code::NotFound, "memory is off: this engine has no memory key").for_operator(),
             NoMemory::Unavailable(reason) => {
                 Self::new(Code::Overloaded, format!("memory is on, but this engine goes on without it: {reason}"))
             }

@@ -159,7 +159,8 @@ async fn a_refusal_becomes_forbidden_and_names_host_and_setting() {
     assert_eq!(error.code(), helmdeck_core::Code::Forbidden);
     assert_eq!(
         error.message(),
-        "host \"10.0.0.1\" may not be reached: it is a private address; the operator can allow it with HELMDECK_EGRESS_ALLOW"
+        "host \"10.0.0.1\" may not be reached: it is a private address; the operator can allow it with \
+         HELMDECK_EGRESS_ALLOW=10.0.0.1 or `[egress] allow = [\"10.0.0.1\"]`"
     );
 }
 

@@ -225,6 +225,7 @@ impl Answer {
             age: now.since(self.made_at),
             ttl: self.fresh_until.since(self.made_at),
             key: self.place.key.short(),
+            store_error: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use helmdeck_memory::Lock;
 use tokio::time::Instant;
 
-use super::hub::Hub;
+use super::hub::{Hub, SLOW, TOO_LONG};
 use super::key::{Key, hex};
 
 /// How much longer than the handler may run a lock is held: the time that its answer takes to the store.
@@ -94,11 +94,11 @@ impl Line {
                 Ok(lock)
             }
             Ok(Ok(Err(error))) => {
-                hub.store_fails(&hub.writing, "lock", &error.to_string());
+                hub.store_fails(&hub.writing, "lock", error.trouble(), &error.to_string());
                 Err(())
             }
             Ok(Err(_)) | Err(_) => {
-                hub.store_fails(&hub.writing, "lock", "it took too long");
+                hub.store_fails(&hub.writing, "lock", SLOW, TOO_LONG);
                 Err(())
             }
         }

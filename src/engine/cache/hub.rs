@@ -1,7 +1,7 @@
 //! What all cached packs of an engine share: hot tier, store behind a breaker, flights, purges, counters.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +27,9 @@ use crate::metrics::Metrics;
 
 /// The longest input that is remembered byte for byte.
 const MAX_ALIAS_BYTES: usize = 16 << 10;
+/// The word for a store that did not answer within its budget, and what the log says of it.
+pub(crate) const SLOW: &str = "slow";
+pub(crate) const TOO_LONG: &str = "it took too long";
 /// How long a caller of `purge` waits for the store; the purge itself holds at once.
 const PURGE_WAIT: Duration = Duration::from_secs(2);
 
@@ -78,6 +81,8 @@ pub(crate) struct Hub {
     /// Two breakers: a write that works says nothing about reads, nor the other way round.
     pub(crate) reading: Breaker,
     pub(crate) writing: Breaker,
+    /// Why the last read failed, and the last write; `None` = it did not.
+    troubles: Mutex<[Option<&'static str>; 2]>,
     events: Bus,
 }
 
@@ -92,6 +97,8 @@ pub(crate) struct Parts {
     pub(crate) events: Bus,
     /// News of what other processes delete; `None` = what the store itself tells, if it does.
     pub(crate) changes: Option<Changes>,
+    /// Why nothing can be written at the start, if that is known.
+    pub(crate) trouble: Option<&'static str>,
 }
 
 impl Hub {
@@ -115,6 +122,7 @@ impl Hub {
             aliases: Cache::builder().max_capacity(for_aliases).weigher(weigh_alias).build(),
             reading: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
             writing: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
+            troubles: Mutex::new([None, parts.trouble]),
             flights: Arc::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
@@ -212,11 +220,11 @@ impl Hub {
                 None
             }
             Ok(Err(error)) => {
-                self.store_fails(&self.reading, "read", &error.to_string());
+                self.store_fails(&self.reading, "read", error.trouble(), &error.to_string());
                 None
             }
             Err(_) => {
-                self.store_fails(&self.reading, "read", "it took too long");
+                self.store_fails(&self.reading, "read", SLOW, TOO_LONG);
                 None
             }
         }
@@ -288,14 +296,28 @@ impl Hub {
         self.reading.is_open() || self.writing.is_open()
     }
 
+    /// Returns in one word why the store takes no part just now, `None` if it does.
+    pub(crate) fn store_trouble(&self) -> Option<&'static str> {
+        let [read, write] = *self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store.not_open().map(|error| error.trouble()).or(read).or(write)
+    }
+
+    fn note_trouble(&self, breaker: &Breaker, trouble: Option<&'static str>) {
+        let slot = usize::from(std::ptr::eq(breaker, &raw const self.writing));
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)[slot] = trouble;
+    }
+
     pub(crate) fn store_works(&self, breaker: &Breaker) {
+        self.note_trouble(breaker, None);
         if breaker.succeeded() {
             self.metrics.breaker_open.set(self.breaker_is_open().into());
             tracing::info!("the store answers again");
         }
     }
 
-    pub(crate) fn store_fails(&self, breaker: &Breaker, operation: &'static str, why: &str) {
+    /// Notes that the store failed: `trouble` is the word for callers, `why` is for the log.
+    pub(crate) fn store_fails(&self, breaker: &Breaker, operation: &'static str, trouble: &'static str, why: &str) {
+        self.note_trouble(breaker, Some(trouble));
         self.metrics.store_error(operation);
         if breaker.failed(self.clock.monotonic()) {
             self.metrics.breaker_open.set(1);

@@ -52,6 +52,10 @@ impl ReadStore for OwnStore {
     fn changes(&self) -> Option<Changes> {
         self.0.store.changes()
     }
+
+    fn not_open(&self) -> Option<StoreError> {
+        self.0.store.not_open()
+    }
 }
 
 #[async_trait]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
+use helmdeck_core::leaks;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::outcome::UsedGrant;
 use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
@@ -18,7 +19,6 @@ use super::hub::{Alias, Hub};
 use super::key::{Digests, Parts, canonical_input, hex, namespace};
 use super::writer::Write;
 use crate::artifacts::{ArtifactStore, earliest_end};
-use crate::scrub;
 
 /// The cache, as one registered pack sees it.
 pub(crate) struct PackCache {
@@ -199,7 +199,7 @@ impl PackCache {
             Some("no_store")
         } else if self.manifest.cache().is_none_or(|spec| bytes.len() as u64 > spec.max_bytes) {
             Some("too_large")
-        } else if scrub::looks_like_token(bytes) {
+        } else if leaks::has_leak(bytes) {
             Some("token_format")
         } else {
             None

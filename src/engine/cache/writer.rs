@@ -14,7 +14,7 @@ use helmdeck_memory::{Delete, Kind, Lock, Op, Put, StoreError, Written};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answer::Place;
-use super::hub::Hub;
+use super::hub::{Hub, SLOW, TOO_LONG};
 use super::others::{Covers, Row};
 use super::purge::Selector;
 
@@ -263,7 +263,7 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<Store
         }
         Ok(Err(error)) => {
             if error.is_temporary() {
-                hub.store_fails(&hub.writing, "write", &error.to_string());
+                hub.store_fails(&hub.writing, "write", error.trouble(), &error.to_string());
             } else {
                 hub.metrics.store_error("write");
                 tracing::debug!(%error, "an answer was not stored");
@@ -271,7 +271,7 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<Store
             Err(Some(error))
         }
         Err(_) => {
-            hub.store_fails(&hub.writing, "write", "it took too long");
+            hub.store_fails(&hub.writing, "write", SLOW, TOO_LONG);
             Err(None)
         }
     }
@@ -293,11 +293,11 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
         // A store that was closed on purpose has nothing left to serve.
         Ok(Err(StoreError::Closed)) => None,
         failed => {
-            let why = match failed {
-                Ok(Err(error)) => error.to_string(),
-                _ => "it took too long".to_owned(),
+            let (trouble, why) = match failed {
+                Ok(Err(error)) => (error.trouble(), error.to_string()),
+                _ => (SLOW, TOO_LONG.to_owned()),
             };
-            hub.store_fails(&hub.writing, "purge", &why);
+            hub.store_fails(&hub.writing, "purge", trouble, &why);
             purge.done = None;
             Some(purge)
         }

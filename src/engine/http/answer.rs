@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::manifest::http::{HttpOutput, HttpSpec};
-use helmdeck_core::{Code, Error, Json, Result};
+use helmdeck_core::{Code, Error, Json, Result, Secret, json};
 use reqwest::header::{
     CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     LAST_MODIFIED, RETRY_AFTER, SET_COOKIE,
@@ -16,9 +16,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::exchange::{is_redirect, trouble};
+use crate::quote::{self, Part};
 
 /// The longest wait that is believed.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How much of the body of a refused request is read, in bytes: more than is quoted, so that no part of a secret is left at the cut.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 /// The longest validator that is kept, in bytes.
 const MAX_VALIDATOR_BYTES: usize = 1 << 10;
 
@@ -110,9 +113,8 @@ fn body(bytes: Bytes, headers: &HeaderMap, host: &str) -> Result<Json> {
         return Ok(Json::from_trusted(Bytes::from_static(b"null")));
     }
     if is_json(headers) {
-        return Json::parse(bytes).map_err(|error| {
-            let place = format!("line {}, column {}", error.line(), error.column());
-            Error::new(Code::InvalidOutput, format!("{host} says that its answer is JSON, and it is not ({place})"))
+        return json::check_strict(&bytes).and_then(|()| Json::parse(bytes)).map_err(|error| {
+            Error::new(Code::InvalidOutput, format!("the answer of {host} cannot be used as JSON: {error}"))
         });
     }
     match std::str::from_utf8(&bytes) {
@@ -123,9 +125,14 @@ fn body(bytes: Bytes, headers: &HeaderMap, host: &str) -> Result<Json> {
 
 /// Says whether the media type is JSON (RFC 8259) or built on it (RFC 6839).
 fn is_json(headers: &HeaderMap) -> bool {
-    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let media_type = media_type(headers);
     media_type == "application/json" || media_type.ends_with("+json")
+}
+
+/// Returns the media type in lower case, without its parameters.
+fn media_type(headers: &HeaderMap) -> String {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 #[derive(Serialize)]
@@ -154,8 +161,38 @@ fn full(status: StatusCode, headers: &HeaderMap, body: &Json) -> Result<Json> {
     Json::from_serialize(&Full { status: status.as_u16(), headers: texts, body }).map_err(wrong)
 }
 
-/// Returns the error that a status stands for. Nothing of the answer's body is repeated.
-pub(super) fn classify(response: &Response, with_credential: bool) -> Error {
+/// Returns the error that a status stands for, with what the server says about it: the beginning of its body if that is JSON or
+/// plain text, as a quotation.
+pub(super) async fn refusal(response: Response, with_credential: bool, secrets: &[Secret]) -> Error {
+    let error = classify(&response, with_credential);
+    let readable = !is_redirect(response.status()) && is_readable(response.headers());
+    let text = if readable { head(response).await } else { Vec::new() };
+    match quote::foreign(&text, secrets, Part::Head) {
+        Some(said) => {
+            let message = format!("{}; the server says: {said}", error.message());
+            error.with_message(message)
+        }
+        None => error,
+    }
+}
+
+/// Reads the first [`MAX_ERROR_BYTES`] of a body; what breaks off is as good as its end.
+async fn head(mut response: Response) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let (true, Ok(Some(chunk))) = (bytes.len() < MAX_ERROR_BYTES, response.chunk().await) {
+        let room = MAX_ERROR_BYTES.saturating_sub(bytes.len());
+        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    bytes
+}
+
+/// Says whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is for browsers.
+fn is_readable(headers: &HeaderMap) -> bool {
+    !headers.contains_key(CONTENT_ENCODING) && (is_json(headers) || media_type(headers) == "text/plain")
+}
+
+/// Returns the error that a status stands for.
+fn classify(response: &Response, with_credential: bool) -> Error {
     let (status, host) = (response.status(), response.url().host_str().unwrap_or("the host"));
     let wait = response
         .headers()
@@ -164,13 +201,13 @@ pub(super) fn classify(response: &Response, with_credential: bool) -> Error {
         .map(|seconds| Duration::from_secs(seconds).clamp(Duration::from_secs(1), MAX_WAIT));
     let said = status.as_u16();
     let (code, message) = match said {
-        401 if with_credential => (Code::CredentialInvalid, format!("{host} does not accept the credential")),
-        401 => (Code::CredentialInvalid, format!("{host} wants a credential")),
+        401 if with_credential => (Code::CredentialInvalid, format!("{host} rejected the credential (status 401)")),
+        401 => (Code::CredentialInvalid, format!("{host} requires a credential (status 401)")),
         403 | 451 => (Code::Forbidden, format!("{host} does not allow this (status {said})")),
-        404 | 410 => (Code::NotFound, format!("{host} has no such thing (status {said})")),
-        409 | 412 => (Code::Conflict, format!("{host} sees a conflict (status {said})")),
-        413 => (Code::TooLarge, format!("{host} finds the request too large")),
-        400 | 414 | 422 => (Code::InvalidInput, format!("{host} does not accept the input (status {said})")),
+        404 | 410 => (Code::NotFound, format!("{host} found nothing at this address (status {said})")),
+        409 | 412 => (Code::Conflict, format!("{host} reports a conflict (status {said})")),
+        413 => (Code::TooLarge, format!("{host} rejected the request as too large (status 413)")),
+        400 | 414 | 422 => (Code::InvalidInput, format!("{host} rejected the input (status {said})")),
         429 => (Code::RateLimited, format!("the rate limit of {host} is used up")),
         408 | 504 => (Code::Timeout, format!("{host} did not answer in time (status {said})")),
         _ if is_redirect(status) => (Code::HandlerFailed, format!("{host} redirects, and this is not followed")),

@@ -110,7 +110,8 @@ impl Handler for HttpHandler {
             return Ok(Reply::not_modified().with_validator(validator).with_upstream_calls(requests));
         }
         if !self.spec.accepts(response.status().as_u16()) {
-            return Err(answer::classify(&response, with_credential));
+            let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+            return Err(answer::refusal(response, with_credential, &revealed).await);
         }
         let validator = Validator::of(response.headers()).filter(|_| self.revalidate);
         let output = answer::read(response, &self.spec).await?;

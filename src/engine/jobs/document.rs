@@ -119,6 +119,8 @@ struct Cache {
     age_us: u64,
     ttl_us: u64,
     key: [u8; 8],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store_error: Option<String>,
 }
 
 /// Writes an outcome: a line of JSON, and then its output byte for byte.
@@ -134,6 +136,7 @@ pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
             age_us: micros(cache.age),
             ttl_us: micros(cache.ttl),
             key: cache.key,
+            store_error: cache.store_error.map(str::to_owned),
         }),
     };
     // Plain data: writing it to memory cannot fail.
@@ -155,6 +158,9 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
             age: Duration::from_micros(cache.age_us),
             ttl: Duration::from_micros(cache.ttl_us),
             key: cache.key,
+            store_error: cache
+                .store_error
+                .and_then(|word| CacheInfo::STORE_ERRORS.into_iter().find(|known| **known == word)),
         }),
     };
     Some(Outcome {

@@ -21,6 +21,9 @@ pub struct JobError {
     /// The places of the document that break the schema.
     #[serde(rename = "errors", skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
+    /// Whether only the operator can help.
+    #[serde(skip)]
+    pub for_operator: bool,
 }
 
 /// How it is kept.
@@ -32,6 +35,8 @@ struct Document {
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Place>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    for_operator: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,6 +59,7 @@ impl JobError {
             retry: error.code().retry(),
             retry_after: error.retry_after(),
             violations: error.violations().to_vec(),
+            for_operator: error.is_for_operator(),
         }
     }
 
@@ -61,6 +67,7 @@ impl JobError {
     #[must_use]
     pub fn to_error(&self) -> Error {
         let error = Error::new(self.code, self.message.clone()).with_violations(self.violations.clone());
+        let error = if self.for_operator { error.for_operator() } else { error };
         match self.retry_after {
             Some(after) => error.with_retry_after(after),
             None => error,
@@ -76,6 +83,7 @@ impl JobError {
             message: self.message.clone(),
             retry_after_ms: self.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
             errors: places.collect(),
+            for_operator: self.for_operator,
         };
         // Texts and numbers: writing them to memory cannot fail.
         serde_json::to_string(&document).unwrap_or_default()
@@ -88,6 +96,7 @@ impl JobError {
         Some(Self {
             code: document.code,
             message: document.message,
+            for_operator: document.for_operator,
             retry: document.code.retry(),
             retry_after: document.retry_after_ms.map(Duration::from_millis),
             violations: places.map(|it| Violation { pointer: it.pointer, detail: it.detail }).collect(),
@@ -116,7 +125,8 @@ mod tests {
         let error = Error::new(Code::RateLimited, "slow down")
             .with_retry_after(Duration::from_millis(1_500))
             .with_violations(vec![violation])
-            .with_source("a token");
+            .with_source("a token")
+            .for_operator();
         let kept = JobError::of(&error);
         let document = kept.to_document();
         assert!(!document.contains("token"), "{document}");

@@ -39,7 +39,7 @@ impl Engine {
         }
         let registered = self.registered(&call).await?;
         let mut checked = call.clone();
-        validate(&registered.validate_input, &mut checked)?;
+        validate(&registered.validate_input, &mut checked).await?;
         if let Some(layer) = &registered.credentials {
             credentials::resolve(layer, &checked)?;
         }

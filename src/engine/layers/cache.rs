@@ -150,7 +150,7 @@ where
     let ttl = cache.spec()?.ttl;
     let mut outcome = inner.oneshot(call).await?;
     let key = key.map_or([0; 8], |key| key.short());
-    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key });
+    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None });
     cache.counters.answered(status);
     Ok(outcome)
 }
@@ -171,7 +171,11 @@ fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> Outcome {
     if let Some(time) = saved {
         cache.counters.saved(Saved { time, upstream_calls: found.upstream_calls });
     }
-    found.outcome(status, cache.hub.clock.now())
+    let mut outcome = found.outcome(status, cache.hub.clock.now());
+    if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
+        info.store_error = cache.hub.store_trouble();
+    }
+    outcome
 }
 
 /// Remembers the call's own bytes, so that `recall` answers the next one.

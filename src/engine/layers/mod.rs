@@ -4,6 +4,7 @@ pub(crate) mod artifacts;
 pub(crate) mod cache;
 pub(crate) mod credentials;
 mod finish;
+mod heavy;
 pub(crate) mod invalidate;
 pub(crate) mod observe;
 pub(crate) mod recall;

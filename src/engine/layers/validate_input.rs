@@ -1,17 +1,23 @@
 //! Refuses input that does not fit the pack's schema, and hands on the rest with the schema's defaults filled in.
 //!
 //! The input is parsed here for the first time. What the caller wrote is handed on digit for digit; the engine's own field
-//! (`_session_id`) is taken off before the schema sees it. The same with gates open or shut.
+//! (`_session_id`) is taken off before the schema sees it. The same with gates open or shut. A document whose check takes long is
+//! checked off the runtime.
 
 use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::Either;
+use helmdeck_core::error::Violation;
 use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, identity, json, schema};
-use tower::{Layer, Service};
+use serde_json::Value;
+use tower::{Layer, Service, ServiceExt};
 
+use super::heavy::{self, Patience, Side};
 use super::{Answered, answer};
 
 const SESSION_FIELD: &str = "_session_id";
@@ -49,24 +55,78 @@ pub(crate) struct ValidateInput<S> {
     layer: ValidateInputLayer,
 }
 
-impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for ValidateInput<S> {
+/// The future of a check off the runtime and the call behind it.
+type Heavy = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
+
+impl<S> Service<Call> for ValidateInput<S>
+where
+    S: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + 'static,
+{
     type Response = Outcome;
     type Error = Error;
-    type Future = Answered<S::Future>;
+    type Future = Either<Answered<S::Future>, Heavy>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        match validate(&self.layer, &mut call) {
+        let value = match prepare(&self.layer, &mut call) {
+            Ok(value) => value,
+            Err(error) => return Either::Left(answer(Err(error))),
+        };
+        if !self.layer.manifest.input.is_light(&value, call.input.len()) {
+            let (layer, inner) = (self.layer.clone(), self.inner.clone());
+            return Either::Right(Box::pin(async move {
+                check_off(&layer, &mut call, value).await?;
+                inner.oneshot(call).await
+            }));
+        }
+        Either::Left(match check(&self.layer, &mut call, value) {
             Ok(()) => Either::Right(self.inner.call(call)),
             Err(error) => answer(Err(error)),
-        }
+        })
     }
 }
 
-pub(crate) fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Result<()> {
+/// Checks the input of a call that goes no further by this layer.
+///
+/// # Errors
+/// As the layer.
+pub(crate) async fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Result<()> {
+    let value = prepare(layer, call)?;
+    if layer.manifest.input.is_light(&value, call.input.len()) {
+        return check(layer, call, value);
+    }
+    check_off(layer, call, value).await
+}
+
+/// Checks the value where it is.
+fn check(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
+    let checked = layer.manifest.input.validate_sized(&value, call.input.len());
+    keep(layer, call, value, checked)
+}
+
+/// Checks the value off the runtime.
+async fn check_off(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
+    let patience = Patience { deadline: call.deadline, cancel: call.cancel.clone() };
+    let (value, checked) = heavy::check(Arc::clone(&layer.manifest), Side::Input, value, patience).await?;
+    keep(layer, call, value, checked)
+}
+
+fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Result<(), Vec<Violation>>) -> Result<()> {
+    checked.map_err(|violations| {
+        Error::new(Code::InvalidInput, format!("the input does not fit the schema of pack \"{}\"", layer.manifest.name))
+            .with_violations(violations)
+    })?;
+    if layer.keep_value {
+        call.stage.value = Some(Arc::new(value));
+    }
+    Ok(())
+}
+
+/// Parses the input, takes off the engine's own field and fills in defaults.
+fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     let malformed = |error: serde_json::Error| {
         let place = format!("the input is not acceptable JSON (line {}, column {})", error.line(), error.column());
         Error::new(Code::InvalidInput, place).with_source(error)
@@ -93,12 +153,5 @@ pub(crate) fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Result<()
     } else if let Some(rest) = rest {
         call.input = rest.into_bytes().into();
     }
-    schema.validate(&value).map_err(|violations| {
-        Error::new(Code::InvalidInput, format!("the input does not fit the schema of pack \"{}\"", layer.manifest.name))
-            .with_violations(violations)
-    })?;
-    if layer.keep_value {
-        call.stage.value = Some(Arc::new(value));
-    }
-    Ok(())
+    Ok(value)
 }

@@ -1,12 +1,18 @@
-//! Refuses output that does not fit the pack's schema, so that nothing outside ever sees or stores it.
+//! Refuses output that does not fit the pack's schema, so that nothing outside ever sees or stores it. What handlers outside this
+//! binary answered is read strictly too: at most 128 levels, no key twice in one object.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result};
+use helmdeck_core::error::Violation;
+use helmdeck_core::manifest::HandlerSpec;
+use helmdeck_core::{Call, Code, Error, Manifest, Outcome, Result, json};
+use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
-use super::finish::{After, Finish};
+use super::heavy::{self, Patience, Side};
 
 /// Checks output against a manifest.
 #[derive(Debug, Clone)]
@@ -30,35 +36,88 @@ pub(crate) struct ValidateOutput<S> {
 impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for ValidateOutput<S> {
     type Response = Outcome;
     type Error = Error;
-    type Future = Finish<S::Future, Check>;
+    type Future = Checking<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        Finish::new(self.inner.call(call), Check(Arc::clone(&self.manifest)))
+        let patience = Patience { deadline: call.deadline, cancel: call.cancel.clone() };
+        let (inner, manifest) = (self.inner.call(call), Arc::clone(&self.manifest));
+        Checking { inner, check: Some((manifest, patience)), heavy: None }
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Check(Arc<Manifest>);
+type Heavy = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
 
-impl After for Check {
-    fn after(self, result: Result<Outcome>) -> Result<Outcome> {
-        let outcome = result?;
-        // A confirmed answer was checked when it was new, under the same contract.
-        if outcome.remark.not_modified || self.0.output.accepts_unread(outcome.output.bytes()) {
-            return Ok(outcome);
-        }
-        let invalid = || {
-            let message = format!("the output of pack \"{}\" does not fit its schema", self.0.name);
-            Error::new(Code::InvalidOutput, message)
-        };
-        let value = serde_json::from_slice(outcome.output.bytes()).map_err(|error| invalid().with_source(error))?;
-        match self.0.output.validate(&value) {
-            Ok(()) => Ok(outcome),
-            Err(violations) => Err(invalid().with_violations(violations)),
-        }
+pin_project! {
+    /// Runs the handler, then checks what it answered: at once, or off the runtime if that takes long.
+    pub(crate) struct Checking<F> {
+        #[pin]
+        inner: F,
+        check: Option<(Arc<Manifest>, Patience)>,
+        heavy: Option<Heavy>,
     }
+}
+
+impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
+    type Output = Result<Outcome>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(heavy) = this.heavy {
+            return heavy.as_mut().poll(cx);
+        }
+        let result = ready!(this.inner.poll(cx));
+        let outcome = result?;
+        let Some((manifest, patience)) = this.check.take() else { return Poll::Ready(Ok(outcome)) };
+        let bytes = outcome.output.bytes();
+        // A confirmed answer was checked when it was new, under the same contract.
+        if outcome.remark.not_modified {
+            return Poll::Ready(Ok(outcome));
+        }
+        let ours = matches!(manifest.handler, HandlerSpec::Builtin(_));
+        if manifest.output.accepts_unread(bytes) {
+            if !ours && let Err(error) = json::check_strict(bytes) {
+                return Poll::Ready(Err(not_strict(&manifest, error)));
+            }
+            return Poll::Ready(Ok(outcome));
+        }
+        let value = if ours { serde_json::from_slice(bytes) } else { json::read_strict(bytes) };
+        let value = match value {
+            Ok(value) => value,
+            Err(error) if ours => return Poll::Ready(Err(invalid(&manifest).with_source(error))),
+            Err(error) => return Poll::Ready(Err(not_strict(&manifest, error))),
+        };
+        if manifest.output.is_light(&value, bytes.len()) {
+            let checked = manifest.output.validate_sized(&value, bytes.len());
+            return Poll::Ready(fits(&manifest, outcome, checked));
+        }
+        let heavy = this.heavy.insert(Box::pin(async move {
+            let (_, checked) = heavy::check(Arc::clone(&manifest), Side::Output, value, patience).await?;
+            fits(&manifest, outcome, checked)
+        }));
+        heavy.as_mut().poll(cx)
+    }
+}
+
+fn fits(manifest: &Manifest, outcome: Outcome, checked: Result<(), Vec<Violation>>) -> Result<Outcome> {
+    match checked {
+        Ok(()) => Ok(outcome),
+        Err(violations) => Err(invalid(manifest).with_violations(violations)),
+    }
+}
+
+fn invalid(manifest: &Manifest) -> Error {
+    Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" does not fit its schema", manifest.name))
+}
+
+fn not_strict(manifest: &Manifest, error: serde_json::Error) -> Error {
+    let message = format!(
+        "the output of pack \"{}\" is not JSON that everybody reads alike: deeper than 128 levels, a key twice in one \
+         object, or a number out of range",
+        manifest.name
+    );
+    Error::new(Code::InvalidOutput, message).with_source(error)
 }

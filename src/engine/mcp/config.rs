@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use helmdeck_core::caller::Glob;
+use helmdeck_core::leaks;
 use helmdeck_core::{Code, Error, Result, Secret};
 use sha2::{Digest, Sha256};
 use url::Url;
-
-use crate::scrub;
 
 /// One MCP server: how it is reached, which of its tools are taken, and what they may cost.
 #[derive(Debug, Clone)]
@@ -109,7 +108,7 @@ impl McpValue {
                 pieces.push(Piece::Text(rest.to_owned()));
             }
         }
-        if pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if scrub::looks_like_token(text.as_bytes()))) {
+        if pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if leaks::has_leak(text.as_bytes()))) {
             return Err("the value looks like a token; name a variable (\"env:NAME\") or a credential \
                         (\"credential:NAME\") instead of writing it down"
                 .to_owned());

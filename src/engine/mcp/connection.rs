@@ -26,13 +26,13 @@ use url::Url;
 use super::client::{Client, told};
 use super::failure;
 use super::lines::{BoundedLines, log_stderr};
-use super::listing::{Listing, MAX_TOOLS, Tool};
+use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
 use super::process::{self, Program};
+use super::sieve::Sieve;
+use super::web::Web;
 use crate::group::Group;
 use crate::scrub;
 
-/// The most pages of a list of tools that are asked for.
-const MAX_PAGES: usize = 50;
 /// How much longer a message may be than the largest answer: JSON escapes text, and the same data comes as structured
 /// content and as text.
 const MESSAGE_FACTOR: u64 = 4;
@@ -170,7 +170,7 @@ async fn attempt(
                 let (name, secrets, last) = (name.to_owned(), secrets.to_vec(), Arc::clone(&last));
                 async move { log_stderr(pipes.stderr, &name, &secrets, &last).await }
             });
-            let stdout = BoundedLines::new(pipes.stdout, limit, Arc::clone(&too_long));
+            let stdout = BoundedLines::new(pipes.stdout, Sieve::new(name), limit, Arc::clone(&too_long));
             // The reader ends the stream at its limit first, so this one never drops a line unseen.
             let transport = AsyncRwTransport::new(stdout, pipes.stdin).with_max_line_length(usize::MAX);
             match client.clone().serve_with_lifecycle(transport, mode).await {
@@ -199,7 +199,7 @@ async fn attempt(
             let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                 .custom_headers(header_map(headers).map_err(fail)?)
                 .max_sse_event_size(limit);
-            let transport = StreamableHttpClientTransport::with_client(http, config);
+            let transport = StreamableHttpClientTransport::with_client(Web::new(http, Sieve::new(name), limit), config);
             let service = client.clone().serve_with_lifecycle(transport, mode).await.map_err(|error| Refusal {
                 by_server: matches!(error, ClientInitializeError::JsonRpcError(_)),
                 error: failure::not_started(name, &error, None, None, String::new(), secrets),
@@ -257,7 +257,7 @@ impl Connection {
     /// # Errors
     /// The error of the connection.
     pub(crate) async fn list(&self, name: &str) -> Result<Listing> {
-        let (mut tools, mut cursor, mut cut) = (Vec::new(), None, false);
+        let (mut tools, mut cursor, mut cut) = (Vec::new(), None, None);
         for page in 0.. {
             let mut params = PaginatedRequestParams::default();
             params.cursor = cursor;
@@ -282,12 +282,19 @@ impl Connection {
             };
             tools.extend(listed.iter().filter_map(Tool::read));
             cursor = value.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-            cut = tools.len() > MAX_TOOLS || (cursor.is_some() && page + 1 >= MAX_PAGES);
-            if cut || cursor.is_none() {
+            if tools.len() > MAX_TOOLS {
+                cut = Some(Cut::Tools);
+            } else if cursor.is_some() && page + 1 >= MAX_PAGES {
+                cut = Some(Cut::Pages);
+            }
+            if cut.is_some() || cursor.is_none() {
                 break;
             }
         }
         tools.truncate(MAX_TOOLS);
+        if let Some(cut) = cut {
+            tracing::warn!(mcp.server = name, tools = tools.len(), "{cut}");
+        }
         let info = self.peer.peer_info();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         Ok(Listing {

@@ -10,6 +10,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use super::client::told;
 use super::connection::{Connection, Ended};
 use super::process::how;
+use super::sieve::{NOT_READABLE, WHY};
 use crate::scrub;
 
 /// What rmcp writes before the beginning of a body. The rest of the body is cut off, and half of a secret would not be found, so
@@ -97,6 +98,9 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
     let secrets = &connection.secrets;
     let failed = |what: String| Error::new(Code::HandlerFailed, format!("the MCP server \"{name}\" {what}"));
     match error {
+        ServiceError::McpError(data) if data.code.0 == NOT_READABLE => {
+            Error::new(Code::InvalidOutput, format!("the MCP server \"{name}\" answered {doing} with {WHY}"))
+        }
         ServiceError::McpError(data) => {
             // -32602 is the one code that puts it on the caller (JSON-RPC 2.0, section 5.1).
             let code = if data.code == ErrorCode::INVALID_PARAMS { Code::InvalidInput } else { Code::HandlerFailed };

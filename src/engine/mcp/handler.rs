@@ -21,6 +21,8 @@ use crate::scrub;
 pub(crate) struct McpHandler {
     pub(crate) server: Arc<Server>,
     pub(crate) tool: String,
+    /// The digest of the tool as it was when the pack was made of it.
+    pub(crate) digest: Vec<u8>,
 }
 
 #[async_trait]
@@ -45,6 +47,12 @@ impl Handler for McpHandler {
 impl McpHandler {
     async fn call(&self, context: &Context, arguments: Map<String, Value>) -> Result<Reply> {
         let (connection, _in_use) = self.connect().await?;
+        // Connecting listed the tools anew. What was checked and keyed by the old contract must not reach the new tool.
+        if self.server.digest(&self.tool).is_none_or(|now| now != self.digest) {
+            let name = self.server.name();
+            let message = format!("tool \"{}\" of MCP server \"{name}\" has changed; call it again", self.tool);
+            return Err(Error::new(Code::Conflict, message));
+        }
         let result = self.ask(&connection, context, arguments).await?;
         // Variables of the server's environment are no credentials of the call; they are cleaned here.
         let output = self.output(&result, &connection.secrets)?;

@@ -9,6 +9,7 @@ use helmdeck_core::Secret;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::time::Instant;
 
+use super::sieve::Sieve;
 use crate::scrub;
 
 /// The longest line of stderr that is logged, in bytes; the rest of it is left out.
@@ -19,44 +20,69 @@ const MAX_STDERR_READ: u64 = 16 << 10;
 const MAX_STDERR_LINES: u32 = 100;
 const STDERR_WINDOW: Duration = Duration::from_secs(10);
 
+/// How much is read at once.
+const READ_BYTES: usize = 8 << 10;
+
 pin_project_lite::pin_project! {
-    /// Reads a stream of lines and ends it at a line that is longer than the limit.
+    /// Reads a stream of lines, each checked by [`Sieve`], and ends it at a line that is longer than the limit.
     pub(crate) struct BoundedLines<R> {
         #[pin]
         inner: R,
+        sieve: Sieve,
         limit: usize,
-        length: usize,
+        // The line that is being read.
+        line: Vec<u8>,
+        // Lines that were read and not handed on yet, from `done` on.
+        out: Vec<u8>,
+        done: usize,
         too_long: Arc<OnceLock<usize>>,
     }
 }
 
 impl<R> BoundedLines<R> {
     /// `too_long` is set to the limit when a line was longer.
-    pub(crate) fn new(inner: R, limit: usize, too_long: Arc<OnceLock<usize>>) -> Self {
-        Self { inner, limit, length: 0, too_long }
+    pub(crate) fn new(inner: R, sieve: Sieve, limit: usize, too_long: Arc<OnceLock<usize>>) -> Self {
+        Self { inner, sieve, limit, line: Vec::new(), out: Vec::new(), done: 0, too_long }
     }
 }
 
 impl<R: AsyncRead> AsyncRead for BoundedLines<R> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        let this = self.project();
-        if this.too_long.get().is_some() {
-            return Poll::Ready(Ok(()));
-        }
-        let before = buffer.filled().len();
-        ready!(this.inner.poll_read(cx, buffer))?;
-        for part in buffer.filled()[before..].split_inclusive(|byte| *byte == b'\n') {
-            *this.length += part.len();
-            if *this.length > *this.limit {
-                // The stream ends here: what follows is not worth waiting for.
-                let _ = this.too_long.set(*this.limit);
-                buffer.set_filled(before);
+        let mut this = self.project();
+        while *this.done == this.out.len() {
+            this.out.clear();
+            *this.done = 0;
+            if this.too_long.get().is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut space = [0; READ_BYTES];
+            let mut read = ReadBuf::new(&mut space);
+            ready!(this.inner.as_mut().poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                // The end; half a line may be the last.
+                std::mem::swap(this.out, this.line);
+                if this.out.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
                 break;
             }
-            if part.ends_with(b"\n") {
-                *this.length = 0;
+            for part in read.filled().split_inclusive(|byte| *byte == b'\n') {
+                if this.line.len() + part.len() > *this.limit {
+                    // The stream ends here: what follows is not worth waiting for.
+                    let _ = this.too_long.set(*this.limit);
+                    break;
+                }
+                this.line.extend_from_slice(part);
+                if part.ends_with(b"\n") {
+                    this.sieve.pass(this.line, this.out);
+                    this.line.clear();
+                }
             }
         }
+        let rest = &this.out[*this.done..];
+        let length = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..length]);
+        *this.done += length;
         Poll::Ready(Ok(()))
     }
 }
@@ -127,7 +153,7 @@ mod tests {
 
     async fn read(limit: usize, text: &str) -> (String, bool) {
         let flag = Arc::new(OnceLock::new());
-        let mut reader = BoundedLines::new(text.as_bytes(), limit, Arc::clone(&flag));
+        let mut reader = BoundedLines::new(text.as_bytes(), Sieve::new("x"), limit, Arc::clone(&flag));
         let mut out = String::new();
         reader.read_to_string(&mut out).await.unwrap();
         (out, flag.get().is_some())
@@ -141,7 +167,7 @@ mod tests {
         let flag = Arc::new(OnceLock::new());
         let chunks = in_chunks(&["123", "45", "678"]);
         let mut out = Vec::new();
-        BoundedLines::new(chunks, 6, Arc::clone(&flag)).read_to_end(&mut out).await.unwrap();
+        BoundedLines::new(chunks, Sieve::new("x"), 6, Arc::clone(&flag)).read_to_end(&mut out).await.unwrap();
         assert_eq!(flag.get(), Some(&6));
         assert!(b"123456".starts_with(&out), "{out:?}");
     }

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use helmdeck_core::manifest::{HandlerSpec, ManifestError, Metadata};
+use helmdeck_core::manifest::{HandlerSpec, Hints, ManifestError, Metadata};
 use helmdeck_core::template::Template;
 use helmdeck_core::{Manifest, PackName, Schema, Version};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -13,32 +14,50 @@ use super::config::McpServer;
 
 /// The most tools that are taken from one server.
 pub(crate) const MAX_TOOLS: usize = 500;
+/// The most pages of a list of tools that are asked for.
+pub(crate) const MAX_PAGES: usize = 50;
 /// The longest description that is kept, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
+/// The longest title that is kept, in bytes.
+const MAX_TITLE_BYTES: usize = 200;
 /// The largest schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
 /// One tool as the server describes it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tool {
     pub(crate) name: String,
+    pub(crate) title: Option<String>,
     pub(crate) description: String,
     pub(crate) input: Value,
     pub(crate) output: Option<Value>,
     /// The server's own `readOnlyHint`.
     pub(crate) read_only_hint: Option<bool>,
+    /// What else it says about what a call changes.
+    pub(crate) destructive_hint: Option<bool>,
+    pub(crate) idempotent_hint: Option<bool>,
+    pub(crate) open_world_hint: Option<bool>,
+}
+
+/// Why a list is not whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cut {
+    /// It has more tools than are taken.
+    Tools,
+    /// It has more pages than are asked for.
+    Pages,
 }
 
 /// What a server said the last time that it was asked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Listing {
     /// Name and version that the server gives itself.
     pub(crate) server: String,
     /// The protocol revision that it speaks.
     pub(crate) protocol: String,
     pub(crate) tools: Vec<Tool>,
-    /// Whether it lists more tools than are taken.
-    pub(crate) cut: bool,
+    /// Why it is not whole, if it is not.
+    pub(crate) cut: Option<Cut>,
 }
 
 impl Tool {
@@ -47,12 +66,19 @@ impl Tool {
         let name = value.get("name")?.as_str()?.to_owned();
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
         let description = text("description").or_else(|| text("title")).unwrap_or(&name);
-        let end = description.floor_char_boundary(MAX_DESCRIPTION_BYTES);
+        let cut = |text: &str, limit: usize| text[..text.floor_char_boundary(limit)].to_owned();
+        let hint = |key: &str| value.get("annotations")?.get(key)?.as_bool();
+        let title =
+            text("title").or_else(|| value.pointer("/annotations/title").and_then(Value::as_str).map(str::trim));
         Some(Self {
-            description: description[..end].to_owned(),
+            title: title.filter(|title| !title.is_empty()).map(|title| cut(title, MAX_TITLE_BYTES)),
+            description: cut(description, MAX_DESCRIPTION_BYTES),
             input: value.get("inputSchema").cloned().unwrap_or(Value::Null),
             output: value.get("outputSchema").cloned().filter(|schema| !schema.is_null()),
-            read_only_hint: value.pointer("/annotations/readOnlyHint").and_then(Value::as_bool),
+            read_only_hint: hint("readOnlyHint"),
+            destructive_hint: hint("destructiveHint"),
+            idempotent_hint: hint("idempotentHint"),
+            open_world_hint: hint("openWorldHint"),
             name,
         })
     }
@@ -105,13 +131,26 @@ fn compile(what: &str, schema: &Value) -> Result<Schema, String> {
     Schema::compile(schema.clone()).map_err(|message| format!("its {what} cannot be used: {message}"))
 }
 
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tools => write!(f, "it lists more than {MAX_TOOLS} tools; the others are left out"),
+            Self::Pages => write!(f, "its list of tools has more than {MAX_PAGES} pages; the others are left out"),
+        }
+    }
+}
+
 /// Returns what stands for a manifest's file in messages about a server.
 pub(crate) fn place(server: &str) -> String {
     format!("mcp:{server}")
 }
 
+/// The manifest of a tool and the digest of its contract, or why it is refused.
+type Made = Result<(Manifest, Vec<u8>), ManifestError>;
+
 /// Makes a pack of every tool that the operator takes: its manifest and the digest of its contract, or why it is refused.
-pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<Result<(Manifest, Vec<u8>), ManifestError>> {
+/// Each with the name of its pack, if it is about one.
+pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
     let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
     let mut packs: Vec<_> = listing
         .tools
@@ -119,22 +158,30 @@ pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<Result<(Manif
         .filter(|tool| server.takes(&tool.name))
         .map(|tool| {
             let shown: String = tool.name.chars().take(80).flat_map(char::escape_debug).collect();
-            let manifest = manifest(server, tool).map_err(|why| refuse(format!("tool \"{shown}\": {why}")))?;
-            Ok((manifest, tool.digest(server, listing)))
+            let made = manifest(server, tool).map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
+            let name = format!("mcp.{}.{}", server.name, tool.name);
+            (Some(name), made.map(|manifest| (manifest, tool.digest(server, listing))))
         })
         .collect();
-    if listing.cut {
-        packs.push(Err(refuse(format!("it lists more than {MAX_TOOLS} tools; the others are left out"))));
+    if let Some(cut) = listing.cut {
+        packs.push((None, Err(refuse(cut.to_string()))));
     }
     packs
 }
 
 fn manifest(server: &McpServer, tool: &Tool) -> Result<Manifest, String> {
+    let trusted = |hint: Option<bool>| hint.filter(|_| server.read_only_trust);
     Ok(Manifest {
         name: PackName::new(&format!("mcp.{}.{}", server.name, tool.name))?,
         version: Version::new(1).ok_or("there is no version 1")?,
+        title: Some(tool.title.clone().unwrap_or_else(|| readable(&tool.name))),
         description: tool.description.clone(),
         read_only: server.read_only_trust && tool.read_only_hint == Some(true),
+        hints: Hints {
+            destructive: trusted(tool.destructive_hint),
+            idempotent: trusted(tool.idempotent_hint),
+            open_world: trusted(tool.open_world_hint),
+        },
         metadata: Metadata::default(),
         handler: HandlerSpec::Mcp { server: server.name.clone(), tool: tool.name.clone() },
         timeout: server.timeout.max(Duration::from_millis(1)),
@@ -149,6 +196,13 @@ fn manifest(server: &McpServer, tool: &Tool) -> Result<Manifest, String> {
         examples: Vec::new(),
         file: place(&server.name),
     })
+}
+
+/// Makes `read_text-file` to "Read text file".
+fn readable(name: &str) -> String {
+    let words = name.replace(['_', '-', '.', '/'], " ");
+    let mut letters = words.trim().chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn credentials(server: &McpServer) -> Result<Vec<Template>, String> {
@@ -194,7 +248,7 @@ mod tests {
 
     fn listing(tools: &[Value]) -> Listing {
         let tools = tools.iter().filter_map(Tool::read).collect();
-        Listing { server: "test 1".into(), protocol: "2025-11-25".into(), tools, cut: false }
+        Listing { server: "test 1".into(), protocol: "2025-11-25".into(), tools, cut: None }
     }
 
     fn names(server: &McpServer, listing: &Listing) -> Vec<String> {
@@ -202,7 +256,7 @@ mod tests {
             Ok((manifest, _)) => manifest.name.to_string(),
             Err(error) => error.to_string(),
         };
-        import(server, listing).into_iter().map(told).collect()
+        import(server, listing).into_iter().map(|(_, pack)| told(pack)).collect()
     }
 
     #[test]
@@ -234,7 +288,7 @@ mod tests {
         let mut server = server();
         server.tools = vec!["re*".parse().unwrap()];
         assert_eq!(names(&server, &listing), ["mcp.x.read"]);
-        let read_only = |server: &McpServer| import(server, &listing)[0].as_ref().unwrap().0.read_only;
+        let read_only = |server: &McpServer| import(server, &listing)[0].1.as_ref().unwrap().0.read_only;
         assert!(!read_only(&server));
         server.read_only_trust = true;
         assert!(read_only(&server));

@@ -16,21 +16,30 @@ mod lines;
 mod listing;
 mod metrics;
 mod process;
+mod remembered;
 mod server;
+mod sieve;
+mod web;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use helmdeck_core::{Error, Handler, Manifest, PackName, Result};
 use serde::Serialize;
+use tokio::time::Instant;
 
 pub use config::{McpReach, McpServer, McpValue};
 pub(crate) use handler::McpHandler;
 pub(crate) use listing::Listing;
 pub(crate) use metrics::McpMetrics;
-pub(crate) use server::{Changed, Server, Surroundings};
+pub(crate) use remembered::Remembered;
+pub(crate) use server::{Changed, Known, Server, Surroundings};
+
+/// The longest that a list of tools waits for a server that was never asked before.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Where one server stands.
 #[derive(Debug, Clone, Serialize)]
@@ -47,6 +56,8 @@ pub struct McpStatus {
     pub protocol: String,
     /// How many tools it lists, `None` if it never answered.
     pub listed: Option<usize>,
+    /// Whether that is what it listed at an earlier start: in this process it was not asked, or has not answered.
+    pub remembered: bool,
     /// The names of the tools that are taken.
     pub tools: Vec<String>,
     /// Why it is not up.
@@ -61,8 +72,10 @@ pub(crate) type Imported = (Manifest, Arc<dyn Handler>, Vec<u8>);
 pub(crate) enum Fitted {
     /// The manifest with what it inherits, the handler, and the digest of the tool.
     Ready(Box<Manifest>, Arc<dyn Handler>, Vec<u8>),
-    /// The server was not asked yet.
+    /// The server was not asked yet, or what is remembered of it does not fit.
     Pending(PackName),
+    /// The server does not answer; a call asks it again.
+    Failed(PackName, ManifestError),
     Refused(ManifestError),
 }
 
@@ -79,6 +92,8 @@ impl Fitted {
 pub(crate) struct Servers {
     servers: BTreeMap<String, Arc<Server>>,
     around: Surroundings,
+    /// When all were asked in the background.
+    asked: OnceLock<Instant>,
 }
 
 impl Servers {
@@ -87,7 +102,7 @@ impl Servers {
             let (name, metrics) = (config.name.clone(), metrics.server(&config.name));
             (name, Server::new(config, around.clone(), metrics))
         });
-        Self { servers: servers.collect(), around }
+        Self { servers: servers.collect(), around, asked: OnceLock::new() }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
@@ -111,11 +126,19 @@ impl Servers {
         };
         let Some(listing) = found.listing() else {
             return match found.state() {
-                ("failed", Some(error)) => refuse(error.message().to_owned()),
+                ("failed", Some(error)) => {
+                    let why = ManifestError { file: manifest.file, line: None, message: error.message().to_owned() };
+                    Fitted::Failed(manifest.name, why)
+                }
                 _ => Fitted::Pending(manifest.name),
             };
         };
+        // What does not fit an old list may fit what the server lists today.
+        let (old, name) = (found.known() < Known::Listed, manifest.name.clone());
         let Some(listed) = listing.tools.iter().find(|listed| listed.name == tool) else {
+            if old {
+                return Fitted::Pending(name);
+            }
             let nearest = listing
                 .tools
                 .iter()
@@ -128,35 +151,41 @@ impl Servers {
         match listing::fit(manifest, &found.config, listed) {
             Ok(manifest) => {
                 let digest = listed.digest(&found.config, &listing);
-                Fitted::Ready(Box::new(manifest), Self::handler(found, tool), digest)
+                Fitted::Ready(Box::new(manifest), Self::handler(found, tool, &digest), digest)
             }
+            Err(_) if old => Fitted::Pending(name),
             Err(error) => Fitted::Refused(error),
         }
     }
 
-    fn handler(server: &Arc<Server>, tool: &str) -> Arc<dyn Handler> {
-        Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned() })
+    fn handler(server: &Arc<Server>, tool: &str, digest: &[u8]) -> Arc<dyn Handler> {
+        Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned(), digest: digest.to_owned() })
     }
 
     /// Returns every tool that is taken as a pack with its handler and digest, or why it is refused. Servers that were not
-    /// asked yet have none; one that failed is refused as a whole.
-    pub(crate) fn import(&self) -> Vec<Result<Imported, ManifestError>> {
+    /// asked yet have none; one that failed is refused as a whole. Each with the name of its pack, if it is about one.
+    pub(crate) fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
             match (server.listing(), server.state()) {
-                (Some(listing), _) => packs.extend(listing::import(&server.config, &listing).into_iter().map(|pack| {
-                    let (manifest, digest) = pack?;
-                    let tool = match &manifest.handler {
-                        HandlerSpec::Mcp { tool, .. } => tool.clone(),
-                        _ => String::new(),
-                    };
-                    Ok((manifest, Self::handler(server, &tool), digest))
-                })),
-                (None, ("failed", Some(error))) => packs.push(Err(ManifestError {
-                    file: listing::place(server.name()),
-                    line: None,
-                    message: error.message().to_owned(),
-                })),
+                (Some(listing), _) => {
+                    packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
+                        let (manifest, digest) = match pack {
+                            Ok(pack) => pack,
+                            Err(error) => return (name, Err(error)),
+                        };
+                        let tool = match &manifest.handler {
+                            HandlerSpec::Mcp { tool, .. } => tool.clone(),
+                            _ => String::new(),
+                        };
+                        let handler = Self::handler(server, &tool, &digest);
+                        (name, Ok((manifest, handler, digest)))
+                    }))
+                }
+                (None, ("failed", Some(error))) => {
+                    let (file, message) = (listing::place(server.name()), error.message().to_owned());
+                    packs.push((None, Err(ManifestError { file, line: None, message })));
+                }
                 (None, _) => {}
             }
         }
@@ -185,6 +214,7 @@ impl Servers {
                     server: listing.as_ref().map(|listing| listing.server.clone()).unwrap_or_default(),
                     protocol: listing.as_ref().map(|listing| listing.protocol.clone()).unwrap_or_default(),
                     listed: listing.as_ref().map(|listing| listing.tools.len()),
+                    remembered: server.known() == Known::Remembered,
                     tools: tools.filter(|tool| server.config.takes(tool)).collect(),
                     error: error.map(|error| error.message().to_owned()),
                 }
@@ -192,15 +222,47 @@ impl Servers {
             .collect()
     }
 
-    /// Asks a server for its tools, unless it was asked before.
+    /// Asks a server for its tools, unless it has answered before in this process.
     ///
     /// # Errors
     /// Why it cannot be asked.
     pub(crate) async fn ask(server: &Arc<Server>) -> Result<(), Error> {
-        match server.listing() {
-            Some(_) => Ok(()),
-            None => server.connection().await.map(drop),
+        match server.known() {
+            Known::Listed => Ok(()),
+            _ => server.connection().await.map(drop),
         }
+    }
+
+    /// Asks all servers for their tools in the background, until the engine stops.
+    pub(crate) fn ask_in_background(&self) {
+        let _ = self.asked.set(Instant::now());
+        for server in self.all().cloned() {
+            let stop = self.around.stop.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = Self::ask_until_it_answers(server) => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// Waits until something is known of every server's tools, or that it does not answer. Each has its `start_timeout` for it,
+    /// [`FIRST_ANSWER`] at most, from when all were asked in the background; after that this waits no more.
+    pub(crate) async fn settled(&self) {
+        let Some(asked) = self.asked.get().copied() else { return };
+        let waiting = self.all().filter(|server| server.known() == Known::Nothing).map(|server| {
+            let until = asked + server.config.start_timeout.min(FIRST_ANSWER);
+            async move {
+                let _ = tokio::time::timeout_at(until, server.settled()).await;
+            }
+        });
+        join_all(waiting.collect::<Vec<_>>()).await;
+    }
+
+    /// Says whether the tools of every server are known.
+    pub(crate) fn all_known(&self) -> bool {
+        self.all().all(|server| server.known() >= Known::Remembered)
     }
 
     /// Asks a server for its tools until it answers, as long as it takes.

@@ -8,6 +8,7 @@ use helmdeck_core::{Code, Error, Result};
 use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
+use crate::descriptors::close_descriptors_on_exec;
 use crate::group::Group;
 
 /// How long a program may take to end by itself after its stdin was closed, and again after SIGTERM (MCP 2025-11-25,
@@ -62,6 +63,7 @@ impl Program {
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
         }
+        close_descriptors_on_exec();
         let mut child = command.spawn().map_err(|error| {
             let code = match error.kind() {
                 std::io::ErrorKind::OutOfMemory => Code::ResourceExhausted,

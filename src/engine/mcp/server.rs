@@ -12,6 +12,7 @@ use futures_util::future::Shared;
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Code, Error, Identity, PackName, Result, Secret};
 use helmdeck_egress::Egress;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,7 @@ use super::failure;
 use super::listing::Listing;
 use super::metrics::ServerMetrics;
 use super::process::{self, Program, how};
+use super::remembered::Remembered;
 use crate::scrub;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
@@ -36,6 +38,8 @@ pub(crate) struct Surroundings {
     pub(crate) egress: Egress,
     /// The search path of programs.
     pub(crate) path: String,
+    /// Where lists of tools are kept between starts.
+    pub(crate) remembered: Option<Remembered>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -53,6 +57,19 @@ enum State {
     },
 }
 
+/// How much is known of a server's tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Known {
+    /// Nothing: it was never asked.
+    Nothing,
+    /// It was asked and did not answer.
+    Failed,
+    /// What it listed at an earlier start.
+    Remembered,
+    /// What it listed itself.
+    Listed,
+}
+
 /// One supervised server.
 pub(crate) struct Server {
     pub(crate) config: McpServer,
@@ -61,19 +78,24 @@ pub(crate) struct Server {
     state: Mutex<State>,
     failures: Mutex<Failures>,
     listing: Mutex<Option<Arc<Listing>>>,
+    /// How much is known of its tools.
+    known: watch::Sender<Known>,
     changed: Mutex<Option<Changed>>,
     this: Weak<Self>,
 }
 
 impl Server {
     pub(crate) fn new(config: McpServer, around: Surroundings, metrics: ServerMetrics) -> Arc<Self> {
+        let remembered = around.remembered.as_ref().and_then(|remembered| remembered.load(&config)).map(Arc::new);
+        let known = if remembered.is_some() { Known::Remembered } else { Known::Nothing };
         Arc::new_cyclic(|this| Self {
             config,
             metrics,
             around,
             state: Mutex::new(State::Down),
             failures: Mutex::default(),
-            listing: Mutex::default(),
+            listing: Mutex::new(remembered),
+            known: watch::Sender::new(known),
             changed: Mutex::default(),
             this: this.clone(),
         })
@@ -88,9 +110,27 @@ impl Server {
         *lock(&self.changed) = Some(changed);
     }
 
-    /// Returns what it listed the last time, `None` if it was never asked with success.
+    /// Returns what it listed the last time, in this process or an earlier one; `None` if it was never asked with success.
     pub(crate) fn listing(&self) -> Option<Arc<Listing>> {
         lock(&self.listing).clone()
+    }
+
+    /// Says how much is known of its tools.
+    pub(crate) fn known(&self) -> Known {
+        *self.known.borrow()
+    }
+
+    /// Waits until something is known of its tools, or that it does not answer.
+    pub(crate) async fn settled(&self) {
+        // The sender lives as long as this.
+        let _ = self.known.subscribe().wait_for(|known| *known > Known::Nothing).await;
+    }
+
+    /// Returns the digest of a tool as the server lists it now, `None` if it does not.
+    pub(crate) fn digest(&self, tool: &str) -> Option<Vec<u8>> {
+        let listing = self.listing()?;
+        let listed = listing.tools.iter().find(|listed| listed.name == tool)?;
+        Some(listed.digest(&self.config, &listing))
     }
 
     /// Returns the word for where it stands, and why it is not up.
@@ -262,24 +302,50 @@ impl Server {
                 };
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
                 *lock(&self.state) = State::Failed { until: Instant::now() + wait, error: error.clone() };
+                if self.known() == Known::Nothing {
+                    // Manifests that wait for it are told why, before whoever waits for it goes on.
+                    self.tell().await;
+                    self.learnt(Known::Failed);
+                }
                 Err(error)
             }
         }
     }
 
+    /// Takes note of a list that the server just gave, and waits until the registry follows it.
     async fn learn(&self, listing: Listing) {
-        let news = {
+        let listing = {
             let mut known = lock(&self.listing);
-            let news = known.as_deref() != Some(&listing);
-            if news {
-                *known = Some(Arc::new(listing));
+            match &*known {
+                Some(same) if **same == listing => None,
+                _ => Some(Arc::clone(known.insert(Arc::new(listing)))),
             }
-            news
         };
+        if let Some(listing) = listing {
+            if let Some(this) = self.this.upgrade()
+                && let Some(remembered) = self.around.remembered.clone()
+            {
+                // Nobody waits for it but the end of the engine.
+                self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
+            }
+            self.tell().await;
+        }
+        self.learnt(Known::Listed);
+    }
+
+    async fn tell(&self) {
         let changed = lock(&self.changed).clone();
-        if let (true, Some(changed)) = (news, changed) {
+        if let Some(changed) = changed {
             changed().await;
         }
+    }
+
+    fn learnt(&self, now: Known) {
+        self.known.send_if_modified(|known| {
+            let news = *known < now;
+            *known = now.max(*known);
+            news
+        });
     }
 
     /// Looks after a connection until it ends.

@@ -1,5 +1,6 @@
 //! System calls that commands of a session may not make: those whose memory no process is seen to hold, those that lead out of the
-//! namespaces, and those into parts of the kernel that no build or test needs (seccomp, `seccomp(2)`).
+//! namespaces, those into parts of the kernel that no build or test needs, and sockets of families that a network namespace does not
+//! hold (seccomp, `seccomp(2)`).
 //!
 //! They fail with `EPERM`, as in a container of Docker. A program for another architecture, such as a 32-bit one, is killed by its
 //! first call.
@@ -7,7 +8,10 @@
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
+};
 
 /// What is refused.
 const REFUSED: &[i64] = &[
@@ -30,6 +34,11 @@ const REFUSED: &[i64] = &[
     // Memory that no limit knows (`memfd_secret(2)`).
     libc::SYS_memfd_secret,
 ];
+/// Socket families that a command may open. They belong to the network namespace of the sandbox, which has no way out; others, such
+/// as `AF_VSOCK` (`vsock(7)`), reach past it.
+const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Calls that open sockets; their first argument is the family.
+const OPENS_SOCKET: &[i64] = &[libc::SYS_socket, libc::SYS_socketpair];
 /// Marks calls of the x32 ABI, which the kernel takes for the same architecture as x86-64 (`seccomp(2)`, Caveats).
 const X32: i64 = 0x4000_0000;
 
@@ -40,10 +49,22 @@ const X32: i64 = 0x4000_0000;
 pub(super) fn refuse() -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be refused: {error}");
     let numbers = REFUSED.iter().flat_map(|number| [*number, number | X32]);
-    let rules: BTreeMap<_, _> = numbers.map(|number| (number, Vec::new())).collect();
+    let mut rules: BTreeMap<_, _> = numbers.map(|number| (number, Vec::new())).collect();
+    let other_family = other_family().map_err(|error| failed(&error))?;
+    let numbers = OPENS_SOCKET.iter().flat_map(|number| [*number, number | X32]);
+    rules.extend(numbers.map(|number| (number, vec![other_family.clone()])));
     let architecture = TargetArch::try_from(ARCH).map_err(|error| failed(&error))?;
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture);
     let program = BpfProgram::try_from(filter.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
     apply_filter(&program).map_err(|error| failed(&error))
+}
+
+/// Matches a call whose first argument is none of [`FAMILIES`]. The kernel reads 32 bits of it.
+fn other_family() -> Result<SeccompRule, seccompiler::BackendError> {
+    let differs = |family: &i32| {
+        let family = u64::from(family.unsigned_abs());
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
+    };
+    SeccompRule::new(FAMILIES.iter().map(differs).collect::<Result<_, _>>()?)
 }

@@ -24,6 +24,7 @@ use super::output::Output;
 use super::sandbox::Line;
 use super::stage::STARTED;
 use super::{disk, processes};
+use crate::descriptors::close_descriptors_on_exec;
 
 /// How often the memory of a command is looked at.
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
@@ -67,6 +68,7 @@ impl Starter {
             let _inside = runtime.enter();
             for (mut command, answer) in receiver {
                 // Whoever asked may be gone; then the child is dropped, which kills it.
+                close_descriptors_on_exec();
                 let _ = answer.send(command.spawn());
             }
         };

@@ -48,7 +48,7 @@ async fn programs_read_stdin_and_write_stdout_in_a_short_environment() {
 }
 
 #[tokio::test]
-async fn failures_are_typed_and_their_stderr_is_for_the_log() {
+async fn failures_are_typed_and_say_what_the_program_wrote() {
     let folder = tempfile::tempdir().unwrap();
     write_pack(folder.path(), "cmd.fail", "echo why >&2; exit 7", "");
     write_pack(folder.path(), "cmd.text", "echo not json", "");
@@ -58,11 +58,39 @@ async fn failures_are_typed_and_their_stderr_is_for_the_log() {
     let error = engine.call(call("cmd.fail", "{}")).await.unwrap_err();
     assert_eq!(
         (error.code(), error.message(), error.cause().trim()),
-        (Code::HandlerFailed, "the program exited with status 7", "why")
+        (Code::HandlerFailed, "the program exited with status 7; its stderr ends: \"why\"", "why")
     );
     for pack in ["cmd.text", "cmd.none", "cmd.much"] {
         assert_eq!(engine.call(call(pack, "{}")).await.unwrap_err().code(), Code::InvalidOutput, "{pack}");
     }
+}
+
+#[tokio::test]
+async fn a_program_explains_its_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        |error: &str, status: u8| format!("printf '%s' '{{\"error\": {error}}}'; echo noise >&2; exit {status}");
+    let missing = r#"{"code": "not_found", "message": "no such city\n"}"#;
+    write_pack(folder.path(), "cmd.missing", &script(missing, 1), "");
+    let busy = r#"{"code": "rate_limited", "message": "later", "retry_after_ms": 1500}"#;
+    write_pack(folder.path(), "cmd.busy", &script(busy, 3), "");
+    // Codes of the engine's own, and other shapes, are not taken for an explanation.
+    write_pack(folder.path(), "cmd.sly", &script(r#"{"code": "unauthenticated", "message": "log in"}"#, 1), "");
+    write_pack(folder.path(), "cmd.odd", &script(r#""just text""#, 1), "");
+    // With status 0 it is an output like any other.
+    write_pack(folder.path(), "cmd.fine", &script(missing, 0), "");
+    let engine = engine(folder.path(), 4096);
+    let failed = async |pack| engine.call(call(pack, "{}")).await.unwrap_err();
+    let error = failed("cmd.missing").await;
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "the program says: \"no such city\""));
+    let error = failed("cmd.busy").await;
+    assert_eq!((error.code(), error.retry_after()), (Code::RateLimited, Some(Duration::from_millis(1500))));
+    for pack in ["cmd.sly", "cmd.odd"] {
+        let error = failed(pack).await;
+        let message = "the program exited with status 1; its stderr ends: \"noise\"";
+        assert_eq!((error.code(), error.message()), (Code::HandlerFailed, message), "{pack}");
+    }
+    assert!(engine.call(call("cmd.fine", "{}")).await.unwrap().output.as_str().contains("not_found"));
 }
 
 #[tokio::test]

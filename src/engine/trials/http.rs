@@ -176,6 +176,8 @@ async fn json_comes_back_byte_for_byte_and_text_as_a_string() {
         "GET /binary" => {
             [answer("200 OK", "", "").replace("length: 0", "length: 2").as_bytes(), &[0xff, 0xfe]].concat()
         }
+        "GET /twice" => json("{\"a\": 1, \"a\": 2}").into_bytes(),
+        "GET /deep" => json(&format!("{}{}", "[".repeat(2000), "]".repeat(2000))).into_bytes(),
         "GET /zipped" => answer("200 OK", "content-encoding: gzip\r\n", "bomb").into_bytes(),
         line => panic!("{line}"),
     })
@@ -189,7 +191,7 @@ async fn json_comes_back_byte_for_byte_and_text_as_a_string() {
     assert_eq!(rig.run("{\"id\":\"problem\"}").await.output.as_str(), "[1]");
     assert_eq!(rig.run("{\"id\":\"text\"}").await.output.as_str(), "\"{\\\"a\\\": \\\"ü\\\"}\"");
     assert_eq!(rig.run("{\"id\":\"none\"}").await.output.as_str(), "null");
-    for id in ["broken", "binary", "zipped"] {
+    for id in ["broken", "binary", "twice", "deep", "zipped"] {
         assert_eq!(rig.fail(&format!("{{\"id\":\"{id}\"}}")).await.code(), Code::InvalidOutput, "{id}");
     }
     let first = &upstream.requests()[0];
@@ -239,7 +241,7 @@ async fn bodies_are_sent_as_json_or_as_a_form() {
 }
 
 #[tokio::test]
-async fn statuses_become_closed_codes_and_say_nothing_of_the_body() {
+async fn statuses_become_closed_codes() {
     let upstream = Upstream::start("127.0.0.1", |request| {
         let status = request.line.trim_start_matches("GET /");
         let wait = if matches!(status, "429" | "503") { "retry-after: 7\r\n" } else { "" };
@@ -266,9 +268,40 @@ async fn statuses_become_closed_codes_and_say_nothing_of_the_body() {
     ] {
         let error = rig.fail(&format!("{{\"id\":{status}}}")).await;
         assert_eq!((error.code(), error.retry_after()), (code, wait.map(Duration::from_secs)), "{status}");
-        assert!(error.message().contains("127.0.0.1"), "{error}");
+        // A body of no known type is not repeated.
+        assert!(error.message().contains("127.0.0.1") && !error.message().contains("canary"), "{error}");
     }
     assert_eq!(upstream.count(), 15, "an answer is never asked for twice");
+}
+
+#[tokio::test]
+async fn a_refused_request_says_what_the_server_said() {
+    let upstream = Upstream::start("127.0.0.1", |request| match request.line.trim_start_matches("GET /") {
+        "json" => answer("422 X", "content-type: application/json\r\n", "{\"message\":\n \"no such\u{1b}[2J city\"}"),
+        "long" => answer("500 X", "content-type: text/plain\r\n", &format!("begin {} end", "x".repeat(100_000))),
+        "echo" => answer("401 X", "content-type: text/plain\r\n", &format!("bad key {}", request.headers["x-api-key"])),
+        "token" => answer("400 X", "content-type: text/plain\r\n", &format!("gh{}_{}", "p", "aB3dE6gH9j".repeat(4))),
+        "page" => answer("404 X", "content-type: text/html\r\n", "<p>canary</p>"),
+        "zip" => answer("404 X", "content-type: application/json\r\ncontent-encoding: gzip\r\n", "canary"),
+        _ => answer("404 X", "content-type: application/json\r\n", ""),
+    })
+    .await;
+    let http =
+        format!("url = \"http://{}/{{id}}\"\nheaders = {{ X-Api-Key = \"k {{credential:key}}\" }}", upstream.address);
+    let rig = Rig::with(&["127.0.0.1"], Some("127.0.0.1"), &[pack(&http, "")]).await;
+    let said = async |id: &str| rig.fail(&format!("{{\"id\":\"{id}\"}}")).await.message().to_owned();
+    let json =
+        "127.0.0.1 rejected the input (status 422); the server says: \"{\"message\": \"no such\\u{1b}[2J city\"}\"";
+    assert_eq!(said("json").await, json);
+    let long = said("long").await;
+    assert!(long.contains("the server says: \"begin xxx") && long.ends_with("x...\"") && long.len() < 1200, "{long}");
+    let echo = said("echo").await;
+    assert!(echo.ends_with("the server says: \"bad key k [secret]\""), "{echo}");
+    let token = said("token").await;
+    assert!(token.contains("not repeated") && !token.contains("aB3dE6gH9j"), "{token}");
+    for id in ["page", "zip", "empty"] {
+        assert_eq!(said(id).await, "127.0.0.1 found nothing at this address (status 404)", "{id}");
+    }
 }
 
 #[tokio::test]

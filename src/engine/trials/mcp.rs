@@ -30,6 +30,7 @@ const TOOLS: &[&str] = &[
     "token",
     "ask",
     "tell",
+    "nested",
 ];
 
 /// A folder with a server in it.
@@ -55,7 +56,7 @@ impl Rig {
         std::fs::write(self.path().join(name), text).unwrap();
     }
 
-    fn lines(&self, name: &str) -> usize {
+    pub(crate) fn lines(&self, name: &str) -> usize {
         std::fs::read_to_string(self.path().join(name)).unwrap_or_default().lines().count()
     }
 
@@ -77,7 +78,7 @@ impl Rig {
         self.builder(self.server()).build()
     }
 
-    fn manifest(&self, file: &str, name: &str, tool: &str, rest: &str) {
+    pub(crate) fn manifest(&self, file: &str, name: &str, tool: &str, rest: &str) {
         let text = format!(
             "name = \"{name}\"\nversion = \"v1\"\ndescription = \"x\"\n{rest}\n[handler]\nmcp = {{ server = \"x\", tool = \"{tool}\" }}\n"
         );
@@ -90,7 +91,7 @@ impl Rig {
         self.write(&format!("packs/{file}"), &text);
     }
 
-    async fn until(&self, what: &str, done: impl Fn() -> bool) {
+    pub(crate) async fn until(&self, what: &str, done: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !done() {
             assert!(Instant::now() < deadline, "{what}");
@@ -107,11 +108,11 @@ pub(crate) async fn run(engine: &Engine, name: &str) -> Result<Value, Error> {
     engine.call(call(name, "{}")).await.map(|outcome: Outcome| outcome.output.to_value())
 }
 
-fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {value}"))
 }
 
-const CACHED: &str = "read_only = true\n[memory]\ncache = true\nttl = \"1h\"\n";
+pub(crate) const CACHED: &str = "read_only = true\n[memory]\ncache = true\nttl = \"1h\"\n";
 
 async fn cached_engine(rig: &Rig) -> (Engine, Arc<TestClock>) {
     let clock = Arc::new(TestClock::default());
@@ -408,10 +409,9 @@ async fn a_reconnect_lists_anew() {
     );
     run(&engine, "mcp.x.die").await.unwrap_err();
     assert_eq!(engine.packs().len(), TOOLS.len());
-    // This call still goes through the contract that it was made under; what it starts is listed anew.
-    run(&engine, "mcp.x.count").await.unwrap();
-    assert_eq!(engine.packs().len(), 2);
+    // The start lists the tools anew, and the call is checked by the contract of today before the tool is called.
     assert_eq!(run(&engine, "mcp.x.count").await.unwrap_err().code(), Code::InvalidInput);
+    assert_eq!((engine.packs().len(), rig.lines("calls")), (2, 2));
     engine.shutdown().await;
 }
 

@@ -4,6 +4,7 @@
 echo $$ >>starts
 echo "started with $TOKEN" >&2
 [ -e refuse ] && exit 4
+[ -e delay ] && sleep "$(cat delay)"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 error() { printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"%s"}}\n' "$id" "$1"; }
 text() { answer "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
@@ -35,6 +36,7 @@ while IFS= read -r line; do
     *'"name":"slow"'*) sleep 0.3; text "slow" ;;
     *'"name":"structured"'*) answer '{"content":[{"type":"text","text":"{}"}],"structuredContent":{"n":1}}' ;;
     *'"name":"list"'*) answer '{"content":[],"structuredContent":[1,2]}' ;;
+    *'"name":"nested"'*) answer "{\"content\":[],\"structuredContent\":$(cat nested.json)}" ;;
     *'"name":"fail"'*) answer '{"content":[{"type":"text","text":"the disk is full"}],"isError":true}' ;;
     *'"name":"unknown"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool"}}\n' "$id" ;;
     *'"name":"die"'*) kill -9 $$ ;;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use super::{Git, Oid};
@@ -79,6 +79,11 @@ impl Repository {
         run_at(self.path(), args)
     }
 
+    /// Runs git and wants it to fail.
+    pub(crate) fn refused(&self, args: &[&str]) {
+        assert!(!output_at(self.path(), args).status.success(), "git {args:?} succeeded");
+    }
+
     /// Writes a file, with its folders.
     pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.path().join(path);
@@ -153,6 +158,13 @@ pub(crate) fn blob(bytes: &[u8], hash_bytes: usize) -> String {
 
 /// Runs git in a folder and wants it to succeed.
 pub(crate) fn run_at(folder: &Path, args: &[&str]) -> String {
+    let output = output_at(folder, args);
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// Runs git in a folder, with an identity and without the settings of the user and the system.
+fn output_at(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("git");
     command.envs(SETTINGS.iter().chain(IDENTITY).copied());
     for name in
@@ -160,7 +172,5 @@ pub(crate) fn run_at(folder: &Path, args: &[&str]) -> String {
     {
         command.env_remove(name);
     }
-    let output = command.args(["-c", "protocol.file.allow=always"]).args(args).current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    command.args(["-c", "protocol.file.allow=always"]).args(args).current_dir(folder).output().unwrap()
 }

@@ -5,6 +5,7 @@ use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::names::Names;
 use super::uri;
 
 /// The key in `_meta` under which a request says what it wants of the cache and a result what the cache did.
@@ -58,8 +59,8 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
 
 /// Writes the result of a call that failed: a text that an agent can act on, and the whole problem (RFC 9457) in `_meta`. It has no
 /// `structuredContent`, which would have to fit the pack's output schema.
-pub(crate) fn write_failure(error: &Error, typed: bool, out: &mut Vec<u8>) {
-    begin(typed, &advice(error), out);
+pub(crate) fn write_failure(error: &Error, typed: bool, names: &Names, out: &mut Vec<u8>) {
+    begin(typed, &names.in_text(&advice(error)), out);
     out.extend_from_slice(b"],\"isError\":true,\"_meta\":{\"helmdeck/problem\":");
     write(&error.problem(), out);
     out.extend_from_slice(b"}}");
@@ -95,6 +96,9 @@ pub(crate) fn advice(error: &Error) -> String {
     let mut text = error.to_string();
     let what_to_do = match (error.code(), error.retry_after()) {
         (_, Some(after)) => format!("Try again in {} ms.", after.as_millis()),
+        _ if error.is_for_operator() => {
+            "Only the operator of helmdeck can change that; do not repeat the call, and tell your user.".to_owned()
+        }
         (Code::InvalidInput | Code::TooLarge, None) => "Change the arguments as said, and call again.".to_owned(),
         (Code::CredentialInvalid, None) => "The operator has to set or renew the credential.".to_owned(),
         (code, None) if code.retry() == Retry::Later => "The same call may succeed later.".to_owned(),

@@ -1,5 +1,6 @@
 //! What every way into the MCP door shares, and who it is that came.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use futures_util::future::BoxFuture;
 use helmdeck_core::{Call, Caller, Code, Error, PackName};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
+use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -23,11 +25,31 @@ pub(crate) struct Door {
     pub(crate) engine: Engine,
     pub(crate) config: McpConfig,
     pub(crate) tables: Tables,
+    /// The client runs on this machine, in a folder: over stdio only.
+    pub(crate) place: Option<Place>,
     pub(crate) extra: Option<Arc<dyn Extra>>,
     /// How long a call may take.
     pub(crate) deadline: Duration,
     /// Cancelled when whoever only listens is to be told goodbye.
     pub(crate) drain: CancellationToken,
+}
+
+/// Makes the paths of an input absolute, by a schema; `None` if there is nothing to change.
+pub type Absolute = Arc<dyn Fn(&Value, &str) -> Option<String> + Send + Sync>;
+
+/// Where a client on this machine is: what its relative paths mean.
+#[derive(Clone)]
+pub struct Place {
+    /// The folder that relative paths are taken from, for the instructions.
+    pub folder: PathBuf,
+    /// Is given the schema of the pack's input.
+    pub absolute: Absolute,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("folder", &self.folder).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Door {
@@ -118,17 +140,42 @@ impl Door {
     /// For a tool that there is not and for one that the caller may not use the same, made of the name alone: nobody learns here
     /// what packs there are.
     pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<Entry>, ErrorData> {
-        if let Some(entry) = self.tables.current().get(name)
+        let table = self.tables.current();
+        if let Some(entry) = table.get(name)
             && caller.need_run(&entry.pack).is_ok()
         {
             return Ok(Arc::clone(entry));
         }
         let refused = pack_name(name).and_then(|pack| caller.need_run(&pack).err());
-        Err(refused.map_or_else(|| unknown_tool(name), |error| rpc_error(&error)))
+        Err(refused.map_or_else(|| unknown_tool(name, table.nearest(name, caller)), |error| rpc_error(&error)))
+    }
+
+    /// Waits for a tool that is not there yet, if it may be one of an MCP server that was not asked for its tools, or a manifest
+    /// that waits for such a server. Only for callers who may run it.
+    ///
+    /// # Errors
+    /// Why the server does not answer.
+    pub(crate) async fn await_tool(&self, caller: &Caller, name: &str) -> Result<(), Error> {
+        let may_run = || pack_name(name).is_none_or(|pack| caller.need_run(&pack).is_ok());
+        if self.tables.current().get(name).is_some() || !may_run() {
+            return Ok(());
+        }
+        match self.engine.await_tool(&name.replace('.', "__")).await {
+            // Nobody learns by this what a server is called that has tools for others only.
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            other => other,
+        }
     }
 
     /// Makes a call of a pack. Whether the caller may run it has been asked before.
     pub(crate) fn call(&self, caller: &Caller, entry: &Entry, arguments: Bytes, wish: CacheWish) -> Call {
+        let arguments = match (&self.place, &entry.paths) {
+            (Some(place), Some(schema)) => std::str::from_utf8(&arguments)
+                .ok()
+                .and_then(|text| (place.absolute)(schema, text))
+                .map_or(arguments, Bytes::from),
+            _ => arguments,
+        };
         let mut call = Call::new(entry.pack.clone(), arguments, Arc::clone(&caller.identity));
         call.deadline = Instant::now().checked_add(self.deadline);
         wish.apply(&mut call);
@@ -147,7 +194,7 @@ impl Door {
         };
         match answer {
             Ok(outcome) => answer::write_outcome(&outcome, typed, out),
-            Err(error) => answer::write_failure(&error, typed, out),
+            Err(error) => answer::write_failure(&error, typed, self.tables.current().names(), out),
         }
     }
 }
@@ -163,7 +210,8 @@ pub(crate) fn rpc_error(error: &Error) -> ErrorData {
     ErrorData::new(code, error.to_string(), Some(answer::problem(error)))
 }
 
-fn unknown_tool(name: &str) -> ErrorData {
+fn unknown_tool(name: &str, nearest: Option<String>) -> ErrorData {
     let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-    ErrorData::invalid_params(format!("Unknown tool: {shown}"), None)
+    let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
+    ErrorData::invalid_params(format!("Unknown tool: {shown}{hint}"), None)
 }

@@ -24,7 +24,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::answer::CACHE;
+use super::answer::{self, CACHE};
 use super::door::{self, Door, Visit, rpc_error};
 use super::extra::unknown_method;
 use super::lists::{FOR_ALL, LIST_TTL_MS, OWN, page};
@@ -188,7 +188,10 @@ impl ServerHandler for Agent {
         let extensions = info.capabilities.extensions.get_or_insert_with(ExtensionCapabilities::default);
         extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
         info.server_info = Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")).with_title("helmdeck");
-        info.instructions = Some(INSTRUCTIONS.to_owned());
+        info.instructions = Some(match &self.door.place {
+            Some(place) => format!("{INSTRUCTIONS} Relative paths are taken from {}.", place.folder.display()),
+            None => format!("{INSTRUCTIONS} Paths have to be absolute: this server has no folder in common with you."),
+        });
         info
     }
 
@@ -207,6 +210,8 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = Visit::of(&context.extensions)?;
+        // Servers that were never asked are waited for, a few seconds: most clients list once.
+        let whole = Box::pin(self.door.engine.packs_settled()).await;
         let table = self.door.tables.current();
         let visible = table.visible(&visit.caller);
         let (entries, next) =
@@ -217,7 +222,8 @@ impl ServerHandler for Agent {
             let more = ClientRequest::ListToolsRequest(ListToolsRequest::default());
             tools.extend(expect!(self.pass(more, context).await, ListToolsResult)?.tools);
         }
-        let mut result = ListToolsResult::with_all_items(tools).with_ttl_ms(LIST_TTL_MS).with_cache_scope(OWN);
+        let ttl = if whole { LIST_TTL_MS } else { 0 };
+        let mut result = ListToolsResult::with_all_items(tools).with_ttl_ms(ttl).with_cache_scope(OWN);
         result.next_cursor = next;
         Ok(result)
     }
@@ -227,7 +233,13 @@ impl ServerHandler for Agent {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let is_ours = self.door.tool(&Visit::of(&context.extensions)?.caller, &request.name).is_ok();
+        let caller = &Visit::of(&context.extensions)?.caller;
+        if let Err(error) = Box::pin(self.door.await_tool(caller, &request.name)).await {
+            let mut text = Vec::new();
+            answer::write_failure(&error, true, self.door.tables.current().names(), &mut text);
+            return serde_json::from_slice::<CallToolResult>(&text).map(Into::into).map_err(|_| unwritable());
+        }
+        let is_ours = self.door.tool(caller, &request.name).is_ok();
         if is_ours || self.door.extra.is_none() {
             return self.run(request, context).await;
         }

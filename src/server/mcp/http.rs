@@ -32,7 +32,7 @@ use super::sessions::{Session, Sessions};
 use super::stream::Stream;
 use super::table::Tables;
 use crate::config::ServerConfig;
-use crate::limits::Permit;
+use crate::limits::Admission;
 use crate::problem::Problem;
 use crate::rest::body;
 
@@ -79,6 +79,7 @@ impl Mcp {
             .with_cancellation_token(stop.clone());
         let door = Arc::new(Door {
             tables: Tables::new(engine.clone()),
+            place: None,
             engine,
             config,
             extra,
@@ -114,7 +115,7 @@ impl Mcp {
     }
 
     /// Answers one request. Its permit is given back when its answer has gone out, or at once if it only begins to listen.
-    pub(crate) async fn handle(&self, caller: Caller, permit: Option<Permit>, request: Request<Body>) -> Response {
+    pub(crate) async fn handle(&self, caller: Caller, permit: Option<Admission>, request: Request<Body>) -> Response {
         self.0.handle(caller, permit, request).await.unwrap_or_else(IntoResponse::into_response)
     }
 }
@@ -123,14 +124,14 @@ impl Mcp {
 struct Asking {
     visit: Visit,
     session: Option<Arc<Session>>,
-    permit: Option<Permit>,
+    permit: Option<Admission>,
 }
 
 impl Inner {
     async fn handle(
         self: &Arc<Self>,
         caller: Caller,
-        permit: Option<Permit>,
+        permit: Option<Admission>,
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         let (mut parts, body) = request.into_parts();
@@ -178,7 +179,8 @@ impl Inner {
     }
 
     async fn post(self: &Arc<Self>, parts: Parts, body: Body, mut asking: Asking) -> Result<Response, Problem> {
-        let bytes = body::read(&parts.headers, body, self.max_body_bytes, self.body_timeout).await?;
+        let slot = asking.permit.as_ref().map(|permit| &permit.slot);
+        let bytes = body::read(&parts.headers, body, self.max_body_bytes, self.body_timeout, slot).await?;
         match message::read(&bytes) {
             Err(refusal) => return Ok(refused(&refusal).map(Body::new)),
             Ok(Message::Request { id, method, params }) if method == "tools/call" => {

@@ -12,6 +12,7 @@ mod handler;
 mod http;
 mod lists;
 mod message;
+mod names;
 mod progress;
 mod resources;
 mod running;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use config::McpConfig;
 pub(crate) use door::Validity;
+pub use door::{Absolute, Place};
 pub use extra::Extra;
 pub(crate) use http::Mcp;
 pub use stdio::Stdio;

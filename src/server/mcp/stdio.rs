@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::config::McpConfig;
 use super::direct;
-use super::door::{Door, Validity, Visit};
+use super::door::{Door, Place, Validity, Visit};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, Id, Message, Refusal, ToolCall};
@@ -52,6 +52,7 @@ impl Stdio {
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let door = Door {
             tables: Tables::new(engine.clone()),
+            place: None,
             engine,
             config,
             extra: None,
@@ -61,6 +62,13 @@ impl Stdio {
         let max_line_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         let max_calls = server.max_requests.clamp(1, Semaphore::MAX_PERMITS);
         Self { door, caller, max_line_bytes, max_calls }
+    }
+
+    /// Says where the client is: relative paths of its calls are taken from there.
+    #[must_use]
+    pub fn place(mut self, place: Place) -> Self {
+        self.door.place = Some(place);
+        self
     }
 
     /// Adds what packs have no words for.
@@ -76,7 +84,7 @@ impl Stdio {
     /// As [`Stdio::serve_over`].
     pub async fn serve(self, stop: CancellationToken) -> io::Result<()> {
         let (input, output) = rmcp::transport::stdio_pipes();
-        self.serve_over(input, output, stop).await
+        Box::pin(self.serve_over(input, output, stop)).await
     }
 
     /// Serves a client until it closes its end or `stop` is cancelled. Calls under way then have 5 seconds to finish.

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use helmdeck_core::{Caller, PackName};
+use helmdeck_engine::Source;
 use helmdeck_engine::{Engine, PackInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
+
+use super::names::Names;
 
 /// A pack as a tool.
 #[derive(Debug, PartialEq)]
@@ -17,6 +20,8 @@ pub(crate) struct Entry {
     pub(crate) has_headers: bool,
     /// Whether it takes so long that nobody need wait for it.
     pub(crate) is_long: bool,
+    /// The schema of its input, if that has paths of this machine.
+    pub(crate) paths: Option<Value>,
 }
 
 /// Every tool, in the order of its name.
@@ -25,13 +30,16 @@ pub(crate) struct Table {
     revision: u64,
     entries: Vec<Arc<Entry>>,
     by_name: HashMap<Box<str>, usize>,
+    names: Names,
 }
 
 impl Table {
     fn new(engine: &Engine) -> Self {
         // Asked for first: packs that come in between only make this table be replaced once more.
         let revision = engine.revision();
-        let mut entries: Vec<Arc<Entry>> = engine.packs().iter().filter_map(entry).map(Arc::new).collect();
+        let packs = engine.packs();
+        let names = Names::new(packs.iter().map(|info| &info.name));
+        let mut entries: Vec<Arc<Entry>> = packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         // Two packs of one tool name: whichever were called, somebody would have meant the other.
         let mut alike: Vec<String> = entries
@@ -48,12 +56,28 @@ impl Table {
         }
         entries.retain(|entry| !alike.contains(&entry.name()));
         let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.tool.name.as_ref().into(), at)).collect();
-        Self { revision, entries, by_name }
+        Self { revision, entries, by_name, names }
     }
 
-    /// Returns the tool of this name.
+    /// Returns the tool of this name, or of the pack of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.by_name.get(name).and_then(|at| self.entries.get(*at))
+        let by_name = |name: &str| self.by_name.get(name).and_then(|at| self.entries.get(*at));
+        by_name(name).or_else(|| name.contains('.').then(|| by_name(&name.replace('.', "__")))?)
+    }
+
+    /// Returns the name that is most like this one, of the tools that a caller may use.
+    pub(crate) fn nearest(&self, name: &str, caller: &Caller) -> Option<String> {
+        let wanted: String = name.replace('.', "__").chars().take(80).collect();
+        self.visible(caller)
+            .map(|entry| (strsim::damerau_levenshtein(&wanted, &entry.tool.name), entry))
+            .filter(|(distance, entry)| *distance <= 2 + entry.tool.name.len() / 4)
+            .min_by_key(|(distance, _)| *distance)
+            .map(|(_, entry)| entry.name())
+    }
+
+    /// Returns the names of packs that are tools.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Returns the tools that a caller may use, in the order of their names.
@@ -109,22 +133,39 @@ pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
 }
 
 /// A pack whose input is no object cannot be called: the arguments of a tool are one.
-fn entry(info: &PackInfo) -> Option<Entry> {
-    let Some(input) = object_schema(&info.input) else {
+fn entry(info: &PackInfo, names: &Names) -> Option<Entry> {
+    // What an MCP server says of its tools is not about ours.
+    let own = Names::default();
+    let names = if info.source == Source::Mcp { &own } else { names };
+    let mut schema = info.input.clone();
+    names.in_schema(&mut schema);
+    let Some(input) = object_schema(&schema) else {
         tracing::debug!(pack = %info.name, "not offered over MCP: its input is not an object");
         return None;
     };
-    let mut tool = Tool::new(tool_name(&info.name), description(info), input)
-        .with_title(title(&info.name))
-        .with_annotations(ToolAnnotations::new().read_only(info.read_only));
+    let annotations = ToolAnnotations::new()
+        .read_only(info.read_only)
+        .destructive(info.destructive)
+        .idempotent(info.idempotent)
+        .open_world(info.open_world);
+    let described = names.in_text(&description(info)).into_owned();
+    let mut tool = Tool::new(tool_name(&info.name), described, input)
+        .with_title(info.title.clone().unwrap_or_else(|| title(&info.name)))
+        .with_annotations(annotations);
     // Up to revision 2025-11-25 an output schema has to be of an object; what is said of other outputs is left out.
     if let Value::Object(output) = &info.output
         && output.get("type").is_some_and(|kind| kind == "object")
     {
-        tool = tool.with_raw_output_schema(Arc::new(output.clone()));
+        let mut output = Value::Object(output.clone());
+        names.in_schema(&mut output);
+        if let Value::Object(output) = output {
+            tool = tool.with_raw_output_schema(Arc::new(output));
+        }
     }
-    let has_headers = info.input.to_string().contains("\"x-mcp-header\"");
-    Some(Entry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous })
+    let text = info.input.to_string();
+    let has_headers = text.contains("\"x-mcp-header\"");
+    let paths = text.contains("\"x-helmdeck-path\"").then(|| info.input.clone());
+    Some(Entry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
 }
 
 /// Returns the schema with `"type": "object"` at its root, which MCP asks for: of the same inputs, as long as they are objects.
@@ -143,10 +184,13 @@ fn object_schema(schema: &Value) -> Option<JsonObject> {
     takes_objects.then_some(object)
 }
 
-/// `github.list_issues` reads as `github: list issues`.
+/// `github.list_issues` reads as `List issues (github)`.
 fn title(pack: &PackName) -> String {
     let (family, rest) = pack.as_str().split_once('.').unwrap_or((pack.as_str(), ""));
-    format!("{family}: {}", rest.replace(['.', '_'], " "))
+    let words = rest.replace(['.', '_'], " ");
+    let mut letters = words.chars();
+    let words: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    format!("{words} ({family})")
 }
 
 fn description(info: &PackInfo) -> String {
@@ -183,6 +227,6 @@ mod tests {
         let pack = PackName::new("github.list_issues").unwrap();
         assert_eq!(tool_name(&pack), "github__list_issues");
         assert_eq!((pack_name("github__list_issues"), pack_name("a b")), (Some(pack.clone()), None));
-        assert_eq!(title(&pack), "github: list issues");
+        assert_eq!(title(&pack), "List issues (github)");
     }
 }

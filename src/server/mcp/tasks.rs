@@ -28,7 +28,7 @@ pub(crate) async fn begin(door: &Door, call: Call) -> Result<CallToolResponse, E
         Ok(job) => Ok(CallToolResponse::Task(CreateTaskResult::new(task(&job)))),
         Err(error) => {
             let mut text = Vec::new();
-            answer::write_failure(&error, true, &mut text);
+            answer::write_failure(&error, true, door.tables.current().names(), &mut text);
             Ok(read::<CallToolResult>(&text)?.into())
         }
     }
@@ -90,7 +90,7 @@ async fn payload(door: &Door, caller: &Caller, job: &Job) -> Result<TaskPayload,
             match door.engine.job_outcome(Some(&caller.identity), &job.id).await {
                 Ok(outcome) => answer::write_outcome(&outcome, true, &mut text),
                 Err(error) if job.state == JobState::Failed && !is_ours(error.code()) => {
-                    answer::write_failure(&error, true, &mut text);
+                    answer::write_failure(&error, true, door.tables.current().names(), &mut text);
                 }
                 Err(error) => return Ok(TaskPayload::Failed { error: object(&rpc_error(&error))? }),
             }

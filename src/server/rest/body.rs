@@ -1,11 +1,13 @@
 //! A request body, bounded in size and time before a byte of it is kept. The input of a pack is handed on raw, never parsed
 //! here; what a route asks for itself is read as strictly as a pack's input is.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::Bytes;
+use futures_util::future::poll_immediate;
 use helmdeck_core::json::read_strict;
 use helmdeck_core::{Code, Error, Json};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -14,21 +16,39 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
+use crate::limits::Slot;
 use crate::problem::Problem;
 
 /// The largest request that only names what is wanted.
 pub(super) const MAX_REQUEST_BYTES: u64 = 16 << 10;
 
 /// Reads a JSON body of at most `max_bytes`, which has to be there within `timeout`.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeout: Duration) -> Result<Bytes, Problem> {
+///
+/// A body that did not come with its head gives the request's slot to others until it is there: whoever sends slowly holds none.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    max_bytes: u64,
+    timeout: Duration,
+    slot: Option<&Slot>,
+) -> Result<Bytes, Problem> {
     check_headers(headers, max_bytes)?;
     let limit = usize::try_from(max_bytes).unwrap_or(usize::MAX);
-    let reading = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
-    match reading.await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max_bytes)),
-        Ok(Err(_)) => Err(Problem::http(StatusCode::BAD_REQUEST, "the request body could not be read")),
-        Err(_) => Err(Problem::http(StatusCode::REQUEST_TIMEOUT, "the request body took too long to arrive")),
+    let mut reading = pin!(Limited::new(body, limit).collect());
+    let read = match poll_immediate(&mut reading).await {
+        Some(read) => read,
+        None => {
+            slot.inspect(|slot| slot.pause());
+            let late = |_| Problem::http(StatusCode::REQUEST_TIMEOUT, "the request body took too long to arrive");
+            let read = tokio::time::timeout(timeout, reading).await.map_err(late)?;
+            slot.map_or(Ok(()), Slot::resume)?;
+            read
+        }
+    };
+    match read {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large(max_bytes)),
+        Err(_) => Err(Problem::http(StatusCode::BAD_REQUEST, "the request body could not be read")),
     }
 }
 
@@ -37,7 +57,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, max_bytes: u64, timeou
 pub(super) async fn read_json<T: DeserializeOwned>(app: &App, request: Request, max_bytes: u64) -> Result<T, Problem> {
     let (parts, body) = request.into_parts();
     let limit = app.config.max_body_bytes.min(max_bytes);
-    let mut bytes = read(&parts.headers, body, limit, app.config.body_timeout).await?;
+    let mut bytes = read(&parts.headers, body, limit, app.config.body_timeout, parts.extensions.get()).await?;
     if bytes.trim_ascii().is_empty() {
         bytes = Bytes::from_static(b"{}");
     }
@@ -73,7 +93,7 @@ fn check_headers(headers: &HeaderMap, max_bytes: u64) -> Result<(), Problem> {
 }
 
 /// Says whether a media type is `application/json` or ends in `+json`, with or without parameters.
-fn is_json(media_type: &[u8]) -> bool {
+pub(crate) fn is_json(media_type: &[u8]) -> bool {
     let end = media_type.iter().position(|byte| *byte == b';').unwrap_or(media_type.len());
     let name = media_type[..end].trim_ascii();
     name.eq_ignore_ascii_case(b"application/json")
@@ -87,6 +107,7 @@ fn too_large(max_bytes: u64) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::InFlight;
 
     #[test]
     fn json_is_known_by_its_media_type() {
@@ -114,8 +135,27 @@ mod tests {
         assert_eq!(read_with(HeaderMap::new(), never).await.unwrap_err().status(), 408);
     }
 
+    #[tokio::test]
+    async fn slow_body_holds_no_slot() {
+        let pool = InFlight::new(1);
+        let slot = Slot::take(&pool).unwrap();
+        let (sender, receiver) = tokio::sync::oneshot::channel::<Bytes>();
+        let body = Body::from_stream(futures_util::stream::once(receiver));
+        let headers = HeaderMap::new();
+        let mut reading = pin!(read(&headers, body, 9, Duration::from_secs(60), Some(&slot)));
+        assert!(poll_immediate(&mut reading).await.is_none());
+        let other = Slot::take(&pool).expect("free while the body is on its way");
+        sender.send(Bytes::from_static(b"{}")).unwrap();
+        assert_eq!(reading.await.unwrap_err().status(), 503, "all slots are taken when the body is there");
+        drop(other);
+        // A body that came with its head keeps the slot.
+        let slot = Slot::take(&pool).unwrap();
+        assert_eq!(read(&headers, Body::from("{}"), 9, Duration::from_secs(60), Some(&slot)).await.unwrap(), "{}");
+        assert!(Slot::take(&pool).is_err());
+    }
+
     async fn read_with(headers: HeaderMap, body: Body) -> Result<Bytes, Problem> {
-        read(&headers, body, 4, Duration::from_secs(1)).await
+        read(&headers, body, 4, Duration::from_secs(1), None).await
     }
 
     fn stream(bytes: &'static str) -> impl futures_util::Stream<Item = Result<Bytes, std::io::Error>> {

@@ -38,6 +38,9 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
         let _ = write!(text, "{byte:02x}");
     }
     text.push(b'"');
+    if let Some(word) = cache.store_error {
+        let _ = write!(text, "; detail={word}");
+    }
     text
 }
 
@@ -57,15 +60,19 @@ mod tests {
 
     use super::*;
 
-    fn read(status: CacheStatus, age_ms: u64, directive: Directive) -> (String, String) {
-        let cache = CacheInfo {
+    fn info(status: CacheStatus, age_ms: u64) -> CacheInfo {
+        CacheInfo {
             status,
             age: Duration::from_millis(age_ms),
             ttl: Duration::from_secs(300),
             key: [0, 1, 2, 3, 4, 5, 0xab, 0xff],
-        };
+            store_error: None,
+        }
+    }
+
+    fn read(status: CacheStatus, age_ms: u64, directive: Directive) -> (String, String) {
         let mut headers = HeaderMap::new();
-        add(&cache, directive, &mut headers);
+        add(&info(status, age_ms), directive, &mut headers);
         let text = |name: &str| headers[name].to_str().unwrap().to_owned();
         (text("cache-status"), text("age"))
     }
@@ -84,5 +91,9 @@ mod tests {
         expect(CacheStatus::Revalidated, 0, plain, "fwd=stale; fwd-status=304; stored", "0");
         expect(CacheStatus::Bypass, 0, Directive::Bypass, "fwd=bypass", "0");
         expect(CacheStatus::Coalesced, 0, plain, "fwd=miss; collapsed", "0");
+        let mut headers = HeaderMap::new();
+        let store_error = Some("read_only");
+        add(&CacheInfo { store_error, ..info(CacheStatus::Miss, 0) }, plain, &mut headers);
+        assert_eq!(headers["cache-status"], format!("helmdeck; fwd=miss{key}; detail=read_only"));
     }
 }

@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(1 << 31);
 /// Puts what the caller wants of the cache into the call.
 ///
 /// Of two directives that exclude each other the one that does less wins: `only-if-cached` never runs the handler,
-/// `no-store` never writes.
+/// `no-store` never writes. Of two ages the smaller one counts (RFC 9111, section 4.2.1: rather the most restrictive directive).
 pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
     let mut wanted = Wanted::default();
     for value in headers.get_all(CACHE_CONTROL) {
@@ -54,9 +54,11 @@ impl Wanted {
         self.no_cache |= is("no-cache");
         self.only_if_cached |= is("only-if-cached");
         if is("max-age") {
-            call.max_age = Some(seconds(argument.unwrap_or_default()));
+            let wanted = seconds(argument.unwrap_or_default());
+            call.max_age = Some(call.max_age.map_or(wanted, |before| before.min(wanted)));
         } else if is("max-stale") {
-            call.max_stale = Some(argument.map_or(LONGEST, seconds));
+            let wanted = argument.map_or(LONGEST, seconds);
+            call.max_stale = Some(call.max_stale.map_or(wanted, |before| before.min(wanted)));
         }
     }
 }
@@ -108,6 +110,13 @@ mod tests {
         assert_eq!(read(&["only-if-cached, no-store"]).0, Directive::OnlyIfCached);
         assert_eq!(read(&["only-if-cached, no-cache"]), (Directive::OnlyIfCached, Some(0), None));
         assert_eq!(read(&["no-cache", "max-age=9, only-if-cached"]), (Directive::OnlyIfCached, Some(0), None));
+    }
+
+    #[test]
+    fn smaller_age_wins_in_either_order() {
+        assert_eq!(read(&["max-age=0, max-age=100"]).1, Some(0));
+        assert_eq!(read(&["max-age=100", "max-age=0"]).1, Some(0));
+        assert_eq!(read(&["max-stale=5, max-stale"]).2, Some(5));
     }
 
     #[test]

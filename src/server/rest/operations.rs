@@ -40,7 +40,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
     let status = match failed[..] {
         [] => "ready",
         // Neither is needed by packs that write no files.
-        ref some if some.iter().all(|name| ["store", "artifacts"].contains(name)) => "degraded",
+        ref some if some.iter().all(|name| ["store", "artifacts", "manifests"].contains(name)) => "degraded",
         _ => "not_ready",
     };
     let checks: Map<String, Value> = checks

@@ -177,7 +177,8 @@ pub(super) async fn asked(
     let pack = pack_name(app, &caller.permissions, name)?;
     need_run(caller, &pack)?;
     let (parts, body) = request.into_parts();
-    let input = body::read(&parts.headers, body, app.config.max_body_bytes, app.config.body_timeout).await?;
+    let (limit, timeout) = (app.config.max_body_bytes, app.config.body_timeout);
+    let input = body::read(&parts.headers, body, limit, timeout, parts.extensions.get()).await?;
     let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&caller.identity));
     call.version = version;
     directive::apply(&parts.headers, &mut call);

@@ -81,7 +81,28 @@ async fn foreign_hosts_and_origins_are_refused_on_every_route() {
         let answer = fixture.send(Method::GET, path, &[("host", "evil.example")], "").await;
         assert_eq!(answer.status, 400, "two Host headers: {path}");
     }
-    assert_eq!(fixture.send(Method::GET, "/healthz", &[("origin", "http://localhost:1")], "").await.status, 200);
+    assert_eq!(fixture.send(Method::GET, "/healthz", &[("origin", "http://localhost:1")], "").await.status, 403);
+    assert_eq!(fixture.send(Method::GET, "/healthz", &[("origin", "http://localhost")], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn listed_origin_may_ask_and_read() {
+    let config = ServerConfig { allowed_origins: vec!["https://app.example".to_owned()], ..ServerConfig::default() };
+    let fixture = Fixture::build(config, false).await;
+    let path = "/api/v1/packs/test.plain";
+    let (origin, json) = (("origin", "https://app.example"), ("content-type", "application/json"));
+    let wants = [origin, ("access-control-request-method", "POST"), ("access-control-request-headers", "content-type")];
+    let asked = fixture.send(Method::OPTIONS, path, &wants, "").await;
+    assert_eq!((asked.status.as_u16(), asked.header("access-control-allow-origin")), (204, "https://app.example"));
+    assert!(asked.header("access-control-allow-headers").contains("Authorization"), "{asked:?}");
+    let called = fixture.send(Method::POST, path, &[origin, json], "{}").await;
+    assert_eq!((called.status.as_u16(), called.header("access-control-allow-origin")), (200, "https://app.example"));
+    // A page of another origin learns nothing from asking, and the server's own has nothing to ask.
+    let wants = [("origin", "http://localhost:1"), ("access-control-request-method", "POST")];
+    let asked = fixture.send(Method::OPTIONS, path, &wants, "").await;
+    assert_eq!((asked.status.as_u16(), asked.header("access-control-allow-origin")), (403, ""));
+    let own = fixture.send(Method::POST, path, &[("origin", "http://localhost"), json], "{}").await;
+    assert_eq!((own.status.as_u16(), own.header("access-control-allow-origin")), (200, ""));
 }
 
 #[tokio::test]

@@ -188,18 +188,132 @@ async fn a_stopping_server_waits_for_a_write_whose_client_went_away() {
     assert_eq!(fixture.probe.gate.available_permits(), 0, "the write went on to its end");
 }
 
+/// Asks for a path on a connection of its own.
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+}
+
+/// Opens connections that say nothing, and waits until the server has taken them.
+async fn idle(running: &Running, count: usize) -> Vec<TcpStream> {
+    let mut open = Vec::new();
+    for _ in 0..count {
+        open.push(running.connect().await);
+    }
+    // Connections are accepted in order, so this one comes after all of them.
+    assert!(running.exchange(&get("/healthz")).await.starts_with("HTTP/1.1 200 "));
+    open
+}
+
 #[tokio::test]
-async fn connections_over_the_limit_wait_for_a_place() {
-    let config = ServerConfig { max_connections: 1, ..ServerConfig::default() };
+async fn idle_connections_of_one_peer_leave_health_answering() {
+    for config in [
+        ServerConfig { max_connections: 8, ..ServerConfig::default() },
+        ServerConfig { max_connections_per_peer: 8, ..ServerConfig::default() },
+    ] {
+        let running = Running::start(config).await;
+        // As many as there may be, and more than the reserve has room for.
+        let held = idle(&running, 8 + 2 * RESERVE).await;
+        for path in ["/healthz", "/readyz"] {
+            let answer = running.exchange(&get(path)).await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+        }
+        let refused = running.exchange(&post("{}")).await;
+        assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains(r#""code":"overloaded""#), "{refused}");
+        assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
+        assert_eq!(running.fixture.probe.runs(), 0);
+        drop(held);
+        // They are free again as soon as the server has seen that they are closed.
+        let again = async {
+            while !running.exchange(&post("{}")).await.starts_with("HTTP/1.1 200 ") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(GUARD, again).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn listed_proxies_have_no_share() {
+    let config = ServerConfig {
+        max_connections_per_peer: 2,
+        proxies: vec!["127.0.0.0/8".to_owned()],
+        ..ServerConfig::default()
+    };
     let running = Running::start(config).await;
-    let mut first = running.connect().await;
-    first.write_all(post(r#"{"wait":true}"#).as_bytes()).await.unwrap();
-    running.fixture.probe.someone_waits().await;
-    let mut second = running.connect().await;
-    second.write_all(post("{}").as_bytes()).await.unwrap();
-    running.fixture.probe.gate.add_permits(1);
-    assert!(read_to_end(first).await.contains(r#""run":1"#));
-    assert!(read_to_end(second).await.contains(r#""run":2"#));
+    let _held = idle(&running, 8).await;
+    assert!(running.exchange(&post("{}")).await.starts_with("HTTP/1.1 200 "));
+}
+
+/// A request whose body never ends.
+fn endless(token: &str) -> String {
+    post("").replace("Content-Length: 0", &format!("Authorization: Bearer {token}\r\nContent-Length: 100")) + "{"
+}
+
+#[tokio::test]
+async fn endless_bodies_of_one_caller_leave_others_working() {
+    let fixture = Fixture::plain().await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = helmdeck_memory::System::at(folder.path().join("helmdeck.db"));
+    let mut tokens = Vec::new();
+    for user in ["alice", "bob"] {
+        let now = SystemClock::default().now();
+        let token = helmdeck_memory::system::tokens::ApiToken {
+            id: String::new(),
+            name: String::new(),
+            tenant: "acme".to_owned(),
+            subject: user.to_owned(),
+            scope: "packs:run".to_owned(),
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            used_at: None,
+        };
+        tokens.push(system.create_token(token).await.unwrap().1.expose().to_owned());
+    }
+    let settings = crate::access::AuthConfig { api_tokens: true, ..crate::access::AuthConfig::default() };
+    let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
+    let auth = Auth::new(&settings, None, Some(system), &egress).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let server = Server::new(fixture.engine.clone(), ServerConfig::default()).auth(auth);
+    let task = tokio::spawn(server.serve(listener, shutdown.clone()));
+    let running = Running { address, shutdown, task, fixture };
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let mut stream = running.connect().await;
+        stream.write_all(endless(&tokens[0]).as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    let bob = post("{}").replace("Host:", &format!("Authorization: Bearer {}\r\nHost:", tokens[1]));
+    let answer = running.exchange(&bob).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // A quarter of the slots is hers, and the rest of her requests was refused at once.
+    let refused = async {
+        for stream in held.split_off(64) {
+            let answer = read_to_end(stream).await;
+            assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("you have too many requests"), "{answer}");
+        }
+    };
+    tokio::time::timeout(GUARD, refused).await.unwrap();
+    running.shutdown.cancel();
+}
+
+#[tokio::test]
+async fn slow_bodies_hold_no_slot_of_anybody() {
+    let config = ServerConfig { max_requests: 1, ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let mut slow = running.connect().await;
+    slow.write_all(post("{}").strip_suffix("}").unwrap().as_bytes()).await.unwrap();
+    // Whether or not the slow one was read before: its slot is free at the latest when its body is waited for.
+    let others = async {
+        while !running.exchange(&post("{}")).await.starts_with("HTTP/1.1 200 ") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(GUARD, others).await.unwrap();
+    slow.write_all(b"}").await.unwrap();
+    assert!(read_to_end(slow).await.starts_with("HTTP/1.1 200 "));
 }
 
 #[tokio::test]

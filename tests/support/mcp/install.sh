@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs other people's MCP clients, servers and conformance suite, as package-lock.json and requirements.txt beside this file
 # pin them, from npm and PyPI.
-#   usage: install.sh [FOLDER]     (default: $XDG_CACHE_HOME/helmdeck/mcp)
+#   usage: install.sh [FOLDER]     (default: $HELMDECK_TEST_CACHE/mcp)
 # Prints three lines for the shell, and nothing else on stdout:
 #   HELMDECK_TEST_NODE=...      the program `node`, 24 or newer (the suite does not run on 20)
 #   HELMDECK_TEST_NPM=...       the folder `node_modules`
@@ -9,9 +9,11 @@
 # About a minute and 400 MB the first time, nothing after that. Safe to run twice at once, and all or nothing: what is pinned
 # names the folder, and the folder has its name only once it is complete.
 set -euo pipefail
+# Sandboxed commands run as another user, who must be able to read what is installed.
+umask 022
 
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
-base=$(realpath -m "${1:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck/mcp}")
+base=$(realpath -m "${1:-${HELMDECK_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck}/mcp}")
 pinned=$(cat "$here/package-lock.json" "$here/requirements.txt" "$here/install.sh" | sha256sum | cut -c1-16)
 folder="$base/$pinned"
 

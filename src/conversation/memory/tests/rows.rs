@@ -47,7 +47,7 @@ async fn remains_of_a_restore_are_never_seen() {
     let memory = place.open(settings.clone());
     assert_eq!(memory.context(&alice()).await.unwrap(), before);
     add(&memory, 80..82).await;
-    assert_eq!(seen(&memory).await, (32..82).collect::<Vec<_>>());
+    assert_eq!(seen(&memory).await, (33..82).collect::<Vec<_>>());
     assert_eq!(seen(&place.open(settings)).await, seen(&memory).await);
     memory.flush(&alice()).await.unwrap();
     assert_eq!(place.store.stats().await.unwrap().rows, 2, "a flush takes them too");

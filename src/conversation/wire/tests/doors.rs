@@ -34,8 +34,8 @@ fn a_patch_has_the_form_of_the_doors() {
         r#"{"id":"mem_000000000000000500000abc","user_message":"u4","assistant_response":"a4","timestamp":"2026-05-14T09:34:00Z"},"#,
         r#"{"id":"mem_000000000000000600000abc","user_message":"u5","assistant_response":"a5","timestamp":"2026-05-14T09:35:00.123456789Z","#,
         r#""trajectory_digest":{"tools_invoked":["repo.fetch","fs.read"],"observations_summary":"two files & a test","#,
-        r#""reasoning_summary":"the test is newer","artifacts_refs":["art_01"]},"artifacts_shown":{"path":"src/main.go"},"#,
-        r#""artifacts_hidden_refs":["art_02","art_03"]}],"tokens":77,"omitted_turns":2,"over_budget":true,"unreadable":1}"#,
+        r#""reasoning_summary":"the test is newer","artifacts_refs":["art_01"]},"artifacts_shown":{"path":"src/main.go"}}],"#,
+        r#""tokens":77,"omitted_turns":2,"over_budget":true,"unreadable":1}"#,
     );
     assert_eq!(serde_json::to_string(&patch).unwrap(), expected);
 }

@@ -33,6 +33,7 @@ async fn hub(hot_bytes: u64) -> Arc<Hub> {
         config: CacheConfig { hot_bytes, ..CacheConfig::default() },
         metrics: Arc::new(Metrics::new()),
         changes: None,
+        trouble: None,
     };
     Hub::start(parts, &CancellationToken::new())
 }

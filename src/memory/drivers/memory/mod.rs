@@ -214,6 +214,14 @@ impl Driver for Memory {
         Ok(())
     }
 
+    async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool> {
+        let empty = self.stats(now).await?.rows == 0;
+        if empty {
+            self.open()?.canary = Some(canary);
+        }
+        Ok(empty)
+    }
+
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
         let mut state = self.open()?;
         let taken = state.locks.get(name).is_none_or(|(holder, end)| holder == owner || *end <= now);

@@ -272,6 +272,18 @@ impl Driver for Postgres {
         .await
     }
 
+    async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool> {
+        self.read(|db| {
+            let canary = canary.clone();
+            Box::pin(async move {
+                let adopt = "UPDATE memory_canary SET key_id = $1, sealed = $2 WHERE NOT EXISTS
+                             (SELECT 1 FROM memory_entries WHERE expires_at IS NULL OR expires_at > $3)";
+                Ok(db.execute(adopt, &[&canary.key_id, &canary.sealed, &now.micros()]).await? > 0)
+            })
+        })
+        .await
+    }
+
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
         let session = self.origin.id;
         self.read(|db| {

@@ -18,6 +18,12 @@ use crate::error::{Result, StoreError};
 /// The bytes of a page: what SQLite takes if nobody says otherwise.
 const PAGE_BYTES: u64 = 4096;
 
+/// `PRAGMA auto_vacuum` of a file that gives pages back step by step.
+const INCREMENTAL: i64 = 2;
+/// How long a lock of another process is waited for where nothing is lost without it: at the start, and for writes of answers and
+/// audit rows. A commit holds the lock for a few milliseconds.
+pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(80);
+
 /// What makes a file itself: device and inode.
 type Id = (u64, u64);
 
@@ -76,7 +82,9 @@ impl DatabaseFile {
         }
         let before = self.id("")?;
         let mut connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.busy_timeout(LOCK_WAIT.min(self.busy_timeout))?;
         self.set_up(&mut connection).map_err(|error| self.name(error))?;
+        connection.busy_timeout(self.busy_timeout)?;
         let identity = self.identity()?.ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;
         // Else what is at the path now would be taken for what was opened, and nobody else would ever see what is written.
         if before != Some(identity.main) {
@@ -140,8 +148,13 @@ impl DatabaseFile {
     }
 
     fn set_up(&self, connection: &mut Connection) -> Result<()> {
-        // Must come before anything is in the file; an older file stays as it is.
-        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+        // Must come before anything is in the file; an older file stays as it is. To set it takes the lock for writing, so that is
+        // done only where it is needed: a file that another process writes to can still be opened and read.
+        let vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
+        let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+        if vacuum != INCREMENTAL && pages == 0 {
+            connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+        }
         let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             return Err(StoreError::Corrupt(format!("its journal mode stays \"{mode}\", it must be \"wal\"")));

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::error::spoils_connection;
-use super::file::{DatabaseFile, Identity};
+use super::file::{DatabaseFile, Identity, LOCK_WAIT};
 use super::holes::Holes;
 use crate::driver::Canary;
 use crate::error::{Result, StoreError};
@@ -123,6 +124,36 @@ impl Lanes {
             *lock(&self.canary) = Some(stored.clone());
         }
         Ok(stored)
+    }
+
+    /// Puts a canary in the place of the store's if it has no live row; says whether it did.
+    pub(super) fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool> {
+        let adopted = self.with(WRITER, true, |lane| {
+            lane.set_durable(true)?;
+            let changed = lane.connection.execute(
+                "UPDATE memory_canary SET key_id = ?1, sealed = ?2 WHERE NOT EXISTS
+                 (SELECT 1 FROM memory_entries WHERE expires_at IS NULL OR expires_at > ?3)",
+                (&canary.key_id, &canary.sealed, now.micros()),
+            )?;
+            Ok(changed > 0)
+        })?;
+        if adopted {
+            *lock(&self.canary) = Some(canary);
+        }
+        Ok(adopted)
+    }
+
+    /// Says whether another process holds the lock for writing, and for longer than a commit takes.
+    pub(super) fn is_locked(&self) -> Result<bool> {
+        self.with(WRITER, false, |lane| {
+            lane.connection.busy_timeout(LOCK_WAIT.min(self.file.busy_timeout()))?;
+            let tried = lane.connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+            lane.connection.busy_timeout(self.file.busy_timeout())?;
+            match tried.map_err(StoreError::from) {
+                Ok(()) => Ok(false),
+                Err(error) => Ok(error.trouble() == "locked"),
+            }
+        })
     }
 
     /// Puts a canary in the place of the store's, and of what a file that takes this one's place shall prove.

@@ -67,6 +67,7 @@ pub struct Sqlite {
     write_permits: Arc<Semaphore>,
     readers: usize,
     closed: AtomicBool,
+    locked: bool,
 }
 
 /// A query, to be run on a lane.
@@ -88,13 +89,14 @@ impl Sqlite {
         let log_bytes = (config.limits.cache_bytes / 32).clamp(1 << 20, 16 << 20);
         let file = DatabaseFile::new(path.into(), config.busy_timeout, log_bytes, &MIGRATIONS);
         let lanes = Arc::new(Lanes::open(file, readers)?);
+        let locked = lanes.is_locked()?;
         let reads = Arc::new(Relay::new(readers));
         let (writes, write_queue) = crossbeam_channel::unbounded();
         for lane in WRITER + 1..=readers {
             let (lanes, reads) = (Arc::clone(&lanes), Arc::clone(&reads));
             spawn(format!("memory-read-{lane}"), move || read(&lanes, lane, &reads))?;
         }
-        let writer = Writer::new(Arc::clone(&lanes), write_queue);
+        let writer = Writer::new(Arc::clone(&lanes), write_queue, locked);
         spawn("memory-write".to_owned(), move || writer.run())?;
         Ok(Self {
             lanes,
@@ -104,7 +106,14 @@ impl Sqlite {
             write_permits: Arc::new(Semaphore::new(WAITING_WRITE_KIB)),
             readers,
             closed: AtomicBool::new(false),
+            locked,
         })
+    }
+
+    /// Says whether another process held the lock for writing when this was opened. What is stored can be read all the same.
+    #[must_use]
+    pub const fn was_locked(&self) -> bool {
+        self.locked
     }
 
     /// Returns the path of the file.
@@ -285,6 +294,10 @@ impl Driver for Sqlite {
 
     async fn replace_canary(&self, canary: Canary) -> Result<()> {
         self.run(move |lanes| lanes.replace_canary(canary)).await
+    }
+
+    async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool> {
+        self.run(move |lanes| lanes.adopt_if_empty(canary, now)).await
     }
 
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {

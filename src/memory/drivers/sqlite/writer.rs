@@ -4,13 +4,15 @@
 //! its commit.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use rusqlite::TransactionBehavior;
+use rusqlite::{Transaction, TransactionBehavior};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::apply::Work;
 use super::error::is_environmental;
+use super::file::LOCK_WAIT;
 use super::lanes::{Lane, Lanes, WRITER};
 use super::tidy::{Tidy, empty_log};
 use crate::driver::{Batch, DraftOp};
@@ -21,6 +23,9 @@ use crate::store::Written;
 const GROUP_BATCHES: usize = 256;
 /// The most bytes of a group; one batch may be larger.
 const GROUP_BYTES: usize = 8 << 20;
+/// How long writes that can be lost do not wait for a lock again that another process kept.
+const IMPATIENCE: Duration = Duration::from_secs(1);
+
 /// What the thread is asked to do.
 pub(super) enum Command {
     /// Do a batch.
@@ -46,12 +51,27 @@ pub(super) struct Writer {
     lanes: Arc<Lanes>,
     commands: Receiver<Command>,
     tidy: Tidy,
+    /// Until when the lock is taken at once or not at all, by writes that can be lost: another process holds it.
+    impatient_until: Option<Instant>,
 }
 
 impl Writer {
-    /// Makes the thread's state.
-    pub(super) fn new(lanes: Arc<Lanes>, commands: Receiver<Command>) -> Self {
-        Self { lanes, commands, tidy: Tidy::default() }
+    /// Makes the thread's state. `locked` says that another process holds the lock for writing.
+    pub(super) fn new(lanes: Arc<Lanes>, commands: Receiver<Command>, locked: bool) -> Self {
+        let impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
+        Self { lanes, commands, tidy: Tidy::default(), impatient_until }
+    }
+
+    /// Returns how long a group waits for the lock: what can be computed again, only for as long as a commit of somebody else may take.
+    fn patience(&self, group: &Group) -> Duration {
+        let all = self.lanes.file().busy_timeout();
+        if group.waiting.iter().any(Waiting::must_not_be_lost) {
+            return all;
+        }
+        match self.impatient_until {
+            Some(until) if Instant::now() < until => Duration::ZERO,
+            _ => LOCK_WAIT.min(all),
+        }
     }
 
     /// Works until it is told to close or nobody can ask any more.
@@ -105,10 +125,18 @@ impl Writer {
     }
 
     fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
-        let (results, finished) = self.lanes.with(WRITER, true, |lane| {
+        let (patience, all) = (self.patience(group), self.lanes.file().busy_timeout());
+        let mut locked = false;
+        let done = self.lanes.with(WRITER, true, |lane| {
             lane.set_durable(group.durable)?;
             let Lane { connection, holes, .. } = lane;
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let connection = &*connection;
+            connection.busy_timeout(patience)?;
+            // Not the checked form, which would borrow the connection until the end: the wait is set back first.
+            let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+            connection.busy_timeout(all)?;
+            locked = begun.is_err();
+            let transaction = begun?;
             let mut work = Work::new(&transaction, holes);
             let mut results = Vec::new();
             loop {
@@ -131,7 +159,9 @@ impl Writer {
             transaction.commit()?;
             holes.add(&finished.gone);
             Ok((results, finished))
-        })?;
+        });
+        self.impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
+        let (results, finished) = done?;
         self.tidy.note(&finished);
         Ok(results)
     }
@@ -201,6 +231,11 @@ impl Waiting {
 
     fn is_durable(&self) -> bool {
         self.batch.ops.iter().any(DraftOp::is_durable)
+    }
+
+    /// Says whether it is worth a long wait: what cannot be computed again, and deletes.
+    fn must_not_be_lost(&self) -> bool {
+        self.is_durable() || self.batch.ops.iter().any(|op| matches!(op, DraftOp::Delete(_)))
     }
 }
 

@@ -93,7 +93,7 @@ async fn what_is_wrong_with_a_call_is_said_where_the_protocol_says() {
     // A request that makes no sense is none.
     for wrong in [
         call("test__nothing", json!({})),
-        call("test.plain", json!({})),
+        call("test.nothing", json!({})),
         json!({"name": "test__plain", "arguments": [1]}),
         json!({"name": 7}),
         json!({"arguments": {}}),

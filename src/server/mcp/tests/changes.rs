@@ -27,6 +27,7 @@ fn door_of(engine: &Engine) -> Arc<Door> {
         engine: engine.clone(),
         config: McpConfig::default(),
         tables: Tables::new(engine.clone()),
+        place: None,
         extra: None,
         deadline: Duration::from_secs(10),
         drain: tokio_util::sync::CancellationToken::new(),

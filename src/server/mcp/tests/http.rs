@@ -22,7 +22,7 @@ async fn every_revision_lists_and_calls_the_packs() {
     assert_eq!(list["result"]["cacheScope"], "private", "{list}");
     assert!(list["result"]["ttlMs"].as_u64().unwrap() > 0);
     let tool = &list["result"]["tools"][0];
-    assert_eq!((&tool["name"], &tool["title"]), (&"test__cached".into(), &"test: cached".into()));
+    assert_eq!((&tool["name"], &tool["title"]), (&"test__cached".into(), &"Cached (test)".into()));
     assert_eq!((&tool["annotations"]["readOnlyHint"], &tool["inputSchema"]["type"]), (&true.into(), &"object".into()));
     assert_eq!(tool["outputSchema"]["type"], "object");
     let answer = ask_newest(&fixture, "tools/call", json!({"name": "test__plain", "arguments": {"text": "hi"}})).await;

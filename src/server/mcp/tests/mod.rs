@@ -4,6 +4,7 @@ mod bounds;
 mod calls;
 mod cancels;
 mod changes;
+mod doors;
 mod extras;
 mod hidden;
 mod http;

@@ -91,9 +91,13 @@ pub(crate) async fn restore(
     let (limit, _permit) = match declared(&parts.headers) {
         Some(length) if length <= ordinary => (ordinary, None),
         // All turns of a dialogue, and what else there is of it. Few of these are read at once: together they take memory.
-        _ => (config.max_bytes.saturating_add(ordinary), Some(app.large_bodies.enter()?)),
+        _ => {
+            let share = app.large_bodies_of.enter(&caller.identity)?;
+            (config.max_bytes.saturating_add(ordinary), Some((share, app.large_bodies.enter()?)))
+        }
     };
-    let bytes = body::read(&parts.headers, body, limit, app.config.body_timeout).await?;
+    let slot = parts.extensions.get();
+    let bytes = body::read(&parts.headers, body, limit, app.config.body_timeout, slot).await?;
     if bytes.is_empty() {
         // To the memory that is a snapshot of nothing; here it is more likely one that got lost.
         return Err(Problem::new(

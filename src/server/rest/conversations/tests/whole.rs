@@ -81,9 +81,9 @@ async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_dialog
 }
 
 /// Sends a large snapshot that never ends.
-fn endless(door: &Door) -> Sending {
+fn endless(door: &Door, user: &str) -> Sending {
     let now = START.micros() / 1_000_000;
-    let claims = json!({"sub": "alice", "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
+    let claims = json!({"sub": user, "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
     let request = Request::builder()
         .method(POST)
         .uri(format!("{ROOT}/s/restore"))
@@ -97,7 +97,8 @@ type Sending = std::pin::Pin<Box<dyn Future<Output = Result<axum::response::Resp
 
 /// Takes all places that there are for large snapshots, until the answer is dropped.
 fn all_places(door: &Door) -> Vec<Sending> {
-    let mut slow: Vec<_> = (0..4).map(|_| endless(door)).collect();
+    let mut slow: Vec<_> =
+        ["bob", "carol"].into_iter().flat_map(|user| [endless(door, user), endless(door, user)]).collect();
     for sending in &mut slow {
         assert!(sending.now_or_never().is_none());
     }
@@ -108,7 +109,7 @@ fn all_places(door: &Door) -> Vec<Sending> {
 async fn few_large_snapshots_are_read_at_once() {
     let door = Door::plain().await;
     let slow = all_places(&door);
-    assert_eq!(endless(&door).await.unwrap().status(), 503);
+    assert_eq!(endless(&door, "alice").await.unwrap().status(), 503);
     let small = door.post(ALICE, "/s/restore", FOREIGN);
     // A test request has no length of its own.
     assert_eq!(small.await.status, 503);
@@ -117,6 +118,15 @@ async fn few_large_snapshots_are_read_at_once() {
     let small = door.ask_with(ALICE, POST, &path, &[("content-length", &length)], FOREIGN).await;
     assert_eq!(small.status, 204, "an ordinary body has no need of a place");
     drop(slow);
+    assert_eq!(door.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
+}
+
+#[tokio::test]
+async fn large_snapshots_of_one_caller_leave_room_for_others() {
+    let door = Door::plain().await;
+    let mut slow = [endless(&door, "bob"), endless(&door, "bob")];
+    assert!(slow.iter_mut().all(|sending| sending.now_or_never().is_none()));
+    assert_eq!(endless(&door, "bob").await.unwrap().status(), 503);
     assert_eq!(door.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
 }
 

@@ -1,0 +1,102 @@
+//! Reads a key or a secret from a file that the operator names: at most 4 KiB, and never from something without an end.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::exit::{Failure, Result};
+
+/// The most bytes that are read. A key has 64; the rest is white space and room for a clear error.
+const MAX_BYTES: u64 = 4096;
+
+/// Who else may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Nobody: a file that its group or others can read is refused.
+    OwnerOnly,
+    /// Whoever can: it is up to the operator.
+    Anybody,
+}
+
+/// Reads a file named by a variable. A pipe that the shell hands over (`/dev/stdin`, `/dev/fd/63` of a process substitution) is read too.
+///
+/// # Errors
+/// A configuration failure that names variable and file: it is not there, is not a regular file, is too long, is not text, or others than
+/// its owner can read it.
+pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zeroizing<String>> {
+    let fail = |reason: &str| Failure::config(format!("{variable}: {}: {reason}", path.display()));
+    // Before it is opened: to open a named pipe waits for whoever writes to it.
+    let metadata = std::fs::metadata(path).map_err(|error| fail(&error.to_string()))?;
+    let handed_over = ["/dev/stdin", "/dev/fd", "/proc/self/fd"].iter().any(|place| path.starts_with(place));
+    if !metadata.is_file() && !(handed_over && (metadata.file_type().is_fifo() || metadata.file_type().is_socket())) {
+        return Err(fail("this is not a regular file"));
+    }
+    let mode = metadata.permissions().mode();
+    if readers == Readers::OwnerOnly && metadata.is_file() && mode & 0o077 != 0 {
+        return Err(fail(&format!("others than its owner can use the key file (its mode is {:04o})", mode & 0o7777))
+            .with_hint(format!("chmod 600 {}", shell_word(path))));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
+    let file = File::open(path).map_err(|error| fail(&error.to_string()))?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| fail(&error.to_string()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(fail(&format!("the file is too long to be a key or a secret: the limit is {MAX_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+/// Writes a path so that a shell reads it as one word.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endless_devices_and_named_pipes_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [Path::new("/dev/zero"), Path::new("/dev/null"), &pipe, folder.path()] {
+            let failure = read("VARIABLE", path, Readers::OwnerOnly).unwrap_err();
+            assert_eq!(failure.exit() as u8, 78);
+            assert!(failure.message().starts_with("VARIABLE: ") && failure.message().contains("not a regular file"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_with_the_command_to_type() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it's a key");
+        std::fs::write(&path, "text").unwrap();
+        for (mode, fine) in
+            [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o644, false), (0o620, false)]
+        {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let strict = read("V", &path, Readers::OwnerOnly);
+            assert_eq!(strict.is_ok(), fine, "{mode:o}");
+            if let Err(failure) = strict {
+                assert!(failure.text().contains(&format!("chmod 600 {}", shell_word(&path))), "{}", failure.text());
+                assert!(failure.text().contains(r"it'\''s a key'"), "{}", failure.text());
+            }
+            assert_eq!(read("V", &path, Readers::Anybody).unwrap().as_str(), "text");
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "x".repeat(4096)).unwrap();
+        assert_eq!(read("V", &path, Readers::Anybody).unwrap().len(), 4096);
+        std::fs::write(&path, "x".repeat(4097)).unwrap();
+        assert!(read("V", &path, Readers::Anybody).unwrap_err().message().contains("too long"));
+    }
+}
