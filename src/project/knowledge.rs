@@ -197,7 +197,7 @@ impl Knowledge<'_> {
                 ),
             )
             .hint("commit it first, then compact it")
-            .next("helmdeck forge commit"));
+            .next("git status"));
         }
         self.project.files().edit(Some(etag), |file: &mut KnowledgeFile| file.compact(approved))
     }

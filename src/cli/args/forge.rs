@@ -112,8 +112,8 @@ pub(crate) enum ForgeCommand {
     Commit(CommitArgs),
     /// Check the messages of commits; exit 1 if one breaks a rule
     LintCommits {
-        /// The commits, like main..HEAD
-        range: String,
+        /// The commits, like main..HEAD; what this branch has and its base has not if absent
+        range: Option<String>,
     },
     /// The hooks of git that check and prepare messages
     #[command(subcommand)]

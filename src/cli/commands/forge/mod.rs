@@ -292,7 +292,7 @@ impl On {
                 self.show(&cleaned)
             }
             C::Commit(arguments) => git::commit(self, arguments),
-            C::LintCommits { range } => git::lint(self, range),
+            C::LintCommits { range } => git::lint(self, range.as_deref()),
             C::Hook(command) => git::hook(self, command),
             C::Checkpoint(command) => git::checkpoint(self, command),
             C::Recover(command) => git::recover(self, command),
