@@ -6,6 +6,7 @@ mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod ground;
 mod hooks;
+mod hostile;
 mod killed;
 mod mcp;
 mod nats_events;

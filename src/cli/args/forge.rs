@@ -69,6 +69,18 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         fix: bool,
     },
+    /// Show what this clone's files would run, and agree to it: tests, checks and scripts run only then
+    Trust {
+        /// Only show
+        #[arg(long)]
+        show: bool,
+        /// Take back what was agreed to for this clone
+        #[arg(long, conflicts_with_all = ["show", "yes"])]
+        revoke: bool,
+        /// Agree without being asked
+        #[arg(long, conflicts_with = "show")]
+        yes: bool,
+    },
     /// Mend a damaged file: show what could take its place, and with --yes put it there
     Repair {
         /// The file; every damaged one is listed if absent

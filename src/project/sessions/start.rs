@@ -99,9 +99,19 @@ impl Sessions<'_> {
     /// # Errors
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
+        self.project.check_local_is_own()?;
+        let (start, untrusted) = match (start.no_probe, self.project.check_trusted()) {
+            (false, Err(error)) if error.code == "E_UNTRUSTED" => (&Start { no_probe: true, ..start.clone() }, true),
+            _ => (start, false),
+        };
         let lifted = self.project.recovery().reassess(!start.no_probe)?;
         self.project.check_not_paused()?;
         let mut warnings = self.finish_left(start)?;
+        if untrusted {
+            let what = "nothing was tested: nobody has agreed yet to run the commands that this clone's .forge names; \
+                        `helmdeck forge trust` shows them and asks";
+            warnings.push(what.to_owned());
+        }
         warnings.extend(
             lifted.map(|paused| {
                 format!("the pause since {} is over, its reason is gone: {}", paused.since, paused.reason)
