@@ -1,4 +1,4 @@
-//! The OpenAPI document before other people's tools: validators accept it, and what generators make of it works.
+//! The `OpenAPI` document before other people's tools: validators accept it, and what generators make of it works.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

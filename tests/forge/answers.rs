@@ -92,6 +92,7 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["knowledge", "drift"]);
     call(0, &["knowledge", "compact"]);
 
+    call(0, &["trust", "--show"]);
     call(0, &["features", "add", "Adding", "--test", "adding"]);
     call(0, &["features", "add", "Looks well", "--manual"]);
     call(0, &["features", "set", "FORGE-002", "--reason", "later", "--status", "deferred"]);

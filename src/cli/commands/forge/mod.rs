@@ -520,17 +520,6 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_lines_of_names_and_values() {
-        let value = json!({"id": "A-001", "none": null, "yes": true, "list": ["a", "b"], "in": {"n": 1}, "all": [{"a": 1, "b": 2}]});
-        assert_eq!(plain(&value), "all:\n  - a: 1\n    b: 2\nid: A-001\nin:\n  n: 1\nlist:\n  - a\n  - b\nyes: yes\n");
-    }
-}
-
 /// Returns what a project would run, a line each; those that nobody agreed to are marked.
 fn trust_text(state: &TrustState) -> String {
     let mut text = match state.trusted {
@@ -544,4 +533,15 @@ fn trust_text(state: &TrustState) -> String {
     }
     text.push_str("these run what the repository holds, such as its tests; a command that changes is asked for again");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_lines_of_names_and_values() {
+        let value = json!({"id": "A-001", "none": null, "yes": true, "list": ["a", "b"], "in": {"n": 1}, "all": [{"a": 1, "b": 2}]});
+        assert_eq!(plain(&value), "all:\n  - a: 1\n    b: 2\nid: A-001\nin:\n  n: 1\nlist:\n  - a\n  - b\nyes: yes\n");
+    }
 }
