@@ -87,7 +87,8 @@ impl Events<'_> {
     /// has no more.
     ///
     /// # Errors
-    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot reach servers; `Failed` (`E_SERVER`) if it is away, or cannot be read within the time.
+    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot reach servers; `Failed` (`E_SERVER`) if
+    /// it is away, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
         self.replay_pages(replay, within, PAGE)
     }

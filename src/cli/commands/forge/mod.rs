@@ -389,7 +389,7 @@ impl On {
             EventsCommand::Send => {
                 let drained = project.events().drain(SEND)?;
                 self.show(&drained)?;
-                return Self::exit(if drained.error.is_none() { Exit::Ok } else { Exit::Failed });
+                return Self::exit(if drained.waiting == 0 { Exit::Ok } else { Exit::Failed });
             }
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
             EventsCommand::Replay { after, since, of, server } => {
