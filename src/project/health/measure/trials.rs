@@ -119,7 +119,7 @@ fn what_files_hold_makes_the_colours() {
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
     assert_eq!(codes(&found.short_term.reasons), [Code::NotBegun]);
     repository.write(layout::JOURNAL, "");
-    assert_eq!(codes(&project.health().short_term.reasons), [Code::ProgressMissing], "a session was here");
+    assert_eq!(codes(&health(&repository).short_term.reasons), [Code::ProgressMissing], "a session was here");
     assert_eq!((found.features.colour, found.linear.colour), (Colour::Grey, Colour::Green));
 }
 
