@@ -140,3 +140,21 @@ fn the_contract_changes_with_schema_handler_and_epoch() {
     }
     assert_ne!(base, parse(GOOD).unwrap().contract(b"program"));
 }
+
+#[test]
+fn hints_are_read_and_must_not_contradict_read_only() {
+    let manifest = parse(GOOD).unwrap();
+    assert_eq!((manifest.destructive(), manifest.idempotent(), manifest.open_world()), (false, true, false));
+    let writes = GOOD.split("[memory]").next().unwrap().replace("read_only = true", "title = \"T\"\nopen_world = true");
+    let manifest = parse(&writes).unwrap();
+    assert_eq!((manifest.destructive(), manifest.idempotent(), manifest.open_world()), (true, false, true));
+    assert_eq!(manifest.title.as_deref(), Some("T"));
+    let careful = writes.replace("open_world = true", "destructive = false\nidempotent = true");
+    let manifest = parse(&careful).unwrap();
+    assert_eq!((manifest.destructive(), manifest.idempotent()), (false, true));
+    for (hint, line) in [("destructive = true", 6), ("idempotent = false", 6)] {
+        let refused = refusal("read_only = true", &format!("read_only = true\n{hint}"));
+        assert!(refused.contains(&format!(":{line}: {hint} is for packs that write")), "{refused}");
+    }
+    assert!(refusal("read_only = true", "read_only = true\ntitle = \" \"").contains("title is empty"));
+}
