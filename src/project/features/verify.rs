@@ -380,6 +380,10 @@ impl Features<'_> {
 fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
     match (problem, runs.last()) {
         (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
+        (Problem::CannotStart, Some(run)) => format!(
+            "`{}` could not be started: install the program that runs the tests, or set verify.runner in {CONFIG}",
+            runs.iter().find(|run| run.exit.is_none()).unwrap_or(run).command
+        ),
         (_, Some(run)) => format!(
             "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
             run.command

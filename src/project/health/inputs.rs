@@ -82,6 +82,9 @@ pub struct LongTerm {
 pub struct ShortTerm {
     /// `progress.txt`.
     pub progress: File,
+    /// Whether nobody has worked in this clone yet: it has neither a `progress.txt` nor a journal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_begun: bool,
     /// When something was last noted.
     pub last: Option<Last>,
     /// Whether a session lives.

@@ -95,6 +95,8 @@ codes! {
     ClockSkew, "clock_skew", "helmdeck forge doctor";
     /// `progress.txt` is not there.
     ProgressMissing, "progress_missing", "helmdeck forge session start";
+    /// No session has begun in this clone.
+    NotBegun, "not_begun", "helmdeck forge session start";
     /// `progress.txt` is no text.
     ProgressNotText, "progress_not_text", "helmdeck forge repair .forge/memory/short-term/progress.txt";
     /// A session lives, and has noted nothing for more than an hour.

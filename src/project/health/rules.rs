@@ -24,7 +24,8 @@ const COMMITS: u64 = 10;
 #[must_use]
 pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
     let long_term = component(long_term(&inputs.long_term, now), inputs.long_term, now, false);
-    let short_term = component(short_term(&inputs.short_term, config, now), inputs.short_term, now, false);
+    let grey = inputs.short_term.not_begun;
+    let short_term = component(short_term(&inputs.short_term, config, now), inputs.short_term, now, grey);
     let grey = inputs.features.total == 0;
     let features = component(features(&inputs.features, config), inputs.features, now, grey);
     let grey = inputs.git.disabled;
@@ -124,6 +125,7 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
     let mut reasons = Vec::new();
     match &given.progress {
         File::Valid | File::Newer(_) => {}
+        File::Absent if given.not_begun => reasons.push(info(Code::NotBegun, "no session has begun in this clone")),
         File::Absent => reasons.push(error(Code::ProgressMissing, "progress.txt does not exist")),
         File::Damaged(why) => reasons.push(error(Code::ProgressNotText, why)),
     }

@@ -10,6 +10,9 @@ use crate::knowledge::KnowledgeFile;
 use crate::layout::{ARCHITECTURE, FORGE};
 use crate::time::Time;
 
+/// What `init` writes.
+const DEFAULT_ARCHITECTURE: &[u8] = include_bytes!("../init/architecture.md");
+
 /// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied aside.
 #[derive(Debug, Clone)]
 pub struct LongTerm<'a> {
@@ -130,12 +133,12 @@ impl<'a> LongTerm<'a> {
             .collect())
     }
 
-    /// Returns how the system is built, as it was written.
+    /// Returns how the system is built, as it was written. The default content of a new project says nothing, and is not returned.
     ///
     /// # Errors
     /// As [`Self::learned`].
     pub fn architecture(&self) -> Result<Option<String>, String> {
-        let bytes = self.read(ARCHITECTURE)?;
+        let bytes = self.read(ARCHITECTURE)?.filter(|bytes| bytes != DEFAULT_ARCHITECTURE);
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -198,6 +201,8 @@ mod tests {
         assert_eq!(learned[4].texts[2].0, "resolution");
         assert!(memory.open_features().unwrap().is_empty(), "one passes, and nobody has begun the other");
         assert_eq!(memory.architecture().unwrap().unwrap(), "# How\n\u{fffd}\n");
+        std::fs::write(folder.path().join(ARCHITECTURE), DEFAULT_ARCHITECTURE).unwrap();
+        assert_eq!(memory.architecture().unwrap(), None, "nobody has written anything yet");
     }
 
     #[test]

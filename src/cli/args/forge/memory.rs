@@ -349,9 +349,9 @@ pub(crate) enum SkillCommand {
     },
     /// Say how often skills fired, and how often they were followed
     Stats,
-    /// Take over a SKILL.md
+    /// Import an Agent Skill: a folder with SKILL.md, scripts and references, or a SKILL.md alone
     Import {
-        /// The file
+        /// The folder or the file
         file: PathBuf,
     },
     /// Print a skill as SKILL.md

@@ -298,6 +298,9 @@ pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
         }
         C::Match(query) => {
             let found = on.change(|project| project.skills().ask(&asked(query), &by()))?;
+            if found.is_empty() {
+                return on.print(&found, || "no skill matches".to_owned());
+            }
             on.show(&found)
         }
         C::Plan { names } => {
@@ -310,8 +313,7 @@ pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
         }
         C::Stats => on.show(&on.look()?.skills().stats()?),
         C::Import { file } => {
-            let text = read(file)?;
-            let taken = on.change(|project| project.skills().import(&text))?;
+            let taken = on.change(|project| project.skills().import_path(file))?;
             on.show(&taken)
         }
         C::Export { name } => {

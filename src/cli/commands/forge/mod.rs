@@ -426,7 +426,11 @@ impl On {
         let project = self.look()?;
         let replayed = match command {
             EventsCommand::Status => return self.show(&project.events().status()?),
-            EventsCommand::Send => return self.show(&project.events().drain(SEND)?),
+            EventsCommand::Send => {
+                let drained = project.events().drain(SEND)?;
+                self.show(&drained)?;
+                return Self::exit(if drained.waiting == 0 { Exit::Ok } else { Exit::Failed });
+            }
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
             EventsCommand::Replay { after, since, of, server } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;

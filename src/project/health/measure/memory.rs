@@ -63,7 +63,10 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let mut given = ShortTerm { events: project.events().wrong_settings(), ..ShortTerm::default() };
     let mut noted = None;
     match files.read(layout::PROGRESS) {
-        Ok(None) => given.progress = File::Absent,
+        Ok(None) => {
+            given.progress = File::Absent;
+            given.not_begun = matches!(files.entry(layout::JOURNAL), Ok(None));
+        }
         Err(error) => given.progress = File::Damaged(error.message),
         Ok(Some(bytes)) => match std::str::from_utf8(&bytes) {
             Ok(text) if !text.contains('\0') => {
