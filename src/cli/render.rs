@@ -145,6 +145,9 @@ fn took(duration: Duration) -> String {
 fn cache_status(cache: &CacheInfo) -> String {
     use helmdeck_core::CacheStatus::{Bypass, Coalesced, Miss};
     match cache.status {
+        Bypass if cache.reason.is_some() => {
+            format!("bypass ({})", cache.reason.unwrap_or_default().replace('_', " "))
+        }
         Miss | Bypass | Coalesced => match cache.store_error {
             None => cache.status.as_str().to_owned(),
             Some(word) => format!("{} (store: {})", cache.status.as_str(), word.replace('_', " ")),
@@ -376,6 +379,7 @@ mod tests {
             ttl: Duration::from_secs(60),
             key: [0; 8],
             store_error: None,
+            reason: None,
         });
         assert_eq!(status(&outcome), "a.b v1: 12 ms, cache hit (7 s old)");
         let cache = outcome.cache.as_mut().unwrap();

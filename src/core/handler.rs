@@ -20,13 +20,15 @@ pub struct Reply {
     pub validator: Option<Arc<str>>,
     /// How many requests were made to somebody's quota.
     pub upstream_calls: u32,
+    /// The stored answer has to be confirmed by the handler before each use.
+    pub confirm_always: bool,
 }
 
 impl Reply {
     /// Answers with JSON text.
     #[must_use]
     pub const fn json(output: Json) -> Self {
-        Self { output: Some(output), no_store: false, validator: None, upstream_calls: 0 }
+        Self { output: Some(output), no_store: false, validator: None, upstream_calls: 0, confirm_always: false }
     }
 
     /// Answers with a value.
@@ -42,7 +44,7 @@ impl Reply {
     /// Confirms the stale answer in [`Context::stale`]; only allowed when there is one.
     #[must_use]
     pub const fn not_modified() -> Self {
-        Self { output: None, no_store: false, validator: None, upstream_calls: 0 }
+        Self { output: None, no_store: false, validator: None, upstream_calls: 0, confirm_always: false }
     }
 
     /// Says what the answer can be confirmed with later.
@@ -56,6 +58,14 @@ impl Reply {
     #[must_use]
     pub const fn with_upstream_calls(mut self, calls: u32) -> Self {
         self.upstream_calls = calls;
+        self
+    }
+
+    /// Asks that the stored answer is confirmed before each use, whatever the ttl: for an answer that is cheap to confirm and may
+    /// change at any moment. Needs a validator and `revalidate = true`; as `no-cache` in RFC 9111.
+    #[must_use]
+    pub const fn confirm_always(mut self) -> Self {
+        self.confirm_always = true;
         self
     }
 

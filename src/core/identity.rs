@@ -62,6 +62,12 @@ impl Identity {
         Ok(self)
     }
 
+    /// Returns the caller without a session: for limits and whatever else is of all sessions of one caller.
+    #[must_use]
+    pub fn without_session(self: &Arc<Self>) -> Arc<Self> {
+        if self.session.is_none() { Arc::clone(self) } else { Arc::new(Self { session: None, ..(**self).clone() }) }
+    }
+
     /// Returns the tenant.
     #[must_use]
     pub fn tenant(&self) -> &str {

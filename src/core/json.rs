@@ -118,6 +118,19 @@ pub fn read_strict(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
+/// As [`read_strict`], for a check by a schema: a number that a float would round to an integer stays none
+/// ([`crate::numbers::with_exact_integers`]).
+///
+/// # Errors
+/// The parser's message, with line and column.
+pub fn read_exact(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    let value = read_strict(bytes)?;
+    match std::str::from_utf8(bytes).map(crate::numbers::with_exact_integers) {
+        Ok(Cow::Owned(exact)) => read_strict(exact.as_bytes()),
+        _ => Ok(value),
+    }
+}
+
 /// Checks the same as [`read_strict`] without building the value: for text that is handed on as it came.
 ///
 /// Use it on every answer that somebody else wrote (an HTTP response, a tool of an MCP server) before it becomes an output.

@@ -14,6 +14,7 @@ pub mod json;
 pub mod leaks;
 pub mod manifest;
 pub mod memory;
+pub mod numbers;
 pub mod outcome;
 pub mod schema;
 pub mod secrets;

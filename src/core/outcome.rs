@@ -59,13 +59,19 @@ pub struct CacheInfo {
     /// Why the store took no part, in one word, if it is in trouble and the handler ran: `locked`, `read_only`, `full`, `damaged`,
     /// `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
+    /// Why the call was not cached, in one word, if the cache could not take part: one of [`CacheInfo::BYPASS_REASONS`].
+    pub reason: Option<&'static str>,
 }
 
 impl CacheInfo {
     /// Every word of `store_error`.
     pub const STORE_ERRORS: [&str; 7] = ["locked", "read_only", "full", "damaged", "wrong_key", "slow", "unavailable"];
 
-    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?}`.
+    /// Every word of `reason`: the scope is `session` and the call names none; the caller is anonymous; the answer would become
+    /// part of one that callers share; the input has a number without a canonical form.
+    pub const BYPASS_REASONS: [&str; 4] = ["no_session", "anonymous", "shared_caller", "input"];
+
+    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"status\":\"");
         out.extend_from_slice(self.status.as_str().as_bytes());
@@ -77,6 +83,10 @@ impl CacheInfo {
         out.extend_from_slice(&hex(&self.key));
         if let Some(word) = self.store_error {
             out.extend_from_slice(b"\",\"store_error\":\"");
+            out.extend_from_slice(word.as_bytes());
+        }
+        if let Some(word) = self.reason {
+            out.extend_from_slice(b"\",\"reason\":\"");
             out.extend_from_slice(word.as_bytes());
         }
         out.extend_from_slice(b"\"}");
@@ -117,6 +127,8 @@ pub struct Remark {
     pub upstream_calls: u32,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
+    /// The stored answer has to be confirmed by the handler before each use.
+    pub confirm_always: bool,
     /// The credentials of the packs that the handler called, and of those that they called. Empty while gate 1 is shut.
     pub used: Vec<UsedGrant>,
 }
@@ -132,7 +144,7 @@ pub struct UsedGrant {
 
 impl Outcome {
     /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where
-    /// `cache` is `{status, age_ms, ttl_ms, key, store_error?}`. The output is copied byte for byte.
+    /// `cache` is `{status, age_ms, ttl_ms, key, store_error?, reason?}`. The output is copied byte for byte.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");
@@ -225,6 +237,7 @@ mod tests {
             ttl: Duration::from_secs(300),
             key: [0, 1, 2, 3, 4, 5, 6, 255],
             store_error: None,
+            reason: None,
         });
         let text = String::from_utf8(outcome.to_json()).unwrap();
         assert!(text.ends_with(r#","session_id":"s\"1","cache":{"status":"hit","age_ms":1000,"ttl_ms":300000,"key":"00010203040506ff"}}"#), "{text}");

@@ -92,6 +92,15 @@ impl Template {
         })
     }
 
+    /// Returns the text before the first place.
+    #[must_use]
+    pub fn beginning(&self) -> &str {
+        match self.parts.first() {
+            Some(Part::Text(text)) => text,
+            _ => "",
+        }
+    }
+
     /// Fills the places from the input. Text, numbers and booleans can be filled in; `None` if a place has neither a value
     /// nor a fallback.
     #[must_use]

@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use crate::config::CommandConfig;
 use crate::descriptors::close_descriptors_on_exec;
 use crate::group::Group;
+use crate::program::Program;
 use crate::quote::{self, Part};
 use crate::scrub;
 
@@ -74,22 +74,14 @@ impl CommandHandler {
         Ok(Self { program, arguments: arguments.to_vec(), env, folder: folder.to_owned(), config })
     }
 
-    /// Returns the digest of what runs: the program's bytes, and those of every argument that is a file in the manifest's
-    /// folder (a script), so that changed code never serves its predecessor's answers.
-    pub(crate) fn digest(&self) -> Vec<u8> {
+    /// Returns the files of what runs: the program, and every argument that is a file in the manifest's folder (a script).
+    pub(crate) fn program(&self) -> Program {
         let scripts = self
             .arguments
             .iter()
             .map(|argument| self.folder.join(argument))
-            .filter(|path| path.starts_with(&self.folder));
-        let mut hash = Sha256::new();
-        for path in std::iter::once(self.program.clone()).chain(scripts) {
-            if let Ok(bytes) = std::fs::read(&path) {
-                hash.update((bytes.len() as u64).to_be_bytes());
-                hash.update(bytes);
-            }
-        }
-        hash.finalize().to_vec()
+            .filter(|path| path.starts_with(&self.folder) && path.is_file());
+        Program::read(std::iter::once(self.program.clone()).chain(scripts).collect(), self.folder.clone())
     }
 
     fn spawn(&self) -> Result<Group> {

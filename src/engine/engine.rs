@@ -37,6 +37,7 @@ use crate::mcp::{Fitted, Servers};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::pipeline::{self, Gates, Parts};
+use crate::program::Program;
 use crate::registry::{PackInfo, Registered, Registry, Snapshot, Source};
 use crate::sessions::Sessions;
 
@@ -81,6 +82,8 @@ struct Candidate {
     handler: Arc<dyn Handler>,
     /// The digest of code outside this binary.
     digest: Vec<u8>,
+    /// Its files, if it is a program.
+    program: Option<Arc<Program>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -295,8 +298,12 @@ impl Inner {
         for builtin in &this.builtins {
             let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
             let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
-            let read =
-                read.map(|manifest| Candidate { manifest, handler: Arc::clone(&builtin.handler), digest: Vec::new() });
+            let read = read.map(|manifest| Candidate {
+                manifest,
+                handler: Arc::clone(&builtin.handler),
+                digest: Vec::new(),
+                program: None,
+            });
             this.admit(this, &mut snapshot, previous, read, Source::Builtin);
         }
         let mut broken = Vec::new();
@@ -330,7 +337,7 @@ impl Inner {
         }
         // Last, so that what the operator wrote wins over what a server calls its tools.
         for (name, read) in this.servers.iter().flat_map(Servers::import) {
-            let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest });
+            let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
             let before = snapshot.refused.len();
             this.admit(this, &mut snapshot, previous, read, Source::Mcp);
             if let Some(error) = snapshot.refused.get(before).cloned() {
@@ -358,7 +365,9 @@ impl Inner {
             None => Fitted::none(&manifest, &server),
         };
         match fitted {
-            Fitted::Ready(manifest, handler, digest) => Some(Ok(Candidate { manifest: *manifest, handler, digest })),
+            Fitted::Ready(manifest, handler, digest) => {
+                Some(Ok(Candidate { manifest: *manifest, handler, digest, program: None }))
+            }
             Fitted::Refused(error) => Some(Err(error)),
             Fitted::Pending(name) => {
                 snapshot.pending.insert(name, server);
@@ -377,14 +386,15 @@ impl Inner {
             HandlerSpec::Command { argv, env } => {
                 let handler =
                     CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
-                let digest = handler.digest();
-                Ok(Candidate { manifest, handler: Arc::new(handler), digest })
+                let program = Arc::new(handler.program());
+                let digest = program.at_start().digest.clone();
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest, program: Some(program) })
             }
             HandlerSpec::Http(spec) => {
                 let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
                 let credentials = manifest.credentials.clone();
                 let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
-                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new() })
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new(), program: None })
             }
             HandlerSpec::Builtin(name) => {
                 // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
@@ -394,7 +404,7 @@ impl Inner {
                 });
                 let handler = known.map(|builtin| Arc::clone(&builtin.handler));
                 let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
-                Ok(Candidate { manifest, handler, digest: Vec::new() })
+                Ok(Candidate { manifest, handler, digest: Vec::new(), program: None })
             }
             HandlerSpec::Mcp { server, .. } => Err(refuse(format!("there is no MCP server \"{server}\""))),
         }
@@ -408,7 +418,7 @@ impl Inner {
         read: Result<Candidate, ManifestError>,
         source: Source,
     ) {
-        let Candidate { manifest, handler, digest } = match read {
+        let Candidate { manifest, handler, digest, program } = match read {
             Ok(read) => read,
             Err(error) => return snapshot.refused.push(error),
         };
@@ -440,7 +450,8 @@ impl Inner {
             };
             versions.iter().find(same).cloned()
         });
-        let registered = kept.unwrap_or_else(|| Arc::new(self.register(this, manifest, handler, contract, source)));
+        let registered =
+            kept.unwrap_or_else(|| Arc::new(self.register(this, manifest, handler, contract, program, source)));
         snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
     }
 
@@ -451,6 +462,7 @@ impl Inner {
         manifest: Manifest,
         handler: Arc<dyn Handler>,
         contract: [u8; 32],
+        program: Option<Arc<Program>>,
         source: Source,
     ) -> Registered {
         let manifest = Arc::new(manifest);
@@ -458,7 +470,7 @@ impl Inner {
         let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
         let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
             let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
-            Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts))
+            Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts, program))
         });
         let validate_input = ValidateInputLayer::new(Arc::clone(&manifest), hub.is_some());
         let gates = match (&cache, hub) {

@@ -160,6 +160,7 @@ fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmde
         reply.validator.filter(|validator| matches!(scrub::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
     Remark {
         no_store: reply.no_store,
+        confirm_always: reply.confirm_always,
         not_modified,
         validator,
         upstream_calls: reply.upstream_calls,

@@ -22,6 +22,7 @@ mod mcp;
 mod memory;
 mod metrics;
 mod pipeline;
+mod program;
 mod quote;
 mod registry;
 mod scrub;

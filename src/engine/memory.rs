@@ -75,6 +75,12 @@ impl MemoryControl {
         self.hub.queue.flush().await;
     }
 
+    /// Waits until the renewals that stale answers began (`stale_while_revalidate`) have ended: for a process that is about to end.
+    /// Each is bounded by the timeout of its pack.
+    pub async fn finish_renewals(&self) {
+        self.hub.flights.renewed().await;
+    }
+
     /// Says whether the store fails and is left alone.
     #[must_use]
     pub fn breaker_is_open(&self) -> bool {
@@ -101,9 +107,18 @@ impl Engine {
         if let Some(layer) = &pack.credentials {
             call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
         }
-        let located = cache.locate(&call);
-        let located =
-            located.ok_or_else(|| Error::new(Code::Conflict, "calls of an anonymous caller are not cached"))?;
+        let located = cache.locate(&call, cache.contract().await).map_err(|reason| {
+            let why = match reason {
+                "no_session" => {
+                    "its scope is \"session\" and the call names none (`--session`, the header `Helmdeck-Session`, a claim of the token, \
+                     or an MCP session)"
+                }
+                "anonymous" => "the caller is anonymous",
+                "shared_caller" => "it is called by a pack whose answers callers share",
+                _ => "a number of its input has no canonical form",
+            };
+            Error::new(Code::Conflict, format!("this call of pack \"{}\" is not cached ({reason}): {why}", call.pack))
+        })?;
         explain::explain(cache, &call, &located).await
     }
 }

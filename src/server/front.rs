@@ -195,7 +195,7 @@ impl Front {
         let mut share = None;
         if limited {
             if let Some(rate) = &rate {
-                rate.take(&caller.identity, inner.clock.monotonic())?;
+                rate.take(&caller.identity.without_session(), inner.clock.monotonic())?;
             }
             let nobody = caller.identity.is_anonymous() && caller.permissions.is_empty();
             if nobody && uri.path() != DOCUMENT {
@@ -203,7 +203,7 @@ impl Front {
             }
             if inner.access.is_some() {
                 let full = |error: Error| error.with_message("you have too many requests open at once");
-                share = Some(inner.callers.enter(&caller.identity).map_err(full)?);
+                share = Some(inner.callers.enter(&caller.identity.without_session()).map_err(full)?);
             }
         }
         Ok((caller, held.map(|(slot, peer)| Admission { slot, _caller: share, _peer: peer })))

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use helmdeck_core::call::Directive;
+use helmdeck_core::template::Template;
 use helmdeck_core::{Call, Identity, Schema};
 use helmdeck_engine::{Engine, PackInfo, Source};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure, Result};
 use crate::input;
@@ -95,10 +96,36 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
                 continue;
             }
             checked.push(format!("{}@{}", pack.name, pack.version));
+            for warning in unfilled(&pack) {
+                setup.output.note(&warning);
+            }
             findings.extend(examples(setup, engine, &pack, run && matches!(pack.handler, "command" | "http")).await);
         }
     }
     (checked, findings)
+}
+
+/// Returns a warning for each tag in `invalidates` that a valid input may leave without a value.
+fn unfilled(pack: &PackInfo) -> Vec<String> {
+    let properties = pack.input["properties"].as_object();
+    let required: Vec<&str> =
+        pack.input["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let always = properties
+        .into_iter()
+        .flatten()
+        .filter(|(name, schema)| required.contains(&name.as_str()) || schema.get("default").is_some());
+    let least = Value::Object(always.map(|(name, _)| (name.clone(), Value::from("x"))).collect());
+    let unfilled = |tag: &&String| {
+        Template::parse(tag).is_ok_and(|tag| tag.roots().all(|root| !root.is_empty()) && tag.fill(&least).is_none())
+    };
+    let warn = |tag: &String| {
+        format!(
+            "{}: warning: invalidates \"{tag}\" needs an optional input; a call without it purges every answer of the tag's family. \
+             Make the input required, or write {{name|fallback}}.",
+            pack.file
+        )
+    };
+    pack.invalidates.iter().filter(unfilled).map(warn).collect()
 }
 
 async fn examples(setup: &Setup, engine: &Engine, pack: &PackInfo, run: bool) -> Vec<Finding> {

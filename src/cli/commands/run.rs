@@ -61,6 +61,10 @@ async fn leave(setup: &Setup, engine: &Engine) {
         engine.sweep_files_once().await;
     };
     let _ = tokio::time::timeout(SWEEP, sweep).await;
+    // A stale answer was printed already; what renews it must not end with the process, or it would be stale the next time too.
+    if let Some(memory) = engine.memory() {
+        memory.finish_renewals().await;
+    }
     // The answer is stored behind the response: the process must not end before it is.
     setup.shut_down(engine).await;
 }

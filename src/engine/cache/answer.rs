@@ -49,6 +49,8 @@ pub(crate) struct Answer {
     pub(crate) made_at: Timestamp,
     pub(crate) fresh_until: Timestamp,
     pub(crate) hard_until: Timestamp,
+    /// It has to be confirmed before each use.
+    pub(crate) confirm_always: bool,
     /// How long the handler took for it: what a hit saves.
     pub(crate) cost: Duration,
     /// How many requests of somebody's quota it took.
@@ -65,6 +67,8 @@ struct Head {
     made_at: Timestamp,
     fresh_until: Timestamp,
     hard_until: Timestamp,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    confirm_always: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     validator: Option<Arc<str>>,
     cost_us: u64,
@@ -104,6 +108,7 @@ impl Answer {
             made_at: times.made_at,
             fresh_until: times.fresh_until,
             hard_until: times.hard_until,
+            confirm_always: outcome.remark.confirm_always,
             cost,
             upstream_calls,
             used: outcome.remark.used.clone(),
@@ -123,6 +128,7 @@ impl Answer {
             made_at: times.made_at,
             fresh_until: times.fresh_until,
             hard_until: times.hard_until,
+            confirm_always: self.confirm_always,
             cost: self.cost,
             upstream_calls: self.upstream_calls,
             used,
@@ -161,6 +167,7 @@ impl Answer {
             made_at: self.made_at,
             fresh_until: self.fresh_until,
             hard_until: self.hard_until,
+            confirm_always: self.confirm_always,
             validator: self.validator.clone(),
             cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
             upstream_calls: self.upstream_calls,
@@ -198,6 +205,7 @@ impl Answer {
             made_at: head.made_at,
             fresh_until: head.fresh_until,
             hard_until: head.hard_until,
+            confirm_always: head.confirm_always,
             cost: Duration::from_micros(head.cost_us),
             upstream_calls: head.upstream_calls,
             used: head.used,
@@ -226,6 +234,7 @@ impl Answer {
             ttl: self.fresh_until.since(self.made_at),
             key: self.place.key.short(),
             store_error: None,
+            reason: None,
         }
     }
 }

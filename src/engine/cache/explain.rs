@@ -8,7 +8,8 @@ use helmdeck_memory::{EntryMeta, Kind, Page};
 use serde::Serialize;
 
 use super::key::hex;
-use super::pack::{Located, PackCache};
+use super::pack::{Located, PackCache, Standing};
+use super::tags::is_family;
 
 /// The parts whose digests are compared, in the order in which a difference is told.
 const PARTS: &[&str] = &["version", "contract", "credentials", "input"];
@@ -101,15 +102,16 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
     ]);
     let found = match hub.hot(&place.key) {
         Some(found) => Some(found),
-        None => hub.read(place, cache.contract()).await.map(std::sync::Arc::new),
+        None => hub.read(place, &located.contract.hex).await.map(std::sync::Arc::new),
     };
     let found = found.filter(|found| cache.may_still_use(found, call));
     let entry = match &found {
-        Some(found) if now < found.fresh_until && call.max_age.is_none_or(|max| now.since(found.made_at) <= max) => {
-            "fresh"
-        }
-        Some(found) if now < found.hard_until => "stale",
-        _ => "none",
+        Some(found) => match cache.standing(found, call, now) {
+            Standing::Fresh => "fresh",
+            Standing::Ended => "none",
+            Standing::TakenStale | Standing::WhileRenewed | Standing::Old => "stale",
+        },
+        None => "none",
     };
     let found = found.filter(|_| entry != "none");
     let ours = BTreeMap::from([
@@ -124,10 +126,10 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
         key_parts,
         key: hex(&place.key.short()),
         stored_key,
-        tags: place.tags.to_vec(),
+        tags: place.tags.iter().filter(|tag| !is_family(tag)).cloned().collect(),
         entry,
         age_s: found.as_ref().map(|found| now.since(found.made_at).as_secs_f64()),
-        fresh_until: found.as_ref().map(|found| found.fresh_until.to_rfc3339()),
+        fresh_until: found.as_ref().map(|found| cache.bounds(found).0.to_rfc3339()),
         nearest,
     })
 }

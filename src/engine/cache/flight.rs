@@ -169,6 +169,16 @@ impl Flights {
         flight.result.send_replace(Some(result));
     }
 
+    /// Waits until every renewal in the background has ended. Each is bounded by the timeout of its pack.
+    pub(crate) async fn renewed(&self) {
+        loop {
+            let under_way =
+                self.map().iter().find(|(key, _)| key.purpose == Purpose::Renew).map(|(_, one)| one.result.subscribe());
+            let Some(mut result) = under_way else { return };
+            let _ = result.wait_for(Option::is_some).await;
+        }
+    }
+
     /// Poisons every flight whose place is covered.
     pub(crate) fn poison(&self, covers: impl Fn(&Place) -> bool) {
         self.map().retain(|_, flight| {

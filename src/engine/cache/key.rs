@@ -106,7 +106,8 @@ pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Optio
         // Those whom nobody vouches for share with each other, and with no tenant.
         Scope::Shared if identity.is_anonymous() => Some(Namespace::of_caller(identity)),
         Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
-        Scope::Session => Some(Namespace::new(identity.tenant(), identity.user(), identity.session())),
+        // Without a session the answers of all of the caller's conversations would be one.
+        Scope::Session => identity.session().map(|own| Namespace::new(identity.tenant(), identity.user(), Some(own))),
         Scope::Caller => Some(Namespace::new(identity.tenant(), identity.user(), None)),
     }
 }

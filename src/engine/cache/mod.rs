@@ -14,4 +14,5 @@ mod others;
 pub(crate) mod own;
 pub(crate) mod pack;
 pub(crate) mod purge;
+pub(crate) mod tags;
 pub(crate) mod writer;

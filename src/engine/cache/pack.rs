@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use helmdeck_core::call::Raw;
 use helmdeck_core::context::CallSecrets;
 use helmdeck_core::leaks;
@@ -17,8 +18,10 @@ use super::answer::{Answer, Place, Times};
 use super::counters::Counters;
 use super::hub::{Alias, Hub};
 use super::key::{Digests, Parts, canonical_input, hex, namespace};
+use super::tags::{bounded, families};
 use super::writer::Write;
 use crate::artifacts::{ArtifactStore, earliest_end};
+use crate::program::{Program, ProgramVersion};
 
 /// The cache, as one registered pack sees it.
 pub(crate) struct PackCache {
@@ -27,8 +30,9 @@ pub(crate) struct PackCache {
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     pub(crate) counters: Arc<Counters>,
     secrets: Arc<dyn Secrets>,
-    contract: [u8; 32],
-    contract_hex: String,
+    contract: Arc<Contract>,
+    /// The program behind the pack, whose digest is part of the contract; `None` if it is no file.
+    pub(crate) program: Option<Arc<Program>>,
     /// Tells this registration from every other.
     stack: u64,
 }
@@ -36,8 +40,9 @@ pub(crate) struct PackCache {
 /// Where a call's answer belongs, and what its key was made of.
 pub(crate) struct Located {
     pub(crate) place: Arc<Place>,
+    pub(crate) contract: Arc<Contract>,
     /// The canonical form of the input.
-    input: Vec<u8>,
+    pub(crate) input: Bytes,
     secrets: Option<Arc<dyn CallSecrets>>,
 }
 
@@ -56,6 +61,27 @@ pub(crate) enum Standing {
     Ended,
 }
 
+/// What an answer is made by, as far as it cannot be seen in the call: schemas, handler, epoch.
+pub(crate) struct Contract {
+    pub(crate) bytes: [u8; 32],
+    pub(crate) hex: String,
+    /// The state of the program's files.
+    version: Option<Arc<ProgramVersion>>,
+}
+
+impl Contract {
+    fn new(bytes: [u8; 32], version: Option<Arc<ProgramVersion>>) -> Self {
+        Self { bytes, hex: hex(&bytes), version }
+    }
+}
+
+/// How far clocks may be apart: an answer made later than this from now is of a clock that was wrong.
+const CLOCK_LEEWAY: Duration = Duration::from_secs(10);
+
+fn is_of_future(answer: &Answer, now: Timestamp) -> bool {
+    answer.made_at > now.saturating_add(CLOCK_LEEWAY)
+}
+
 impl PackCache {
     pub(crate) fn new(
         hub: Arc<Hub>,
@@ -63,11 +89,13 @@ impl PackCache {
         contract: [u8; 32],
         secrets: Arc<dyn Secrets>,
         artifacts: Option<Arc<ArtifactStore>>,
+        program: Option<Arc<Program>>,
     ) -> Self {
         static STACKS: AtomicU64 = AtomicU64::new(0);
         let counters = hub.counters.of(manifest.name.as_str());
         let stack = STACKS.fetch_add(1, Ordering::Relaxed);
-        Self { hub, artifacts, counters, secrets, contract_hex: hex(&contract), contract, stack, manifest }
+        let contract = Contract::new(contract, program.as_ref().map(|program| program.at_start()));
+        Self { hub, artifacts, counters, secrets, contract: Arc::new(contract), program, stack, manifest }
     }
 
     /// Returns the manifest's cache section. A handle is only made when there is one.
@@ -88,8 +116,20 @@ impl PackCache {
         !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
-    pub(crate) fn contract(&self) -> &str {
-        &self.contract_hex
+    /// Returns the contract of a call that runs now. That of a program is read from its files, so this may take a read of them
+    /// off the runtime.
+    pub(crate) async fn contract(&self) -> Arc<Contract> {
+        let Some(program) = &self.program else { return Arc::clone(&self.contract) };
+        let Some(now) = program.now().await else { return Arc::clone(&self.contract) };
+        if self.contract.version.as_ref().is_some_and(|start| start.is(&now)) {
+            return Arc::clone(&self.contract);
+        }
+        Arc::new(Contract::new(self.manifest.contract(&now.digest), Some(now)))
+    }
+
+    /// Returns the contract if it cannot change while this registration lives.
+    pub(crate) fn fixed_contract(&self) -> Option<Arc<Contract>> {
+        self.program.is_none().then(|| Arc::clone(&self.contract))
     }
 
     /// Returns the bytes of a call that comes in now.
@@ -102,30 +142,43 @@ impl PackCache {
         Alias { stack: self.stack, secrets: raw.secrets, identity: Arc::clone(&call.identity), input: raw.input }
     }
 
-    /// Returns where the answer to a call belongs; `None` if this caller or this input cannot be cached.
-    pub(crate) fn locate(&self, call: &Call) -> Option<Located> {
-        let spec = self.spec().ok()?;
+    /// Returns where the answer to a call belongs, or why the call cannot be cached: a word of [`CacheInfo::BYPASS_REASONS`].
+    pub(crate) fn locate(&self, call: &Call, contract: Arc<Contract>) -> Result<Located, &'static str> {
+        let spec = self.spec().map_err(|_| "input")?;
         if self.would_leak(call) {
-            return None;
+            return Err("shared_caller");
         }
-        let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref())?;
-        let input = canonical_input(call).ok()?;
+        let uncached = if call.identity.is_anonymous() { "anonymous" } else { "no_session" };
+        let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref()).ok_or(uncached)?;
+        let input = Bytes::from(canonical_input(call).map_err(|_| "input")?);
         let secrets = call.stage.secrets.clone();
-        let key = self.parts(spec, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
-        let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
-        let of_spec = spec.tags.iter().filter_map(|tag| tag.fill(value)).map(|tag| tag.text.to_lowercase());
+        let key = self.parts(spec, &contract, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
+        // Of the canonical form: two spellings of one input have one entry, and so the same tags.
+        let value = if spec.tags.is_empty() { None } else { serde_json::from_slice(&input).ok() };
+        let value: serde_json::Value = value.unwrap_or_default();
+        let of_spec: Vec<String> =
+            spec.tags.iter().filter_map(|tag| tag.fill(&value)).map(|tag| tag.text.to_lowercase()).collect();
+        let families = families(of_spec.iter().filter(|tag| !is_credential_tag(tag)));
         let grants = secrets.as_ref().map_or(&[][..], |secrets| secrets.grants());
         let of_grants = grants.iter().map(|grant| credential_tag(&grant.name));
-        let tags: Vec<String> = of_spec.filter(|tag| !is_credential_tag(tag)).chain(of_grants).collect();
+        let of_spec = of_spec.into_iter().filter(|tag| !is_credential_tag(tag)).map(bounded);
+        let tags: Vec<String> = of_spec.chain(families).chain(of_grants).collect();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
-        Some(Located { place: Arc::new(Place { key, pack, version, namespace, tags: tags.into() }), input, secrets })
+        let place = Arc::new(Place { key, pack, version, namespace, tags: tags.into() });
+        Ok(Located { place, contract, input, secrets })
     }
 
-    fn parts<'a>(&'a self, spec: &CacheSpec, input: &'a [u8], secrets: Option<&'a Arc<dyn CallSecrets>>) -> Parts<'a> {
+    fn parts<'a>(
+        &'a self,
+        spec: &CacheSpec,
+        contract: &'a Contract,
+        input: &'a [u8],
+        secrets: Option<&'a Arc<dyn CallSecrets>>,
+    ) -> Parts<'a> {
         Parts {
             pack: &self.manifest.name,
             version: self.manifest.version,
-            contract: &self.contract,
+            contract: &contract.bytes,
             scope: spec.scope,
             grants: secrets.map_or(&[], |secrets| secrets.grants()),
             input,
@@ -134,21 +187,24 @@ impl PackCache {
 
     /// Returns digests of what the key was made of.
     pub(crate) fn digests(&self, located: &Located) -> Result<Digests> {
-        let parts = self.parts(self.spec()?, &located.input, located.secrets.as_ref());
+        let parts = self.parts(self.spec()?, &located.contract, &located.input, located.secrets.as_ref());
         Ok(parts.digests(&self.hub.keyring, &located.place.namespace))
     }
 
     /// Says how an answer stands to this call now.
     pub(crate) fn standing(&self, answer: &Answer, call: &Call, now: Timestamp) -> Standing {
-        // A clock that went back makes an answer look as if it were made later; it is as old as can be, not new.
-        if now >= answer.hard_until || !self.may_still_use(answer, call) {
+        let (fresh_until, hard_until) = self.bounds(answer);
+        if now >= hard_until || !self.may_still_use(answer, call) {
             return Standing::Ended;
         }
+        if is_of_future(answer, now) {
+            return Standing::Old;
+        }
         let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
-        if now < answer.fresh_until {
+        if now < fresh_until {
             return if too_old { Standing::Old } else { Standing::Fresh };
         }
-        let past = now.since(answer.fresh_until);
+        let past = now.since(fresh_until);
         let renewable = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_while_revalidate);
         if too_old {
             Standing::Old
@@ -161,11 +217,32 @@ impl PackCache {
         }
     }
 
+    /// Returns until when an answer is fresh and until when it is of use, by the manifest of today: a shortened ttl counts.
+    pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
+        let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
+        let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(spec.ttl));
+        (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
+    }
+
+    /// Says whether the program is still the one that the contract was made of, byte for byte and untouched since.
+    pub(crate) async fn is_unchanged(&self, contract: &Contract) -> bool {
+        match (&self.program, &contract.version) {
+            (Some(program), Some(then)) => program.now().await.is_some_and(|now| now.is(then)),
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+
     /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The pack's own
     /// are part of the key.
     pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
         let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
+    }
+
+    /// Says whether stale answers may cover failures.
+    pub(crate) fn covers_errors(&self) -> bool {
+        self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
     }
 
     /// Says whether a failing handler may be covered up with this answer.
@@ -174,16 +251,17 @@ impl PackCache {
         // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota counts too.
         let eligible = error.code().fault() == helmdeck_core::Fault::Host
             || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
-        eligible && !window.is_zero() && now < answer.fresh_until.saturating_add(window)
+        let ends = self.bounds(answer).0.saturating_add(window);
+        eligible && !window.is_zero() && now < ends && !is_of_future(answer, now)
     }
 
     /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
-    pub(crate) fn times(&self, now: Timestamp, artifacts: &[ArtifactRef]) -> Result<Times> {
+    pub(crate) fn times(&self, now: Timestamp, artifacts: &[ArtifactRef], confirm_always: bool) -> Result<Times> {
         let spec = self.spec()?;
         let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
         Ok(Times {
             made_at: now,
-            fresh_until: now.saturating_add(spec.ttl).min(end),
+            fresh_until: if confirm_always { now } else { now.saturating_add(spec.ttl).min(end) },
             hard_until: now.saturating_add(spec.hard_ttl()).min(end),
         })
     }
@@ -219,7 +297,7 @@ impl PackCache {
             namespace,
             Kind::Cache,
             place.key.stored(&place.pack, place.version),
-            answer.encode(&self.contract_hex),
+            answer.encode(&located.contract.hex),
         );
         put.category.clone_from(&spec.category);
         put.tags = place.tags.to_vec();

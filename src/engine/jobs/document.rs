@@ -121,6 +121,8 @@ struct Cache {
     key: [u8; 8],
     #[serde(default, skip_serializing_if = "Option::is_none")]
     store_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// Writes an outcome: a line of JSON, and then its output byte for byte.
@@ -137,6 +139,7 @@ pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
             ttl_us: micros(cache.ttl),
             key: cache.key,
             store_error: cache.store_error.map(str::to_owned),
+            reason: cache.reason.map(str::to_owned),
         }),
     };
     // Plain data: writing it to memory cannot fail.
@@ -161,6 +164,7 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
             store_error: cache
                 .store_error
                 .and_then(|word| CacheInfo::STORE_ERRORS.into_iter().find(|known| **known == word)),
+            reason: cache.reason.and_then(|word| CacheInfo::BYPASS_REASONS.into_iter().find(|known| **known == word)),
         }),
     };
     Some(Outcome {

@@ -26,7 +26,7 @@ use crate::cache::cluster::{Line, Turn};
 use crate::cache::counters::Saved;
 use crate::cache::flight::{Boarding, Flight, FlightKey, How, Landed, Purpose, Ticket};
 use crate::cache::key::Key;
-use crate::cache::pack::{Located, PackCache, Standing};
+use crate::cache::pack::{Contract, Located, PackCache, Standing};
 
 /// Caches answers of one pack.
 #[derive(Clone)]
@@ -60,53 +60,74 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut call: Call) -> Self::Future {
+    fn call(&mut self, call: Call) -> Self::Future {
         let cache = Arc::clone(&self.cache);
         if let Err(error) = permit(&cache, &call) {
             return answer(Err(error));
         }
-        let Some(located) = cache.locate(&call) else {
-            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, None, CacheStatus::Bypass)));
-        };
-        if call.directive == Directive::Bypass {
-            let key = Some(located.place.key);
-            return Either::Right(Box::pin(pass(cache, self.inner.clone(), call, key, CacheStatus::Bypass)));
-        }
-        let reads = call.directive != Directive::Refresh;
-        let found = if reads { cache.hub.hot(&located.place.key) } else { None };
-        if let Some(found) = found.as_ref().filter(|found| found.artifacts.is_empty()) {
-            match cache.standing(found, &call, cache.hub.clock.now()) {
-                Standing::Fresh => {
-                    remember(&cache, &mut call, found);
-                    return answer(Ok(serve(&cache, found, CacheStatus::Hit)));
-                }
-                Standing::TakenStale => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
-                Standing::WhileRenewed => {
-                    let outcome = serve(&cache, found, CacheStatus::Stale);
-                    if call.directive != Directive::OnlyIfCached {
-                        renew(Journey {
-                            cache,
-                            inner: self.inner.clone(),
-                            call,
-                            located: Arc::new(located),
-                            known: Some(Arc::clone(found)),
-                            looked: false,
-                        });
-                    }
-                    return answer(Ok(outcome));
-                }
-                Standing::Old | Standing::Ended => {}
+        match cache.fixed_contract() {
+            Some(contract) => start(cache, self.inner.clone(), call, contract),
+            // The files of a program are looked at off the runtime.
+            None => {
+                let inner = self.inner.clone();
+                Either::Right(Box::pin(async move {
+                    let contract = cache.contract().await;
+                    start(cache, inner, call, contract).await
+                }))
             }
         }
-        let journey =
-            Journey { cache, inner: self.inner.clone(), call, located: Arc::new(located), known: found, looked: false };
-        Either::Right(Box::pin(async move {
-            match journey.call.directive {
-                Directive::OnlyIfCached => only_if_cached(journey).await,
-                _ => fly(journey).await,
-            }
-        }))
     }
+}
+
+fn start<S>(
+    cache: Arc<PackCache>,
+    inner: S,
+    mut call: Call,
+    contract: Arc<Contract>,
+) -> Answered<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>
+where
+    S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let located = match cache.locate(&call, contract) {
+        Ok(located) => located,
+        Err(reason) => {
+            return Either::Right(Box::pin(pass(cache, inner, call, None, CacheStatus::Bypass, Some(reason))));
+        }
+    };
+    // The handler reads what the key was made of: of two spellings of a number it might make two answers.
+    call.input = located.input.clone();
+    if call.directive == Directive::Bypass {
+        let key = Some(located.place.key);
+        return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, None)));
+    }
+    let reads = call.directive != Directive::Refresh;
+    let found = if reads { cache.hub.hot(&located.place.key) } else { None };
+    if let Some(found) = found.as_ref().filter(|found| found.artifacts.is_empty()) {
+        match cache.standing(found, &call, cache.hub.clock.now()) {
+            Standing::Fresh => {
+                remember(&cache, &mut call, found);
+                return answer(Ok(serve(&cache, found, CacheStatus::Hit)));
+            }
+            Standing::TakenStale => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
+            Standing::WhileRenewed => {
+                let outcome = serve(&cache, found, CacheStatus::Stale);
+                if call.directive != Directive::OnlyIfCached {
+                    let known = Some(Arc::clone(found));
+                    renew(Journey { cache, inner, call, located: Arc::new(located), known, looked: false });
+                }
+                return answer(Ok(outcome));
+            }
+            Standing::Old | Standing::Ended => {}
+        }
+    }
+    let journey = Journey { cache, inner, call, located: Arc::new(located), known: found, looked: false };
+    Either::Right(Box::pin(async move {
+        match journey.call.directive {
+            Directive::OnlyIfCached => only_if_cached(journey).await,
+            _ => fly(journey).await,
+        }
+    }))
 }
 
 /// What a call takes along on its way.
@@ -140,7 +161,14 @@ fn permit(cache: &PackCache, call: &Call) -> Result<()> {
 }
 
 /// Runs the inner service without reading or writing anything.
-async fn pass<S>(cache: Arc<PackCache>, inner: S, call: Call, key: Option<Key>, status: CacheStatus) -> Result<Outcome>
+async fn pass<S>(
+    cache: Arc<PackCache>,
+    inner: S,
+    call: Call,
+    key: Option<Key>,
+    status: CacheStatus,
+    reason: Option<&'static str>,
+) -> Result<Outcome>
 where
     S: Service<Call, Response = Outcome, Error = Error>,
 {
@@ -150,7 +178,7 @@ where
     let ttl = cache.spec()?.ttl;
     let mut outcome = inner.oneshot(call).await?;
     let key = key.map_or([0; 8], |key| key.short());
-    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None });
+    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None, reason });
     cache.counters.answered(status);
     Ok(outcome)
 }
@@ -172,6 +200,9 @@ fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> Outcome {
         cache.counters.saved(Saved { time, upstream_calls: found.upstream_calls });
     }
     let mut outcome = found.outcome(status, cache.hub.clock.now());
+    if let Some(info) = &mut outcome.cache {
+        info.ttl = cache.bounds(found).0.since(found.made_at);
+    }
     if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
         info.store_error = cache.hub.store_trouble();
     }
@@ -191,7 +222,7 @@ async fn only_if_cached<S>(journey: Journey<S>) -> Result<Outcome> {
     let epoch = cache.hub.epoch();
     let found = match known {
         Some(known) => Some(known),
-        None => cache.hub.read(&located.place, cache.contract()).await.map(Arc::new),
+        None => cache.hub.read(&located.place, &located.contract.hex).await.map(Arc::new),
     };
     let found = found.ok_or_else(nothing_cached)?;
     let status = match cache.standing(&found, &call, cache.hub.clock.now()) {
@@ -228,7 +259,9 @@ where
     };
     let flight = FlightKey { key: journey.located.place.key, purpose };
     // The first look at the store is the caller's own: a hit needs no flight, and a flight is a task more.
-    if purpose != Purpose::Refresh && !cache.hub.flights.is_under_way(flight) {
+    // Before a wait with a deadline, so that there is something to fall back on when it passes.
+    let falls_back = journey.known.is_none() && journey.call.deadline.is_some() && cache.covers_errors();
+    if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_under_way(flight)) {
         let epoch = cache.hub.epoch();
         if let Some((found, how)) = look(&mut journey).await {
             cache.hub.warm_unless_purged(&found, epoch);
@@ -245,20 +278,36 @@ where
         Boarding::Started(ticket) => (ticket, true),
         Boarding::Joined(ticket) => (ticket, false),
     };
-    let landed = wait(&mut ticket, &call).await?;
+    let landed = match wait(&mut ticket, &call).await {
+        Ok(landed) => landed,
+        Err(error) => return fall_back(&again, error).await,
+    };
     if !started && (cache.is_of_one(&landed.answer.artifacts) || !cache.may_still_use(&landed.answer, &call)) {
         // The files are those of whoever started the flight, or the credentials: this caller needs a run of its own.
         let key = landed.answer.place.key;
-        return pass(cache, again.inner, call, Some(key), CacheStatus::Miss).await;
+        return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, None).await;
     }
     Ok(served(again, landed.answer, landed.how, started))
+}
+
+/// Serves a stale answer to a caller whose deadline passed, if there is one within `stale_if_error`.
+async fn fall_back<S>(journey: &Journey<S>, error: Error) -> Result<Outcome> {
+    let cache = &journey.cache;
+    let covers = |known: &Arc<Answer>| {
+        cache.may_cover(known, &error, cache.hub.clock.now()) && cache.may_still_use(known, &journey.call)
+    };
+    let known = journey.known.as_ref().filter(|_| error.code() == Code::Timeout).filter(|known| covers(known));
+    match known {
+        Some(known) if has_files(cache, known).await => Ok(serve(cache, known, CacheStatus::Stale)),
+        _ => Err(error),
+    }
 }
 
 /// Looks into the store. An answer that may not be served, but may be confirmed or fallen back on, is kept in the journey.
 async fn look<S>(journey: &mut Journey<S>) -> Option<(Arc<Answer>, How)> {
     journey.looked = true;
     let cache = &journey.cache;
-    let found = Arc::new(cache.hub.read(&journey.located.place, cache.contract()).await?);
+    let found = Arc::new(cache.hub.read(&journey.located.place, &journey.located.contract.hex).await?);
     let standing = cache.standing(&found, &journey.call, cache.hub.clock.now());
     let how = match standing {
         Standing::Fresh => Some(How::Stored),
@@ -437,12 +486,19 @@ where
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             landing.keep = true;
-            let answer =
-                known.renewed(outcome.remark.validator, cache.times(now, &known.artifacts)?, &outcome.remark.used);
+            let answer = known.renewed(
+                outcome.remark.validator,
+                cache.times(now, &known.artifacts, outcome.remark.confirm_always || known.confirm_always)?,
+                &outcome.remark.used,
+            );
             Ok(Landed { answer: Arc::new(answer), how: How::Confirmed })
         }
         (Ok(mut outcome), _) => {
-            match cache.refusal(&outcome) {
+            let refusal = match cache.refusal(&outcome) {
+                None if !cache.is_unchanged(&located.contract).await => Some("program_changed"),
+                refusal => refusal,
+            };
+            match refusal {
                 Some(reason) => cache.hub.metrics.refused(reason),
                 None => {
                     landing.keep = true;
@@ -450,7 +506,7 @@ where
                     outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes()));
                 }
             }
-            let times = cache.times(now, &outcome.artifacts)?;
+            let times = cache.times(now, &outcome.artifacts, outcome.remark.confirm_always)?;
             let upstream_calls = outcome.remark.upstream_calls;
             let answer = Answer::new(Arc::clone(&located.place), &outcome, times, cost, upstream_calls);
             Ok(Landed { answer: Arc::new(answer), how: How::Ran })

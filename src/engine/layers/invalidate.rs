@@ -18,6 +18,7 @@ use tower::{Layer, Service};
 
 use crate::cache::hub::Hub;
 use crate::cache::purge::Selector;
+use crate::cache::tags::{ANY, family};
 
 /// Purges after calls of one pack.
 #[derive(Clone)]
@@ -74,8 +75,11 @@ fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
     let templates = manifest.memory.as_ref().map(|memory| memory.invalidates.as_slice()).unwrap_or_default();
     templates
         .iter()
-        .filter_map(|tag| tag.fill(value))
-        .map(|filled| filled.text)
+        .map(|tag| match tag.fill(value) {
+            Some(filled) => filled.text,
+            // What was written is not known: everything of the family may be out of date, or everything that has a tag.
+            None => family(&tag.beginning().to_lowercase()).unwrap_or_else(|| ANY.to_owned()),
+        })
         .filter(|tag| !is_credential_tag(tag))
         .collect()
 }

@@ -59,7 +59,9 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     // A pack that calls this one has to know the grants too, which nobody has resolved here.
     let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
-    if call.directive != Directive::Default || is_asked_for_grants || cache.would_leak(call) {
+    // What a program's files are now is looked at by `cache`, off the runtime.
+    if cache.program.is_some() || call.directive != Directive::Default || is_asked_for_grants || cache.would_leak(call)
+    {
         return None;
     }
     let found = cache.hub.recall(alias)?;
@@ -70,5 +72,9 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     }
     cache.counters.answered(CacheStatus::Hit);
     cache.counters.saved(Saved { time: found.cost, upstream_calls: found.upstream_calls });
-    Some(found.outcome(CacheStatus::Hit, now))
+    let mut outcome = found.outcome(CacheStatus::Hit, now);
+    if let Some(info) = &mut outcome.cache {
+        info.ttl = cache.bounds(&found).0.since(found.made_at);
+    }
+    Some(outcome)
 }

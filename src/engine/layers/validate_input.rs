@@ -134,7 +134,7 @@ fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     if call.input.trim_ascii().is_empty() {
         call.input = Bytes::from_static(b"{}");
     }
-    let mut value = json::read_strict(&call.input).map_err(malformed)?;
+    let mut value = json::read_exact(&call.input).map_err(malformed)?;
     let text = std::str::from_utf8(&call.input).unwrap_or_default();
 
     let mut rest: Option<String> = None;
@@ -148,7 +148,7 @@ fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     let schema = &layer.manifest.input;
     let text = rest.as_deref().unwrap_or(text);
     if let Cow::Owned(filled) = schema.fill(text) {
-        value = json::read_strict(filled.as_bytes()).map_err(malformed)?;
+        value = json::read_exact(filled.as_bytes()).map_err(malformed)?;
         call.input = filled.into_bytes().into();
     } else if let Some(rest) = rest {
         call.input = rest.into_bytes().into();

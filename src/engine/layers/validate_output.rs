@@ -84,7 +84,7 @@ impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
             }
             return Poll::Ready(Ok(outcome));
         }
-        let value = if ours { serde_json::from_slice(bytes) } else { json::read_strict(bytes) };
+        let value = if ours { serde_json::from_slice(bytes) } else { json::read_exact(bytes) };
         let value = match value {
             Ok(value) => value,
             Err(error) if ours => return Poll::Ready(Err(invalid(&manifest).with_source(error))),

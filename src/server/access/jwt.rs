@@ -105,6 +105,8 @@ pub(crate) struct Rules {
     pub(crate) audience: Vec<String>,
     /// The claim with the tenant.
     pub(crate) tenant_claim: String,
+    /// The claim with the session (one conversation of the user).
+    pub(crate) session_claim: String,
     /// How far clocks may be apart.
     pub(crate) leeway: Duration,
 }
@@ -130,6 +132,13 @@ impl Rules {
         let user = text(claims, "sub")?.ok_or(Reason("it names nobody (sub)"))?;
         let tenant = text(claims, &self.tenant_claim)?.unwrap_or(DEFAULT_TENANT);
         let identity = Identity::new(tenant, user).map_err(|_| Reason("its tenant or subject is not acceptable"))?;
+        let identity = match claims.get(&self.session_claim) {
+            None => identity,
+            Some(Value::String(session)) => {
+                identity.with_session(session).map_err(|_| Reason("its session is not acceptable"))?
+            }
+            Some(_) => return Err(Reason("its session is not text")),
+        };
         let permissions = match claims.get("scope") {
             None => Permissions::none(),
             Some(Value::String(scope)) => Permissions::of_scope(scope),

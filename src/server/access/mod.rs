@@ -94,6 +94,7 @@ impl Auth {
             issuer: Some(config.issuer.clone()).filter(|issuer| !issuer.is_empty()),
             audience: config.audience.clone(),
             tenant_claim: config.tenant_claim.clone(),
+            session_claim: config.session_claim.clone(),
             leeway: config.leeway,
         };
         Ok(Some(Self { rules, secret, keys, tokens, anonymous }))

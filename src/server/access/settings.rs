@@ -27,6 +27,8 @@ pub struct AuthConfig {
     pub audience: Vec<String>,
     /// The claim that names the tenant; `tenant` by default. Without it in a token the tenant is `default`.
     pub tenant_claim: String,
+    /// The claim that names the session, which is one conversation of the user; `session_id` by default. A token without it names none.
+    pub session_claim: String,
     /// How far the clocks of issuer and server may be apart; 30 s by default, at most 5 min.
     #[serde(with = "text")]
     pub leeway: Duration,
@@ -43,6 +45,7 @@ impl Default for AuthConfig {
             issuer: String::new(),
             audience: Vec::new(),
             tenant_claim: "tenant".to_owned(),
+            session_claim: "session_id".to_owned(),
             leeway: Duration::from_secs(30),
             anonymous_scope: String::new(),
         }
@@ -68,6 +71,9 @@ impl AuthConfig {
         }
         if self.tenant_claim.is_empty() {
             return Err("tenant_claim is empty; name a claim, for example \"tenant\"".to_owned());
+        }
+        if self.session_claim.is_empty() {
+            return Err("session_claim is empty; name a claim, for example \"session_id\"".to_owned());
         }
         if self.leeway > MAX_LEEWAY {
             return Err("leeway is over 5m; set the clocks instead".to_owned());
@@ -175,5 +181,6 @@ mod tests {
         }
         assert!(with(|config| config.leeway = Duration::from_secs(301)).is_err());
         assert!(with(|config| config.tenant_claim = String::new()).is_err());
+        assert!(with(|config| config.session_claim = String::new()).is_err());
     }
 }

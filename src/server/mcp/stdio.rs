@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use helmdeck_core::Caller;
+use helmdeck_core::{Caller, Clock, RunId, SystemClock};
 use helmdeck_engine::Engine;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ServerJsonRpcMessage, ServerResult};
@@ -45,6 +45,18 @@ impl std::fmt::Debug for Stdio {
     }
 }
 
+/// Gives a process a session of its own, if its caller has none: it serves one client.
+fn in_session(caller: Caller) -> Caller {
+    if caller.identity.session().is_some() || caller.identity.is_anonymous() {
+        return caller;
+    }
+    let id = format!("stdio-{}", RunId::next(SystemClock::default().now()));
+    match (*caller.identity).clone().with_session(&id) {
+        Ok(identity) => Caller { identity: Arc::new(identity), ..caller },
+        Err(_) => caller,
+    }
+}
+
 impl Stdio {
     /// Makes a server of an engine for this caller. Of the server's settings it takes the largest message, the deadline and
     /// the most requests at once: at that many calls no more lines are read until one has been answered.
@@ -61,7 +73,7 @@ impl Stdio {
         };
         let max_line_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         let max_calls = server.max_requests.clamp(1, Semaphore::MAX_PERMITS);
-        Self { door, caller, max_line_bytes, max_calls }
+        Self { door, caller: in_session(caller), max_line_bytes, max_calls }
     }
 
     /// Says where the client is: relative paths of its calls are taken from there.

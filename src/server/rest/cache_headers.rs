@@ -38,7 +38,7 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
         let _ = write!(text, "{byte:02x}");
     }
     text.push(b'"');
-    if let Some(word) = cache.store_error {
+    if let Some(word) = cache.store_error.or(cache.reason) {
         let _ = write!(text, "; detail={word}");
     }
     text
@@ -67,6 +67,7 @@ mod tests {
             ttl: Duration::from_secs(300),
             key: [0, 1, 2, 3, 4, 5, 0xab, 0xff],
             store_error: None,
+            reason: None,
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) async fn follow(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let full = |error: helmdeck_core::Error| error.with_message("too many streams of events of yours are open");
-    let share = app.streams_of.enter(&caller.identity).map_err(full)?;
+    let share = app.streams_of.enter(&caller.identity.without_session()).map_err(full)?;
     let place = app.streams.enter().map_err(|error| error.with_message("too many streams of events are open"))?;
     let events = app.engine.follow_job(jobs::owner(&caller), &job.id, after).await?;
     let open = Open {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::path::PathValues;
 use super::prefer::Prefer;
-use super::{JSON, body, cache_headers, directive, jobs, json};
+use super::{JSON, body, cache_headers, directive, jobs, json, session_header};
 use crate::access::{By, need_run};
 use crate::app::App;
 use crate::idempotency::{self, Answer, Begun, Operation};
@@ -114,6 +114,7 @@ pub(crate) async fn show(
         ("name" = String, Path, description = "The pack's name, for example `github.list_issues`"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters; kept for 24 hours"),
         ("Cache-Control" = Option<String>, Header, description = "What is wanted of the cache (RFC 9111)"),
+        ("Helmdeck-Session" = Option<String>, Header, description = "The session of the call, one conversation of its caller: 1 to 256 visible characters"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`, `wait=<seconds>` (RFC 7240)"),
     ),
     request_body(content = ref("#/components/schemas/Input"), content_type = "application/json", description = "The input"),
@@ -182,6 +183,7 @@ pub(super) async fn asked(
     let mut call = Call::new(pack, if input.is_empty() { NO_INPUT } else { input }, Arc::clone(&caller.identity));
     call.version = version;
     directive::apply(&parts.headers, &mut call);
+    session_header::apply(&parts.headers, &mut call)?;
     Ok(Asked { call, headers: parts.headers })
 }
 

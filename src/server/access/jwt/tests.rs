@@ -12,6 +12,7 @@ fn rules() -> Rules {
         issuer: Some("https://issuer.example".to_owned()),
         audience: vec!["helmdeck".to_owned(), "other-name".to_owned()],
         tenant_claim: "tenant".to_owned(),
+        session_claim: "session_id".to_owned(),
         leeway: Duration::from_secs(30),
     }
 }
@@ -104,6 +105,28 @@ fn a_token_names_somebody_and_a_tenant_that_is_fit_to_be_one() {
     let named = Rules { tenant_claim: "https://issuer.example/tenant".to_owned(), ..rules };
     assert_eq!(read(&named, "https://issuer.example/tenant", json!("b")), Ok(("b".to_owned(), "alice".to_owned())));
     assert_eq!(read(&named, "tenant", json!("b")), Ok(("default".to_owned(), "alice".to_owned())));
+}
+
+#[test]
+fn session_claim_names_the_session() {
+    let read = |claims: &Value| {
+        let claims = claims.as_object().unwrap();
+        let now = Timestamp(0).saturating_add(Duration::from_secs(NOW.unsigned_abs()));
+        rules()
+            .caller(claims, now)
+            .map(|(caller, _)| caller.identity.session().map(str::to_owned))
+            .map_err(|reason| reason.0)
+    };
+    let with = |value: Value| {
+        let mut claims = claims();
+        claims["session_id"] = value;
+        read(&claims)
+    };
+    assert_eq!(with(json!("conversation-1")), Ok(Some("conversation-1".to_owned())));
+    assert_eq!(read(&claims()), Ok(None));
+    for wrong in [json!(7), json!(""), json!("a\nb"), json!("x".repeat(257))] {
+        assert!(with(wrong.clone()).is_err(), "{wrong}");
+    }
 }
 
 fn open(header: &str) -> Result<Algorithm, &'static str> {

@@ -92,7 +92,7 @@ pub(crate) async fn restore(
         Some(length) if length <= ordinary => (ordinary, None),
         // All turns of a dialogue, and what else there is of it. Few of these are read at once: together they take memory.
         _ => {
-            let share = app.large_bodies_of.enter(&caller.identity)?;
+            let share = app.large_bodies_of.enter(&caller.identity.without_session())?;
             (config.max_bytes.saturating_add(ordinary), Some((share, app.large_bodies.enter()?)))
         }
     };

@@ -1,0 +1,149 @@
+//! The files behind a pack of kind `command`, and whether they are still those that an answer was made by.
+//!
+//! What counts: the program, every argument that is a file of the manifest's folder (a script), and, beside each of these that has
+//! an extension, the files with the same extension in its folder (and, within the manifest's folder, two folders further down):
+//! what a script imports. At most 256 files. Whatever else a program reads is not seen; raise `epoch` when that changes.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+/// The most files that are looked at.
+const MAX_FILES: usize = 256;
+/// The most names of folders that are looked at for them.
+const MAX_NAMES: usize = 2048;
+/// How many folders below that of a script its imports may be.
+const MAX_DEPTH: usize = 2;
+/// A file that changed this short a time ago may change again without another time of change: its bytes are compared.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The files behind a pack.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The program and its scripts.
+    roots: Vec<PathBuf>,
+    folder: PathBuf,
+    state: Mutex<Arc<ProgramVersion>>,
+}
+
+/// What the files were at a moment. Two moments with the same files share one value.
+#[derive(Debug)]
+pub(crate) struct ProgramVersion {
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+    /// SHA-256 of all files.
+    pub(crate) digest: Vec<u8>,
+    settled: bool,
+}
+
+/// What changes with a file: device, inode, size, and the times of the last change of its content and of its entry.
+type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+
+impl Program {
+    /// Reads the files.
+    pub(crate) fn read(roots: Vec<PathBuf>, folder: PathBuf) -> Self {
+        let state = Mutex::new(Arc::new(ProgramVersion::read(&roots, &folder)));
+        Self { roots, folder, state }
+    }
+
+    /// Returns what the files were when they were read first.
+    pub(crate) fn at_start(&self) -> Arc<ProgramVersion> {
+        Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns what the files are now; `None` if that cannot be found out because the runtime ends.
+    ///
+    /// Cost: a few stats on a thread that may block; the files are read again only if one of them changed.
+    pub(crate) async fn now(self: &Arc<Self>) -> Option<Arc<ProgramVersion>> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.look()).await.ok()
+    }
+
+    fn look(&self) -> Arc<ProgramVersion> {
+        let known = self.at_start();
+        if known.settled && stamps(&self.roots, &self.folder) == known.stamps {
+            return known;
+        }
+        let read = ProgramVersion::read(&self.roots, &self.folder);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.stamps == state.stamps && read.digest == state.digest && !read.settled {
+            return Arc::clone(&state);
+        }
+        let same = read.stamps == state.stamps && read.digest == state.digest;
+        if same && state.settled == read.settled {
+            return Arc::clone(&state);
+        }
+        *state = Arc::new(read);
+        Arc::clone(&state)
+    }
+}
+
+impl ProgramVersion {
+    fn read(roots: &[PathBuf], folder: &Path) -> Self {
+        let before = stamps(roots, folder);
+        let mut hash = Sha256::new();
+        for (path, _) in &before {
+            if let Ok(bytes) = std::fs::read(path) {
+                hash.update((bytes.len() as u64).to_be_bytes());
+                hash.update(bytes);
+            }
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let settled = |stamp: &Stamp| {
+            let changed = Duration::new(u64::try_from(stamp.4.0).unwrap_or(0), u32::try_from(stamp.4.1).unwrap_or(0));
+            now.checked_sub(changed).is_some_and(|age| age > SETTLED)
+        };
+        let settled = before.iter().all(|(_, stamp)| stamp.as_ref().is_none_or(settled));
+        // A change while they were read is a change at the next look.
+        Self { stamps: before, digest: hash.finalize().to_vec(), settled }
+    }
+
+    /// Says whether these are the same files with the same bytes.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.stamps == other.stamps && self.digest == other.digest
+    }
+}
+
+fn stamps(roots: &[PathBuf], folder: &Path) -> Vec<(PathBuf, Option<Stamp>)> {
+    let mut files: BTreeSet<PathBuf> = BTreeSet::new();
+    let mut names = 0;
+    for root in roots {
+        if let (Some(extension), Some(parent)) = (root.extension(), root.parent()) {
+            let depth = if root.starts_with(folder) { MAX_DEPTH } else { 0 };
+            collect(parent, extension, depth, &mut names, &mut files);
+        }
+    }
+    let beside = files.into_iter().filter(|file| !roots.contains(file)).take(MAX_FILES);
+    let all = roots.iter().cloned().chain(beside);
+    all.map(|path| {
+        let stamp = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|meta| {
+            (meta.dev(), meta.ino(), meta.size(), (meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
+        });
+        (path, stamp)
+    })
+    .collect()
+}
+
+fn collect(folder: &Path, extension: &std::ffi::OsStr, depth: usize, names: &mut usize, files: &mut BTreeSet<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut entries: Vec<_> = entries.flatten().take(MAX_NAMES.saturating_sub(*names)).collect();
+    *names += entries.len();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            if depth > 0 {
+                collect(&path, extension, depth - 1, names, files);
+            }
+        } else if path.extension() == Some(extension) {
+            files.insert(path);
+        }
+    }
+}
