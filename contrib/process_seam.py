@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a process sees of memory, for callers in Python: `helmdeck seam` does the work.
 
-As a module it has `recall_here`, `offer_save_here`, `state_path` and `plans`; as a program it becomes `helmdeck seam` with the same arguments.
+As a module it has `recall_here`, `offer_save_here`, `state_path` and `plans`; as a program it runs `helmdeck seam` with the same arguments.
 The program is the one that HELMDECK_BIN names (a path, or a name on the PATH), else `helmdeck` on the PATH. Nothing is ever written.
 """
 
@@ -185,13 +185,18 @@ def _error(done):
     return kind(message, code)
 
 
-def main(arguments):
-    """Becomes `helmdeck seam`; returns only if there is none."""
+def main(argv=None):
+    """Runs `helmdeck seam` with these arguments, those of this program if none are given; returns its exit code, 2 if it cannot be started."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
     program = _program()
     try:
         if not program:
             raise FileNotFoundError("not found")
-        os.execv(program, [program, "seam", *arguments])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ended = subprocess.run([program, "seam", *arguments], check=False).returncode
+        # As a shell has it: 128 and the signal.
+        return 128 - ended if ended < 0 else ended
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or error
         sys.stderr.write(
@@ -201,4 +206,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

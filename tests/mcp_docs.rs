@@ -68,6 +68,8 @@ fn start_as_written(server: &Value) -> usize {
         assert_eq!(name, "HELMDECK_MEMORY_KEY_FILE");
         let file = home.packs().with_file_name("memory.key");
         std::fs::write(&file, KEY).unwrap();
+        let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, owner_only).unwrap();
         environment.as_object_mut().unwrap().remove("HELMDECK_MEMORY_KEY");
         environment[name] = json!(file);
     }

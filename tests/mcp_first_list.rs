@@ -234,5 +234,25 @@ fn a_packs_folder_made_after_the_start_is_served() {
     std::fs::write(folder.join("first.toml"), manifest.replace("command", "comand")).unwrap();
     wait_for("the refusal", || server.ask("GET /readyz", "").body.contains("degraded"));
     assert_eq!(server.ask("POST /api/v1/packs/first.tool", "{}").code, 200);
-    assert!(server.says("the last good version goes on serving"), "{}", server.log());
+    wait_for("the log line", || server.log().contains("the last good version goes on serving"));
+}
+
+#[test]
+fn every_manifest_of_ours_has_a_title_and_all_hints() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packs");
+    let mut seen = 0;
+    for family in std::fs::read_dir(root).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+        for file in std::fs::read_dir(family.path()).unwrap().flatten().map(|entry| entry.path()) {
+            if file.extension().is_none_or(|extension| extension != "toml") {
+                continue;
+            }
+            let manifest: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
+            let has = |key: &str| manifest.contains_key(key);
+            let reads = manifest.get("read_only").and_then(toml::Value::as_bool) == Some(true);
+            assert!(has("title") && has("open_world"), "{}", file.display());
+            assert_eq!((has("destructive"), has("idempotent")), (!reads, !reads), "{}", file.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 60, "{seen}");
 }

@@ -351,7 +351,10 @@ async fn the_dialogue_of_the_call_is_meant_unless_one_is_named_and_without_any_t
             let error = desk.call(&bare, &verb, input.clone()).await.unwrap_err();
             assert_eq!(
                 (error.code(), error.message()),
-                (Code::InvalidInput, "memory: identity triple incomplete: session_id empty"),
+                (
+                    Code::InvalidInput,
+                    "memory: identity triple incomplete: session_id empty; name the conversation with the argument `session`"
+                ),
                 "{verb}"
             );
             expected += 1;
@@ -386,9 +389,13 @@ async fn a_turn_under_one_name_is_added_once_and_everything_about_it_is_kept() {
     let context = desk.call(&me, "context", json!({})).await.unwrap();
     let kept = &context["recent_turns"][0];
     assert_eq!(context["recent_turns"].as_array().unwrap().len(), 1);
-    for member in ["timestamp", "artifacts_shown", "artifacts_hidden_refs"] {
+    for member in ["timestamp", "artifacts_shown"] {
         assert_eq!(kept[member], turn[member], "{member}");
     }
+    assert!(kept.get("artifacts_hidden_refs").is_none(), "hidden from a model");
+    assert_eq!(first["key"], first["id"], "the word of list and show");
+    let shown = desk.call(&me, "show", json!({"key": first["key"]})).await.unwrap();
+    assert_eq!(shown["value"]["artifacts_hidden_refs"], json!(["h"]));
     assert_eq!(kept["trajectory_digest"]["observations_summary"], "saw");
     for bad in [
         json!({}),
@@ -415,7 +422,7 @@ async fn a_secret_of_the_call_reaches_no_turn_and_no_name() {
     });
     desk.call(&me, "add", turn.clone()).await.unwrap();
     let kept = desk.raw(&me, "snapshot", "{}").await.unwrap();
-    assert_eq!((kept.matches("the key is [secret].").count(), kept.contains(CANARY)), (8, false), "{kept}");
+    assert_eq!((kept.matches("the key is [secret].").count(), kept.contains(CANARY)), (9, false), "{kept}");
     let record = json!({"strategy": "truncation", "turns": [{"UserMessage": leak, "AssistantResponse": "", "Timestamp": "2026-11-22T16:00:00Z"}]});
     desk.call(&me, "restore", json!({"snapshot": record})).await.unwrap();
     assert_eq!(said(&desk.call(&me, "context", json!({})).await.unwrap()), ["the key is [secret]."]);

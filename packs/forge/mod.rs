@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use helmdeck_core::Builtin;
-use helmdeck_project::World;
+use helmdeck_project::{Project, World};
 
 use place::{Place, Verb};
 
@@ -35,6 +35,15 @@ pub struct Config {
     /// The clock, the zone, new ids, and the ways to event servers. Who works is the caller; the local one has the name, and unless it says otherwise
     /// the session, that stand here.
     pub world: World,
+}
+
+impl Config {
+    /// Says whether the project is there and a person has agreed to run its commands (`helmdeck forge trust`).
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        let project = self.root.as_deref().map(|root| Project::open(root, self.world.clone()));
+        matches!(project, Some(Ok(Some(project))) if project.check_trusted().is_ok())
+    }
 }
 
 /// Makes a pack of a verb and what it does.

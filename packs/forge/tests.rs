@@ -9,7 +9,7 @@ use helmdeck_core::clock::SystemClock;
 use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
 use helmdeck_project::init::Init;
-use helmdeck_project::{Project, World};
+use helmdeck_project::{Project, Trust, World};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,15 @@ mod over;
 /// A text that looks like a credential; put together here so that nobody takes this file for one that holds one.
 fn token() -> String {
     format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
+}
+
+/// Projects that these tests make may run their commands.
+fn world() -> World {
+    World { trust: Trust::Everything, ..World::default() }
+}
+
+fn config() -> Config {
+    Config { world: world(), ..Config::default() }
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
@@ -44,7 +53,7 @@ fn context(builtin: &Builtin, identity: Identity) -> Context {
 }
 
 fn all(run: bool) -> Vec<Builtin> {
-    super::packs(&Config { run, ..Config::default() })
+    super::packs(&Config { run, ..config() })
 }
 
 /// A project in a repository, and the packs over it.
@@ -67,7 +76,7 @@ impl Desk {
         ] {
             git(root, &["config", name, value]);
         }
-        Project::init(root, World::default(), &Init::default()).unwrap();
+        Project::init(root, world(), &Init::default()).unwrap();
         let settings = concat!(
             "[verify]\n",
             "runner = 'sh: grep -q yes tested && echo ran {prefix}'\n",
@@ -78,7 +87,7 @@ impl Desk {
         std::fs::write(root.join("tested"), "yes\n").unwrap();
         git(root, &["add", "-A"]);
         git(root, &["commit", "--quiet", "-m", "Begin"]);
-        let packs = super::packs(&Config { root: Some(root.to_owned()), run, ..Config::default() });
+        let packs = super::packs(&Config { root: Some(root.to_owned()), run, ..config() });
         Self { folder, packs }
     }
 
@@ -200,7 +209,7 @@ fn what_runs_programs_is_offered_only_where_the_operator_says_so() {
 async fn without_a_project_every_pack_says_what_to_do() {
     let empty = tempfile::tempdir().unwrap();
     for (root, word) in [(None, "[forge] root"), (Some(empty.path().to_owned()), "helmdeck forge init")] {
-        for pack in super::packs(&Config { root, run: true, ..Config::default() }) {
+        for pack in super::packs(&Config { root, run: true, ..config() }) {
             let input = Json::from(manifest(&pack).examples[0].input.clone());
             let error = pack.handler.run(context(&pack, Identity::local()), input).await.unwrap_err();
             assert_eq!(error.code(), Code::NotFound, "{}", pack.file);

@@ -54,7 +54,11 @@ enum Problem {
 pub(super) fn classify(received: &Received, target: &Target, with_token: bool, now: Timestamp) -> Error {
     let path = words(target.1.split('?').next().unwrap_or_default());
     let body: Body = serde_json::from_slice(&received.body).unwrap_or_default();
-    if let Some(wait) = limited(received, &body, now) {
+    if let Some((wait, Limit::Secondary)) = limited(received, &body, now) {
+        let message = "GitHub's secondary rate limit holds this machine back: too many requests in a short time";
+        return Error::new(Code::RateLimited, message).with_retry_after(wait);
+    }
+    if let Some((wait, Limit::Primary)) = limited(received, &body, now) {
         let whose = if with_token { "the GitHub credential's" } else { "this machine's anonymous GitHub" };
         return Error::new(Code::RateLimited, format!("{whose} rate limit is used up")).with_retry_after(wait);
     }
@@ -100,22 +104,29 @@ pub(super) fn classify(received: &Received, target: &Target, with_token: bool, n
     }
 }
 
-/// Returns how long to wait if the answer means a used-up limit, primary or secondary.
-fn limited(received: &Received, body: &Body, now: Timestamp) -> Option<Duration> {
+/// Which limit GitHub means: the quota of the hour, or one against bursts, which leaves the quota as it is.
+enum Limit {
+    Primary,
+    Secondary,
+}
+
+/// Returns how long to wait if the answer means a used-up limit, and which.
+fn limited(received: &Received, body: &Body, now: Timestamp) -> Option<(Duration, Limit)> {
     if !matches!(received.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS) {
         return None;
     }
+    let used_up = received.header("x-ratelimit-remaining").map(str::trim) == Some("0");
     if let Some(wait) = seconds(received, "retry-after") {
-        return Some(wait);
+        return Some((wait, if used_up { Limit::Primary } else { Limit::Secondary }));
     }
-    if received.header("x-ratelimit-remaining").map(str::trim) == Some("0") {
+    if used_up {
         let reset = received.header("x-ratelimit-reset").and_then(|text| text.trim().parse::<i64>().ok());
         let wait = reset.map_or(DEFAULT_WAIT, |reset| Timestamp(reset.saturating_mul(1_000_000)).since(now));
-        return Some(wait.clamp(Duration::from_secs(1), MAX_WAIT));
+        return Some((wait.clamp(Duration::from_secs(1), MAX_WAIT), Limit::Primary));
     }
     let page = &body.documentation_url;
     let secondary = page.ends_with("secondary-rate-limits") || page.ends_with("abuse-rate-limits");
-    (secondary || received.status == StatusCode::TOO_MANY_REQUESTS).then_some(DEFAULT_WAIT)
+    (secondary || received.status == StatusCode::TOO_MANY_REQUESTS).then_some((DEFAULT_WAIT, Limit::Secondary))
 }
 
 fn seconds(received: &Received, name: &str) -> Option<Duration> {

@@ -15,6 +15,9 @@ use super::inside::{Inside, supply};
 /// The most bytes that git may print besides the patch.
 const MAX_LIST: usize = 8 << 20;
 
+/// The longest path that an error repeats, in bytes.
+const MAX_NAME: usize = 1 << 10;
+
 /// What tools leave behind and nobody means to commit; only files that the commit does not have already.
 const JUNK: &str = "__pycache__/\n*.pyc\n*.pyo\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n.tox/\n.nox/\n*.egg-info/\n.eggs/\n\
      .coverage\nnode_modules/\n.DS_Store\n*.swp\n*~\n.hypothesis/\n.cache/\n.venv/\n";
@@ -108,7 +111,7 @@ async fn compare(
         inside.run(&checkout.path, &[&settings[..], arguments].concat(), max, Bytes::new()).await
     };
     run(&["read-tree", base], MAX_LIST).await?;
-    run(&["add", "--all", "--", "."], MAX_LIST).await?;
+    run(&["add", "--all", "--", "."], MAX_LIST).await.map_err(|error| not_added(&checkout.path, error))?;
     let diff =
         ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--submodule=short"];
     let patch = run(&[&diff[..], &["--binary", "--full-index", base, "--"]].concat(), max_bytes).await;
@@ -118,6 +121,20 @@ async fn compare(
     })?;
     let list = run(&[&diff[..], &["--numstat", "-z", base, "--"]].concat(), MAX_LIST).await?;
     Ok(Changes { patch, files: read_list(&list) })
+}
+
+/// Names the file that git refuses, if it says which: its name could be mistaken for a git folder.
+fn not_added(folder: &str, error: Error) -> Error {
+    let cause = error.cause();
+    let refused = |line: &str| line.strip_prefix("error: invalid path '")?.strip_suffix('\'').map(str::to_owned);
+    match cause.lines().find_map(refused) {
+        Some(name) if error.code() == Code::HandlerFailed && name.len() <= MAX_NAME => {
+            let name = name.escape_debug();
+            let message = format!("git does not accept the path \"{name}\" in \"{folder}\"; rename or remove it");
+            Error::new(Code::InvalidInput, message).with_source(cause)
+        }
+        _ => error,
+    }
 }
 
 /// Reads `added <tab> removed <tab> path <zero>`; a binary file has `-` for both.

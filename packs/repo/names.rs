@@ -20,15 +20,24 @@ pub(crate) fn is_ref(name: &str) -> bool {
         && name.split('/').all(part)
 }
 
-/// Checks the name of a branch that is to be made.
+/// Folders of refs. A branch that begins with one is easily taken for a full name, by people and by git.
+const FOLDERS: &[&str] = &["refs/", "heads/", "tags/", "remotes/"];
+
+/// Checks the name of a branch that is to be created. A leading `+` would mean a forced push in a refspec.
 ///
 /// # Errors
 /// `invalid_input`.
 pub(crate) fn check_branch(name: &str) -> Result<()> {
-    if is_ref(name) && name != "HEAD" && !name.starts_with("refs/") {
+    let folder = FOLDERS.iter().any(|folder| name.get(..folder.len()).is_some_and(|start| same(start, folder)));
+    if is_ref(name) && !same(name, "HEAD") && !name.starts_with('+') && !folder {
         return Ok(());
     }
     Err(Error::new(Code::InvalidInput, format!("branch \"{}\" is not a name of a branch", name.escape_debug())))
+}
+
+/// Says whether two names are one on a file system that ignores case, where a server may keep its refs.
+pub(crate) fn same(one: &str, other: &str) -> bool {
+    one == other || one.to_lowercase() == other.to_lowercase()
 }
 
 /// Checks the path of a folder below a session's own: plain names with `/` between.
@@ -81,7 +90,12 @@ mod tests {
             "a\nb",
             "a\0",
             "HEAD",
+            "head",
             "refs/heads/main",
+            "heads/main",
+            "Tags/v1",
+            "remotes/origin/main",
+            "+main",
         ] {
             assert!(check_branch(name).is_err(), "{name}");
         }

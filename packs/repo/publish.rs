@@ -6,7 +6,7 @@ use helmdeck_core::{Code, Error, Result};
 
 use super::checkout::{self, Checkout};
 use super::git::{Git, Remote, is_id};
-use super::names::check_branch;
+use super::names::{check_branch, same};
 
 /// What default branches are mostly called.
 const USUAL_DEFAULTS: [&str; 5] = ["main", "master", "trunk", "develop", "default"];
@@ -42,20 +42,22 @@ pub(crate) async fn apply_and_push(
         return Err(Error::new(Code::InvalidInput, "there are no changes to push"));
     }
     let refs = remote.list().await?;
-    let of_old = checkout.default_branch.as_deref();
-    if refs.default_branch.as_deref() == Some(branch) || of_old == Some(branch) {
-        let message = format!("{branch:?} is the default branch, which is never pushed to; choose another name");
+    let defaults = [refs.default_branch.as_deref(), checkout.default_branch.as_deref()];
+    if let Some(default) = defaults.into_iter().flatten().find(|default| same(default, branch)) {
+        let message =
+            format!("{default:?} is the default branch, which is never pushed to; choose a name other than {branch:?}");
         return Err(Error::new(Code::Conflict, message));
     }
     // Where HEAD names a branch that does not exist yet, git says nothing of it: pushing that one would make it the default.
-    if !refs.ids.contains_key("HEAD") && USUAL_DEFAULTS.contains(&branch) {
+    if !refs.ids.contains_key("HEAD") && USUAL_DEFAULTS.iter().any(|usual| same(usual, branch)) {
         let message = format!(
             "the default branch of the repository does not exist yet and {branch:?} may be it; choose another name"
         );
         return Err(Error::new(Code::Conflict, message));
     }
-    if refs.ids.contains_key(&format!("refs/heads/{branch}")) {
-        let message = format!("there is a branch {branch:?} already; choose another name");
+    let branches = refs.ids.keys().filter_map(|name| name.strip_prefix("refs/heads/"));
+    if let Some(taken) = branches.into_iter().find(|taken| same(taken, branch)) {
+        let message = format!("branch {taken:?} exists already; choose a name other than {branch:?}");
         return Err(Error::new(Code::Conflict, message));
     }
     let folder = tempfile::Builder::new()

@@ -3,13 +3,17 @@
 //! A memory that is not there or fails changes nothing: the task is the task. What a note says was written by a model that
 //! read a stranger's files, so it is data wherever it goes.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use helmdeck_core::Context;
 use helmdeck_core::memory::{NewNote, Notes};
+use helmdeck_core::session::Session;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
+
+use super::repository::{Checkout, is_reachable};
 
 /// How long a note lives.
 const TTL: Duration = Duration::from_secs(30 * 86_400);
@@ -17,8 +21,11 @@ const TTL: Duration = Duration::from_secs(30 * 86_400);
 /// The category of the notes.
 const CATEGORY: &str = "solve";
 
-/// The most notes that are recalled.
+/// The most notes that a model is shown.
 const MAX_NOTES: usize = 5;
+
+/// The most notes that are read for that: some are merged.
+const MAX_READ: usize = 25;
 
 /// The most of one text in a note, in bytes.
 const MAX_TEXT_BYTES: usize = 1500;
@@ -63,7 +70,9 @@ pub(super) struct Lesson {
 
 impl Lesson {
     /// Writes it for a model.
-    fn shown(&self) -> String {
+    ///
+    /// `same` is how many earlier runs of the same task succeeded too; `stale` says that its commit is no longer in the repository.
+    fn shown(&self, same: usize, stale: bool) -> String {
         let Self { at, task, success, ended, summary, base_commit, branch, pr_url, tests, files } = self;
         let commit = &base_commit[..base_commit.floor_char_boundary(12)];
         let result = if *success { "succeeded" } else { "did not succeed" };
@@ -72,6 +81,12 @@ impl Lesson {
             flat(task),
             flat(summary)
         );
+        if stale {
+            text.push_str("\n  STALE: that commit is no longer part of the repository (rewritten or removed); check all of this anew");
+        }
+        if same > 0 {
+            text.push_str(&format!("\n  {same} earlier runs of this task succeeded too"));
+        }
         let files = Some(files.join(", ")).filter(|files| !files.is_empty());
         let more = [("changed", &files), ("tests", tests), ("branch", branch), ("pull request", pr_url)];
         for (name, value) in more {
@@ -81,6 +96,27 @@ impl Lesson {
         }
         text
     }
+}
+
+/// Merges successes of the same task into the newest of them, each with how many there were besides, and returns those to show, newest
+/// first. The newest failure is among them: it is what saves the next run most.
+fn chosen(lessons: Vec<Lesson>) -> Vec<(Lesson, usize)> {
+    let mut merged: Vec<(Lesson, usize)> = Vec::new();
+    for lesson in lessons {
+        let equal = |(known, _): &&mut (Lesson, usize)| {
+            known.success && lesson.success && flat(&known.task).eq_ignore_ascii_case(&flat(&lesson.task))
+        };
+        match merged.iter_mut().find(equal) {
+            Some((_, same)) => *same += 1,
+            None => merged.push((lesson, 0)),
+        }
+    }
+    let failure = merged.iter().position(|(lesson, _)| !lesson.success);
+    if let Some(failure) = failure.filter(|at| *at >= MAX_NOTES) {
+        merged.swap(failure, MAX_NOTES - 1);
+    }
+    merged.truncate(MAX_NOTES);
+    merged
 }
 
 /// Returns text on one line, not long.
@@ -104,25 +140,22 @@ impl Recall {
         Some(Self { notes: context.memory()?, prefix: format!("swe.solve/{digest}/") })
     }
 
-    /// Returns what earlier runs left, newest first.
-    pub(super) async fn earlier(&self) -> Vec<String> {
-        timeout(PATIENCE, self.read()).await.unwrap_or_default()
-    }
-
-    async fn read(&self) -> Vec<String> {
-        let list = match self.notes.list(&self.prefix, MAX_NOTES, None).await {
-            Ok(list) => list,
-            Err(error) => {
-                tracing::debug!(%error, "earlier notes cannot be listed");
-                return Vec::new();
-            }
-        };
+    /// Returns what earlier runs left, newest first: equal successes as one, and a failure among them if there was any. Those
+    /// whose commit is no longer part of the repository are marked.
+    pub(super) async fn earlier(&self, session: &dyn Session, checkout: &Checkout) -> Vec<String> {
+        let merged = chosen(timeout(PATIENCE, self.read()).await.unwrap_or_default());
+        let mut known: HashMap<String, bool> = HashMap::new();
         let mut shown = Vec::new();
         let mut bytes = 0;
-        for about in list.notes {
-            let Ok(Some(note)) = self.notes.recall(&about.key).await else { continue };
-            let Ok(lesson) = serde_json::from_slice::<Lesson>(&note.value) else { continue };
-            let text = lesson.shown();
+        for (lesson, same) in merged {
+            let stale = match known.get(&lesson.base_commit) {
+                Some(stale) => *stale,
+                None => {
+                    let reachable = timeout(PATIENCE, is_reachable(session, checkout, &lesson.base_commit)).await;
+                    *known.entry(lesson.base_commit.clone()).or_insert(reachable == Ok(Some(false)))
+                }
+            };
+            let text = lesson.shown(same, stale);
             bytes += text.len();
             if bytes > MAX_SHOWN_BYTES {
                 break;
@@ -130,6 +163,22 @@ impl Recall {
             shown.push(text);
         }
         shown
+    }
+
+    async fn read(&self) -> Vec<Lesson> {
+        let list = match self.notes.list(&self.prefix, MAX_READ, None).await {
+            Ok(list) => list,
+            Err(error) => {
+                tracing::debug!(%error, "earlier notes cannot be listed");
+                return Vec::new();
+            }
+        };
+        let mut lessons = Vec::new();
+        for about in list.notes {
+            let Ok(Some(note)) = self.notes.recall(&about.key).await else { continue };
+            lessons.extend(serde_json::from_slice::<Lesson>(&note.value).ok());
+        }
+        lessons
     }
 
     /// Keeps what this run leaves, under a name of its own or one that is written over. A memory that fails is no failure of the run.
@@ -170,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_lesson_is_lines_that_a_text_cannot_break() {
-        let shown = lesson().shown();
+        let shown = lesson().shown(0, false);
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(
             lines,
@@ -183,6 +232,23 @@ mod tests {
             ]
         );
         let long = Lesson { summary: "ö".repeat(5000), ..lesson() };
-        assert!(long.shown().len() < 2 * MAX_TEXT_BYTES);
+        assert!(long.shown(0, false).len() < 2 * MAX_TEXT_BYTES);
+        let stale = lesson().shown(2, true);
+        assert!(stale.contains("STALE") && stale.contains("2 earlier runs"), "{stale}");
+    }
+
+    #[test]
+    fn equal_successes_do_not_crowd_out_a_failure() {
+        let success = |task: &str| Lesson { success: true, task: task.into(), ..lesson() };
+        let mut all = vec![success("fix  A"); 6];
+        all.push(lesson());
+        let shown = chosen(all);
+        let told: Vec<_> = shown.iter().map(|(lesson, same)| (lesson.success, *same)).collect();
+        assert_eq!(told, [(true, 5), (false, 0)]);
+        let mut all: Vec<_> = (0..9).map(|n| success(&format!("task {n}"))).collect();
+        all.push(lesson());
+        let shown = chosen(all);
+        assert_eq!((shown.len(), shown[MAX_NOTES - 1].0.success), (MAX_NOTES, false));
+        assert_eq!(shown[0].0.task, "task 0");
     }
 }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use helmdeck_core::session::{Ended, Exec, Session};
 use helmdeck_core::{Context, Result, Secret};
 
 use crate::repo::{self, Git, Proposal, RepoUrl, Wish};
@@ -105,6 +106,28 @@ impl GitRepository {
 pub(super) fn credential(context: &Context, name: &str) -> Result<Option<Secret>> {
     let Some(secrets) = &context.secrets else { return Ok(None) };
     if secrets.grants().iter().any(|grant| grant.name == name) { secrets.get(name) } else { Ok(None) }
+}
+
+/// Says whether a commit can be reached from any reference of the work tree's repository, `None` if git does not tell. Asked before
+/// any command of a model has run there.
+pub(super) async fn is_reachable(session: &dyn Session, checkout: &Checkout, commit: &str) -> Option<bool> {
+    if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let git = async |arguments: &[&str]| {
+        let mut exec = Exec::new([&["git"], arguments].concat());
+        exec.cwd.clone_from(&checkout.folder);
+        session.exec(exec).await.ok()
+    };
+    // A commit that is not there at all is an error to the other two.
+    if git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).await?.ended != Ended::Exited(0) {
+        return Some(false);
+    }
+    if git(&["merge-base", "--is-ancestor", commit, "HEAD"]).await?.ended == Ended::Exited(0) {
+        return Some(true);
+    }
+    let references = git(&["for-each-ref", "--count=1", "--contains", commit]).await?;
+    (references.ended == Ended::Exited(0)).then(|| references.stdout.all().is_some_and(|text| !text.is_empty()))
 }
 
 #[async_trait]

@@ -128,7 +128,7 @@ impl Run<'_> {
     async fn work(&self, github: Option<&str>) -> Result<Reply> {
         let recall = Recall::new(self.context, &self.address.key);
         let notes = match &recall {
-            Some(recall) => recall.earlier().await,
+            Some(recall) => recall.earlier(self.session, &self.checkout).await,
             None => Vec::new(),
         };
         self.context.report(Some(10.0), "looking at the repository");

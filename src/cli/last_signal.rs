@@ -67,6 +67,7 @@ mod tests {
 
     /// The process of the test below: its runtime has one thread, which never comes back.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "says that this is the process that the other test started")]
     fn frozen_runtime() {
         if std::env::var_os(CHILD).is_none() {
             return;

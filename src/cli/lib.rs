@@ -18,6 +18,7 @@ mod output;
 mod progress;
 mod prompt;
 mod render;
+mod replicas;
 mod s3;
 mod secret_file;
 mod signals;

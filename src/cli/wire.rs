@@ -118,6 +118,14 @@ impl Setup {
         let settings = &self.settings;
         let egress = Egress::new(settings.egress.clone().guard());
         let secrets = self.secrets(memory).await?;
+        let mut forge = helmdeck_packs::forge::Config {
+            world: crate::commands::forge::world(&self.env, None, None)?,
+            ..settings.forge.packs(self.serves, self.env.working_dir())
+        };
+        // What an agent finds at its start; a single call is refused when it comes to running something.
+        if watch && forge.run {
+            forge.run = forge.is_trusted();
+        }
         let dependencies = helmdeck_packs::Dependencies {
             egress: egress.clone(),
             clock: Arc::clone(&clock),
@@ -127,10 +135,7 @@ impl Setup {
             llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
             swe: settings.swe.clone(),
             conversations: self.conversations.clone(),
-            forge: helmdeck_packs::forge::Config {
-                world: crate::commands::forge::world(&self.env, None, None)?,
-                ..settings.forge.packs(self.serves, self.env.working_dir())
-            },
+            forge,
             seam: helmdeck_packs::seam::Config { seam: self.seam() },
         };
         let mut builder = Engine::builder(settings.engine.clone())

@@ -16,7 +16,7 @@ pub enum ConversationError {
     #[error("memory: record not found")]
     NotFound,
     /// Tenant, user or session is empty.
-    #[error("memory: identity triple incomplete: {reason}")]
+    #[error("memory: identity triple incomplete: {reason}; name the conversation with the argument `session`")]
     IdentityRequired {
         /// Which parts, in fixed words.
         reason: String,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use helmdeck_core::Timestamp;
+use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Strategy;
@@ -60,7 +61,9 @@ impl<'de> Deserialize<'de> for ItemId {
 }
 
 /// What was added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+///
+/// `Serialize` gives `{id, key, tokens, repeated}`: `key` is the word of lists and of `show`, `id` stands for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
     /// The id of the turn; `None` = the strategy `none` keeps nothing.
     pub id: Option<ItemId>,
@@ -68,6 +71,17 @@ pub struct Added {
     pub tokens: u64,
     /// Whether this turn was there already, under the same `once`.
     pub repeated: bool,
+}
+
+impl Serialize for Added {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut form = serializer.serialize_struct("Added", 4)?;
+        form.serialize_field("id", &self.id)?;
+        form.serialize_field("key", &self.id)?;
+        form.serialize_field("tokens", &self.tokens)?;
+        form.serialize_field("repeated", &self.repeated)?;
+        form.end()
+    }
 }
 
 /// A turn as it is listed.

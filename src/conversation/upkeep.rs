@@ -116,8 +116,8 @@ impl Upkeep {
             return Ok(0);
         }
         match tokio::time::timeout(within, crew.fold_now(&namespace)).await {
-            Ok(done) => done.map(|()| 0),
-            Err(_) => fold::due(&crew.ground, &namespace).await,
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => fold::due(&crew.ground, &namespace).await,
         }
     }
 
@@ -149,9 +149,10 @@ impl Crew {
         }
     }
 
-    /// Folds until nothing is due.
+    /// Folds until nothing is due, or the summarizer refuses for good.
     async fn fold_now(&self, namespace: &Namespace) -> Result<()> {
         let mut pushed = false;
+        let failures = fold::failures(&self.ground, namespace).await?;
         loop {
             let ended = self.folds.ended.notified();
             tokio::pin!(ended);
@@ -168,6 +169,10 @@ impl Crew {
             tokio::select! {
                 () = self.stop.cancelled() => return Err(ConversationError::Closed),
                 () = ended => {}
+            }
+            // Nobody gets another answer from a summarizer that refused the credential or the request.
+            if fold::is_refused(&self.ground, namespace, failures).await? {
+                return Ok(());
             }
         }
     }

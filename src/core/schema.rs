@@ -161,7 +161,10 @@ impl Schema {
             .take(MAX_VIOLATIONS)
             .map(|error| Violation {
                 pointer: error.instance_path().to_string(),
-                detail: error.masked_with("the value").to_string(),
+                detail: match error.kind() {
+                    jsonschema::error::ValidationErrorKind::Required { property } => format!("{property} is missing"),
+                    _ => error.masked_with("the value").to_string(),
+                },
             })
             .collect();
         violations.dedup();

@@ -4,6 +4,8 @@
 //! whole group is killed when the call ends, however it ends.
 
 use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -53,9 +55,12 @@ impl CommandHandler {
     ) -> Result<Self, String> {
         let (name, arguments) = argv.split_first().ok_or("command is empty")?;
         let program = if name.contains('/') {
-            let path = folder.join(name);
+            let path: PathBuf = folder.join(name).components().collect();
             if !path.is_file() {
                 return Err(format!("the program {} does not exist", path.display()));
+            }
+            if let Some(why) = cannot_run(&path) {
+                return Err(why);
             }
             path
         } else {
@@ -100,7 +105,8 @@ impl CommandHandler {
             } else {
                 Code::HandlerFailed
             };
-            Error::new(code, "the program of the pack cannot be started").with_source(error)
+            let why = cannot_run(&self.program).unwrap_or_else(|| missing(&self.program, &error));
+            Error::new(code, format!("the program of the pack cannot be started: {why}")).with_source(error)
         })?;
         Ok(Group::new(child))
     }
@@ -147,6 +153,34 @@ impl Handler for CommandHandler {
             let message = format!("the program's output is not one JSON document ({})", place(&error));
             Error::new(Code::InvalidOutput, message).with_source(error)
         })
+    }
+}
+
+/// Says why the system will not run a file, if that can be seen from outside: it may not be executed, or it is a text without a
+/// first line that names its interpreter (`execve(2)`).
+fn cannot_run(path: &Path) -> Option<String> {
+    let shown = path.display();
+    let executable = std::fs::metadata(path).ok()?.permissions().mode() & 0o111 != 0;
+    if !executable {
+        return Some(format!("{shown} is not executable; run `chmod +x {shown}`"));
+    }
+    let mut start = [0; 512];
+    let count = std::fs::File::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
+    let start = &start[..count];
+    let is_text = !start.contains(&0) && std::str::from_utf8(&start[..start.len().min(64)]).is_ok();
+    (is_text && !start.starts_with(b"#!"))
+        .then(|| format!("{shown} has no first line that names its interpreter, like `#!/usr/bin/env python3`"))
+}
+
+/// Says why a program that can be run was not started.
+fn missing(path: &Path, error: &std::io::Error) -> String {
+    let shown = path.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound if path.is_file() => {
+            format!("the interpreter on the first line of {shown} does not exist")
+        }
+        std::io::ErrorKind::NotFound => format!("{shown} does not exist"),
+        _ => format!("{shown}: {error}"),
     }
 }
 

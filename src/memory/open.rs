@@ -167,8 +167,10 @@ pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock
     }
 }
 
-/// Opens a sealed store as [`open`] does, but does not fail if that cannot be done now: then every call of the store fails with the
-/// reason, until a later try opens it. `retry` says how often that is tried; `None` = never.
+/// Opens a sealed store now or later.
+///
+/// As [`open`], but it does not fail if the store cannot be opened now: every call of the store fails with the reason then, until a
+/// later try opens it. `retry` says how often that is tried; `None` = never.
 ///
 /// # Errors
 /// `BadUrl`.

@@ -21,7 +21,7 @@ pub(crate) use ground::{Evidence, judge_by_evidence};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub(crate) use numbers::Numbers;
 pub use standing::{Counts, Next, Standing};
-pub use verify::{Problem, TestRun, Verified};
+pub use verify::{Problem, TestRun, Verified, Which};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -87,7 +87,9 @@ impl Knowledge<'_> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
         let now = self.project.world().now().seconds();
-        let added = self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now))?;
+        let files = self.project.files();
+        let added =
+            self.project.keeping_trust(|| files.edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now)))?;
         self.tell(&learning, &added);
         Ok(added)
     }
@@ -111,8 +113,10 @@ impl Knowledge<'_> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
         let now = self.project.world().now().seconds();
-        let done =
-            self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now))?;
+        let files = self.project.files();
+        let done = self
+            .project
+            .keeping_trust(|| files.edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now)))?;
         self.tell(&learning, &done.by);
         Ok(done)
     }
@@ -197,7 +201,7 @@ impl Knowledge<'_> {
                 ),
             )
             .hint("commit it first, then compact it")
-            .next("helmdeck forge commit"));
+            .next("git status"));
         }
         self.project.files().edit(Some(etag), |file: &mut KnowledgeFile| file.compact(approved))
     }

@@ -56,6 +56,8 @@ pub const LAST_GOOD: &str = ".forge/.local/lastgood";
 pub const QUARANTINE: &str = ".forge/.local/quarantine";
 /// Which findings of the scanner for secrets were let through, and by whom.
 pub const EXCEPTIONS: &str = ".forge/.local/exceptions.jsonl";
+/// What a rollback hands over to the work tree that it makes: the focus.
+pub const HANDED_OVER: &str = ".forge/.local/handed_over.json";
 /// Why work is paused.
 pub const PAUSED: &str = ".forge/.local/paused.json";
 /// The colours of the past.

@@ -127,8 +127,9 @@ impl Project {
     /// Runs a program at the root, as [`run_check`] does. However long it takes, the session in which it runs goes on living.
     ///
     /// # Errors
-    /// As [`run_check`].
+    /// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if nobody has agreed to the commands of this clone.
     pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
+        self.check_trusted()?;
         let lives = || self.sessions().lives();
         lives();
         let running = &self.world().running;

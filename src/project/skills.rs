@@ -7,6 +7,7 @@ mod agent;
 mod chain;
 mod folder;
 mod front;
+mod import;
 mod log;
 mod manifest;
 mod pattern;
@@ -16,6 +17,7 @@ mod trials;
 mod trigger;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -209,6 +211,24 @@ impl Skills<'_> {
     /// # Errors
     /// `Usage` if the text makes no skill; `Refused` (`E_EXISTS`) if there is a skill of that name; `Secret`, `Paused`.
     pub fn import(&self, text: &str) -> Result<Taken> {
+        self.take_over(text, &[], Vec::new())
+    }
+
+    /// Makes a skill of a `SKILL.md`, or of a folder with a `SKILL.md` and all files beside it (scripts, references). Of a `SKILL.md`
+    /// that has files beside it, only the text is taken over, with a warning that names them.
+    ///
+    /// # Errors
+    /// As [`Self::import`]; `Refused` for a folder with links or too much in it; `Failed` if something cannot be read.
+    pub fn import_path(&self, from: &Path) -> Result<Taken> {
+        if from.is_dir() {
+            let content = import::read(from)?;
+            return self.take_over(&content.text, &content.files, content.warnings);
+        }
+        let text = import::text(from)?;
+        self.take_over(&text, &[], import::beside(from))
+    }
+
+    fn take_over(&self, text: &str, brought: &[(String, Vec<u8>)], mut warnings: Vec<Problem>) -> Result<Taken> {
         self.project.check_not_paused()?;
         let skill = import(text).map_err(Error::usage)?;
         if skill.instructions.trim().is_empty() {
@@ -230,10 +250,22 @@ impl Skills<'_> {
         }
         // A credential in either is found before anything is written.
         files.check_secrets(&path("skill.toml"), skill.text.as_bytes())?;
+        for (file, bytes) in brought {
+            files.check_secrets(&path(file), bytes)?;
+        }
         files.create(&path(agent::INSTRUCTIONS), skill.instructions.as_bytes())?;
+        for (file, bytes) in brought {
+            if !files.create(&path(file), bytes)? && files.read(&path(file))?.as_deref() != Some(bytes.as_slice()) {
+                let message = format!("{} is there already with another content, and is left as it is", path(file));
+                return Err(Error::new(Category::Refused, "E_EXISTS", message));
+            }
+        }
+        // The manifest comes last: without it the import is not complete, and can be repeated.
         files.create(&path("skill.toml"), skill.text.as_bytes())?;
-        let written = vec![path("skill.toml"), path(agent::INSTRUCTIONS)];
-        Ok(Taken { skill: name.clone(), files: written, warnings: skill.warnings })
+        let mut written = vec![path("skill.toml"), path(agent::INSTRUCTIONS)];
+        written.extend(brought.iter().map(|(file, _)| path(file)));
+        warnings.extend(skill.warnings);
+        Ok(Taken { skill: name.clone(), files: written, warnings })
     }
 
     /// Returns a skill as the text of a `SKILL.md`; see [`export`]. What it brings beside its instructions is not in it.

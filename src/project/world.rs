@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::project::Project;
 use crate::runner::Running;
 use crate::time::Time;
+use crate::trust::Trust;
 
 /// Who works unless it is said.
 pub const AGENT: &str = "Forge";
@@ -55,6 +56,8 @@ pub struct World {
     pub running: Arc<Running>,
     /// The ways to the servers that settings of projects name. None by default: what is to be sent waits.
     pub links: Option<Arc<dyn Links>>,
+    /// Whose commands may run. By default nobody's.
+    pub trust: Trust,
 }
 
 impl World {
@@ -83,6 +86,7 @@ impl Default for World {
             sink: None,
             running: Arc::default(),
             links: None,
+            trust: Trust::default(),
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct App {
     /// Where the dialogues are, if there are any.
     pub(crate) conversations: Conversations,
     pub(crate) config: ServerConfig,
+    /// Whether callers have to prove who they are.
+    pub(crate) authenticates: bool,
     pub(crate) idempotency: Idempotency,
     /// Calls that go on when their client goes away; a stopping server waits for them.
     pub(crate) calls: TaskTracker,
@@ -48,8 +50,10 @@ impl App {
         config: ServerConfig,
         clock: Arc<dyn Clock>,
         ledger: Option<Ledger>,
+        authenticates: bool,
     ) -> Self {
         Self {
+            authenticates,
             streams: InFlight::new(config.max_event_streams),
             streams_of: Each::new(STREAMS_PER_CALLER),
             large_bodies: InFlight::new(LARGE_BODIES),

@@ -197,8 +197,8 @@ impl Server {
 
     fn assemble(self) -> (Arc<App>, Mcp, Front) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
-        let app =
-            Arc::new(App::new(self.engine, self.conversations, self.config, Arc::clone(&self.clock), self.ledger));
+        let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
+        let app = Arc::new(App::new(self.engine, self.conversations, self.config, clock, self.ledger, authenticates));
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
         let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
         // Set once: a server is assembled once.

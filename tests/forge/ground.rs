@@ -36,6 +36,7 @@ impl Ground {
         ground.forge(&["init", "--scissors", "--merge-driver"]);
         let verify = "runner = \"cargo test --offline {prefix}\"\ncommands = [\"cargo test --offline\", \"cargo check --offline\"]\n";
         ground.write(".forge/config.toml", &format!("[verify]\n{verify}{settings}"));
+        ground.forge(&["trust", "--yes"]);
         ground.git(&["add", "."]);
         ground.git(&["commit", "--quiet", "-m", "[session] Begin"]);
         ground
@@ -47,6 +48,7 @@ impl Ground {
         ground.forge(&["init", "--scissors", "--merge-driver"]);
         let verify = "runner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
         ground.write(".forge/config.toml", &format!("[verify]\n{verify}{settings}"));
+        ground.forge(&["trust", "--yes"]);
         ground.git(&["add", "."]);
         ground.git(&["commit", "--quiet", "-m", "[session] Begin"]);
         ground

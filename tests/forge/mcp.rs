@@ -40,8 +40,15 @@ fn call(verb: &str, input: Value) -> Value {
 fn an_agent_without_a_shell_works_a_session_over_stdio() {
     let (home, project) = (Home::new(), project());
     std::fs::write(project.path().join("answer"), "42\n").unwrap();
+    // Before a person agreed to the commands of the project, an agent has no pack that runs them.
     let mut environment = json!(home.environment(KEY));
     environment["HELMDECK_FORGE__ROOT"] = json!(project.path());
+    let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
+    let answer = Programs::installed().python(&json!({"target": target, "steps": [{"do": "tools"}]}));
+    let tools = answer["steps"][0]["result"]["tools"].to_string();
+    assert!(tools.contains("forge__prime") && !tools.contains("forge__features_verify"), "{tools}");
+    let trusted = home.run(KEY, &["forge", "--project", project.path().to_str().unwrap(), "trust", "--yes"]);
+    assert_eq!(trusted.code, 0, "{}", trusted.stderr);
     let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
     let steps = json!([
         {"do": "tools"},

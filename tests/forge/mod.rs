@@ -6,10 +6,13 @@ mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod ground;
 mod hooks;
+mod hostile;
+mod killed;
 mod mcp;
 mod nats_events;
 mod nats_keys;
 mod nats_link;
+mod nexts;
 mod paused;
 mod proof;
 mod watch;

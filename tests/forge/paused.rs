@@ -26,7 +26,6 @@ fn whoever_ends_a_pause_is_asked_and_no_is_no() {
     ground.forge(&["checkpoint", "create", "--key", "SUM-1", "-m", "It begins"]);
     ground.write(".git/BISECT_LOG", "git bisect start\n");
     ground.ends_with(&root, 4, &["session", "start"]);
-    std::fs::remove_file(root.join(".git/BISECT_LOG")).unwrap();
     ground.forge(&["skill", "match", "implement a function"]);
     let refused = typed(&ground, "no\n");
     assert!(refused.contains("bisect") && refused.contains("the pause goes on"), "{refused}");

@@ -132,7 +132,9 @@ fn back(ground: &Ground, session: &str) -> PathBuf {
     let known: Value = serde_json::from_str(text(&known)).unwrap();
     let contexts = |kind: &str| {
         let all = known["patterns"][kind].as_array().unwrap().iter();
-        all.map(|entry| text(&entry["context"]).to_owned()).collect::<Vec<_>>()
+        let mut all: Vec<String> = all.map(|entry| text(&entry["context"]).to_owned()).collect();
+        all.sort_unstable();
+        all
     };
     assert_eq!(contexts("successful"), ["Adding a sum", "Subtracting by mistake"]);
     assert!(matches!(&contexts("failed")[..], [why] if why.contains("SUM-1-v1")), "{known}");

@@ -40,6 +40,22 @@ fn as_a_program_it_is_the_command() {
 }
 
 #[test]
+fn main_in_process_returns_exit_code() {
+    let place = Place::new();
+    let code = r##"
+import sys
+import process_seam as seam
+
+assert seam.main(["bogus"]) == 2
+sys.argv = ["process_seam.py", "plans"]
+assert seam.main() == 0
+print("still here")
+"##;
+    let ended = Ended::of(&mut python(&place, &["-c", code]));
+    assert!(ended.code == 0 && ended.stdout.ends_with("still here\n"), "{ended:?}");
+}
+
+#[test]
 fn without_the_program_it_says_so() {
     let place = Place::new();
     let script = script();

@@ -47,6 +47,11 @@ async fn a_used_up_limit_says_when_to_come_back() {
         "https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api#about-secondary-rate-limits";
     let error = refused(403, &[], json!({"message": "x", "documentation_url": page})).await;
     assert_eq!((error.code(), error.retry_after()), (Code::RateLimited, Some(Duration::from_secs(60))));
+    assert!(error.message().contains("secondary rate limit"), "{}", error.message());
+    let used_up = [("x-ratelimit-remaining", "0"), ("retry-after", "7")];
+    assert!(refused(403, &used_up, json!({})).await.message().contains("rate limit is used up"));
+    let burst = [("x-ratelimit-remaining", "4000"), ("retry-after", "7")];
+    assert!(refused(403, &burst, json!({})).await.message().contains("secondary rate limit"));
 }
 
 #[tokio::test]

@@ -84,14 +84,7 @@ async fn the_default_branch_one_that_exists_and_no_change_are_refused() {
         assert_eq!(desk.try_push(&checkout, branch).await.unwrap_err().code(), Code::Conflict, "{branch}");
     }
     for branch in ["HEAD", "refs/heads/x", "-f", "a..b", "main:main", "+x"] {
-        let refused = desk.try_push(&checkout, branch).await;
-        if branch == "+x" {
-            // A plain name to git; it never becomes the sign for force.
-            assert_eq!(origin.id("refs/heads/+x"), refused.unwrap());
-            git(&origin.bare(), &["branch", "-D", "--", "+x"]);
-        } else {
-            assert_eq!(refused.unwrap_err().code(), Code::InvalidInput, "{branch}");
-        }
+        assert_eq!(desk.try_push(&checkout, branch).await.unwrap_err().code(), Code::InvalidInput, "{branch}");
     }
     assert_eq!(git(&origin.bare(), &["show-ref"]), before);
 
@@ -196,5 +189,41 @@ async fn a_patch_that_does_not_apply_and_one_that_leaves_the_repository_are_refu
             let pushed = publish::apply_and_push(&desk.git, &remote, &desk.session, &checkout, proposal).await;
             assert_eq!(pushed.unwrap_err().code(), Code::InvalidInput, "{patch}");
         }
+    }
+}
+
+#[tokio::test]
+async fn path_that_git_refuses_is_named() {
+    let origin = Origin::over_http(true);
+    let desk = Desk::new().login(USER, PASSWORD);
+    let checkout = desk.fetch(&origin.url(), "").await;
+    for path in [".GIT/x", "git~1/x", "deep/.Git"] {
+        write(&desk.repo(), path, "x");
+        let error = changes::changes(&desk.session, &checkout, 1 << 20).await.unwrap_err();
+        let message = format!("git does not accept the path \"{path}\" in \"repo\"; rename or remove it");
+        assert_eq!((error.code(), error.message()), (Code::InvalidInput, message.as_str()));
+        let top = desk.repo().join(path.split('/').next().unwrap());
+        std::fs::remove_dir_all(top).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn branches_that_differ_in_case_alone_are_taken() {
+    let origin = Origin::over_http(true);
+    let desk = Desk::new().login(USER, PASSWORD);
+    let checkout = desk.fetch(&origin.url(), "").await;
+    write(&desk.repo(), "new.txt", "new\n");
+    for branch in ["MAIN", "Main"] {
+        let error = desk.try_push(&checkout, branch).await.unwrap_err();
+        assert!(
+            error.code() == Code::Conflict && error.message().contains("is the default branch"),
+            "{branch}: {error}"
+        );
+    }
+    Desk::told(desk.try_push(&checkout, "fix/one").await);
+    let error = desk.try_push(&checkout, "Fix/ONE").await.unwrap_err();
+    assert_eq!(error.message(), "branch \"fix/one\" exists already; choose a name other than \"Fix/ONE\"");
+    for branch in ["+main", "heads/main", "tags/v9"] {
+        assert_eq!(desk.try_push(&checkout, branch).await.unwrap_err().code(), Code::InvalidInput, "{branch}");
     }
 }

@@ -7,7 +7,7 @@ use helmdeck_core::{Code, Error, Identity};
 use helmdeck_testkit::ChatReply;
 use serde_json::json;
 
-use super::world::{Notebook, World};
+use super::world::{Notebook, World, git};
 use super::{fix, run, submit};
 use crate::swe::recall::Lesson;
 
@@ -57,6 +57,29 @@ async fn the_second_run_reads_the_note_of_the_first_also_when_that_failed() {
     let (newer, older) = (shown.find("succeeded (submitted)").unwrap(), shown.find("did not succeed").unwrap());
     assert!(newer < older, "newest first: {shown}");
     assert!(shown.contains("The greeting said helo."), "the first one's words");
+}
+
+#[tokio::test]
+async fn a_note_whose_commit_was_rewritten_is_marked_stale() {
+    let notes = Arc::<Notebook>::default();
+    let mut first = world(vec![fix(), submit()], &notes, "ann").await;
+    first.solve(json!({})).await.unwrap();
+    let mut second = world(vec![fix(), submit()], &notes, "ann").await;
+    std::mem::swap(&mut first.upstream, &mut second.upstream);
+    second.solve(json!({})).await.unwrap();
+    assert!(
+        first_task(&second).contains("succeeded") && !first_task(&second).contains("STALE"),
+        "{}",
+        first_task(&second)
+    );
+    git(second.upstream.path(), &["commit", "-q", "--amend", "-m", "another history"]);
+    let mut third = world(vec![submit()], &notes, "ann").await;
+    std::mem::swap(&mut third.upstream, &mut second.upstream);
+    third.solve(json!({})).await.unwrap();
+    let shown = first_task(&third);
+    assert!(shown.contains("STALE"), "{shown}");
+    assert_eq!(shown.matches("  task: ").count(), 1, "two equal successes are one note: {shown}");
+    assert!(shown.contains("1 earlier runs of this task succeeded too"), "{shown}");
 }
 
 #[tokio::test]

@@ -69,6 +69,18 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         fix: bool,
     },
+    /// Show what this clone's files would run, and agree to it: tests, checks and scripts run only then
+    Trust {
+        /// Only show
+        #[arg(long)]
+        show: bool,
+        /// Take back what was agreed to for this clone
+        #[arg(long, conflicts_with_all = ["show", "yes"])]
+        revoke: bool,
+        /// Agree without being asked
+        #[arg(long, conflicts_with = "show")]
+        yes: bool,
+    },
     /// Mend a damaged file: show what could take its place, and with --yes put it there
     Repair {
         /// The file; every damaged one is listed if absent
@@ -112,8 +124,8 @@ pub(crate) enum ForgeCommand {
     Commit(CommitArgs),
     /// Check the messages of commits; exit 1 if one breaks a rule
     LintCommits {
-        /// The commits, like main..HEAD
-        range: String,
+        /// The commits, like main..HEAD; what this branch has and its base has not if absent
+        range: Option<String>,
     },
     /// The hooks of git that check and prepare messages
     #[command(subcommand)]

@@ -19,6 +19,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
 use crate::output::{Output, columns};
+use crate::replicas;
 use crate::wire::{MemoryUse, Setup};
 use crate::writable;
 
@@ -196,6 +197,9 @@ fn places(report: &mut Report, setup: &Setup) {
 }
 
 async fn store(report: &mut Report, setup: &Setup) {
+    if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
+        report.warnings.push(line);
+    }
     // Without a key it is not used, so nobody connects to it; a file of its own is looked at, for what may be left in it.
     let elsewhere = !setup.settings.memory.url.is_empty();
     if elsewhere && setup.ring.is_none() {

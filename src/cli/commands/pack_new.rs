@@ -71,7 +71,8 @@ description = "Answers with the input it was given"
 read_only = true
 
 [handler]
-# The input comes on stdin as JSON, the output goes to stdout as JSON; stderr goes to the log.
+# The input comes on stdin as JSON, the output goes to stdout as JSON. docs/packs-command.md says
+# how to explain an error.
 command = ["./{script}"]
 timeout = "10s"
 

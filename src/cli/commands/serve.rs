@@ -22,6 +22,7 @@ use crate::config::FlagSetting;
 use crate::env::Environment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::replicas;
 use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
@@ -79,6 +80,9 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
     let server = server.auth(auth).serve(listener, stop.clone());
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
     let terminal = io::stderr().is_terminal();
+    if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
+        tracing::warn!("{line}");
+    }
     if !address.ip().is_loopback() && setup.settings.server.allowed_hosts.is_empty() {
         tracing::warn!(
             "server.allowed_hosts is empty, so requests must address localhost or a loopback address; name this server in it"

@@ -71,8 +71,8 @@ fn print(setup: &Setup, made: &ApiToken, text: &Secret, now: Timestamp) -> Resul
     }
     let ends = made.expires_at.map_or("never".to_owned(), Timestamp::to_rfc3339);
     output.note(&format!(
-        "token {} for {}/{}, may {}, ends: {ends}; it is printed this once",
-        made.id, made.tenant, made.subject, made.scope
+        "token {} for user {:?} of tenant {:?}, scope {:?}, ends: {ends}; it is printed this once",
+        made.id, made.subject, made.tenant, made.scope
     ));
     output.text(text.expose())
 }
@@ -85,12 +85,13 @@ async fn list(setup: &Setup) -> Result<()> {
         if tokens.is_empty() {
             return "there are no API tokens; `helmdeck token create` makes one".to_owned();
         }
-        let mut rows = vec![["ID", "NAME", "CALLER", "SCOPE", "STATE", "USED"].map(str::to_owned).to_vec()];
+        let mut rows = vec![["ID", "NAME", "TENANT", "USER", "SCOPE", "STATE", "USED"].map(str::to_owned).to_vec()];
         rows.extend(tokens.iter().map(|token| {
             vec![
                 token.id.clone(),
                 token.name.clone(),
-                format!("{}/{}", token.tenant, token.subject),
+                token.tenant.clone(),
+                token.subject.clone(),
                 token.scope.clone(),
                 match token.expires_at {
                     Some(end) if token.is_live(now) => {

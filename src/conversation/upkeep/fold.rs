@@ -117,6 +117,28 @@ pub(super) async fn due(ground: &Ground, namespace: &Namespace) -> Result<u64> {
     ground.ask(namespace, |hold| Some(hold.backlog(&ground.config))).await
 }
 
+/// Returns how often the summarizer failed in a row.
+///
+/// # Errors
+/// `Corrupt`, `Store`.
+pub(super) async fn failures(ground: &Ground, namespace: &Namespace) -> Result<u32> {
+    ground.ask(namespace, |hold| Some(hold.state.checkpoint.failures)).await
+}
+
+/// Says whether an attempt after so many failures failed in a way that another attempt cannot mend.
+///
+/// # Errors
+/// `Corrupt`, `Store`.
+pub(super) async fn is_refused(ground: &Ground, namespace: &Namespace, before: u32) -> Result<bool> {
+    let last = ground
+        .ask(namespace, |hold| {
+            let checkpoint = &hold.state.checkpoint;
+            Some(checkpoint.last_failure.clone().filter(|_| checkpoint.failures > before))
+        })
+        .await?;
+    Ok(last.is_some_and(|word| [Failure::Credential, Failure::Refused].iter().any(|known| known.as_str() == word)))
+}
+
 /// Returns whose a dialogue is.
 pub(super) fn identity(namespace: &Namespace) -> Identity {
     Identity {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use helmdeck_core::Json;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -35,11 +37,46 @@ pub fn read_record(bytes: &[u8], max_bytes: u64, max_turns: u64) -> Result<Recor
         return Err(ConversationError::TooLarge { what: "snapshot", size, limit: max_bytes, unit: "bytes" });
     }
     let at = At::default();
+    let wrapped = unwrap_go(bytes)?;
+    let bytes = wrapped.as_deref().unwrap_or(bytes);
     let (record, turns) = read(bytes, Whole { at: &at, max_turns }, &at).map_err(ConversationError::InvalidSnapshot)?;
     if turns > max_turns {
         return Err(ConversationError::TooLarge { what: "snapshot", size: turns, limit: max_turns, unit: "turns" });
     }
     Ok(record)
+}
+
+/// The `Snapshot` of the original as Go's `json.Marshal` writes it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GoSnapshot {
+    #[serde(rename = "Strategy")]
+    strategy: String,
+    #[serde(rename = "Bytes")]
+    bytes: Option<String>,
+}
+
+/// Takes the record out of the original's `{"Strategy": "..", "Bytes": "<base64>"}`; `None` if the bytes are something else.
+fn unwrap_go(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    let Ok(outer) = serde_json::from_slice::<GoSnapshot>(bytes) else { return Ok(None) };
+    let text = outer.bytes.unwrap_or_default();
+    if text.is_empty() {
+        // Without bytes it is of a strategy and says no more.
+        return Ok(Some(serde_json::json!({ "strategy": outer.strategy }).to_string().into_bytes()));
+    }
+    let invalid = |what: &str| ConversationError::InvalidSnapshot(format!("Bytes: {what}"));
+    let record = STANDARD.decode(text).map_err(|_| invalid("must be base64"))?;
+    let inner: Inner = serde_json::from_slice(&record).unwrap_or_default();
+    if inner.strategy.is_some_and(|inner| inner != outer.strategy) {
+        return Err(invalid("another strategy than Strategy says"));
+    }
+    Ok(Some(record))
+}
+
+/// The strategy of a record.
+#[derive(Default, serde::Deserialize)]
+struct Inner {
+    strategy: Option<String>,
 }
 
 fn read<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S, at: &At) -> Result<S::Value, String> {

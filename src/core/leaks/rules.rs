@@ -161,12 +161,10 @@ fn secret_name(before: &[u8], anchor: &[u8]) -> Option<usize> {
         before.len().checked_sub(word.len()).is_some_and(|from| before[from..].eq_ignore_ascii_case(word.as_bytes()))
     };
     let accepted = match anchor {
-        b"key" => {
-            ["api", "access", "auth", "account", "signing", "encryption", "private"].iter().any(|word| ends_with(&word))
-        }
+        b"key" => ["api", "access", "auth", "account", "signing", "encryption", "private"].iter().any(&ends_with),
         b"token" => !["page", "next", "prev", "previous", "pagination", "continuation", "sync", "skip", "resume"]
             .iter()
-            .any(|word| ends_with(&word)),
+            .any(&ends_with),
         _ => true,
     };
     accepted.then_some(0)

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::duration::{parse_duration, parse_size};
 use crate::ids::{PackName, Version};
+use crate::leaks;
 use crate::schema::{self, Schema};
 use crate::secrets::{CREDENTIAL_TAG, is_credential_tag};
 use crate::template::Template;
@@ -266,10 +267,35 @@ fn handler_of(
             {
                 return Err(source.error(Some(handler.span()), format!("env \"{name}\" cannot be set for a command")));
             }
+            programs_get_no_credentials(source, manifest)?;
             Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
         }
         _ => Err(source.error(Some(handler.span()), ONE_KIND)),
     }
+}
+
+/// Refuses what a handler of kind `command` cannot do: use credentials, confirm a cached answer, and hold a secret in its `env`.
+fn programs_get_no_credentials(source: &Source<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
+    const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
+    if let Some(first) = manifest.credentials.first() {
+        let message = format!("`credentials` has no effect for a handler of kind `command`; {INSTEAD}");
+        return Err(source.error(Some(first.span()), message));
+    }
+    if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {
+        let message = "`revalidate` has no effect for a handler of kind `command`: a program cannot confirm a cached answer; remove it";
+        return Err(source.error(Some(memory.span()), message));
+    }
+    for (name, value) in &manifest.handler.get_ref().env {
+        let message = if value.contains("{credential:") {
+            format!("env \"{name}\": a handler of kind `command` gets no credential; {INSTEAD}")
+        } else if leaks::has_leak(value.as_bytes()) {
+            format!("env \"{name}\" looks like a secret; a manifest must not hold one: {INSTEAD}")
+        } else {
+            continue;
+        };
+        return Err(source.error(Some(manifest.handler.span()), message));
+    }
+    Ok(())
 }
 
 /// Checks that a name can be that of a server in `[[mcp.servers]]`: `^[a-z0-9_]+$`.

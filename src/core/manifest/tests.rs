@@ -103,6 +103,23 @@ fn names_versions_templates_schemas_and_examples_are_checked() {
 }
 
 #[test]
+fn command_refuses_credentials_and_revalidate() {
+    let plain =
+        "name = \"a.b\"\nversion = \"v1\"\ndescription = \"x\"\nread_only = true\n[handler]\ncommand = [\"x\"]\n";
+    let refused = |text: &str| parse(text).unwrap_err();
+    let error = refused(&plain.replace("[handler]", "credentials = [\"tok\"]\n[handler]"));
+    assert!(error.line == Some(5) && error.message.starts_with("`credentials` has no effect"), "{error}");
+    let error = refused(&format!("{plain}[memory]\ncache = true\nttl = \"5m\"\nrevalidate = true\n"));
+    assert!(error.line == Some(7) && error.message.starts_with("`revalidate` has no effect"), "{error}");
+    let error = refused(&format!("{plain}env = {{ T = \"{{credential:tok}}\" }}\n"));
+    assert!(error.line == Some(5) && error.message.contains("\"T\": a handler of kind `command` gets no"), "{error}");
+    let token = format!("gh{}_{}", "p", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6");
+    let error = refused(&format!("{plain}env = {{ T = \"{token}\" }}\n"));
+    assert!(error.message.contains("looks like a secret") && !error.message.contains(&token), "{error}");
+    assert!(parse(&format!("{plain}env = {{ LEVEL = \"debug\" }}\n")).is_ok());
+}
+
+#[test]
 fn a_tool_of_an_mcp_server_is_named_by_server_and_tool() {
     let with = |handler: &str| refusal("builtin = \"github.list_issues\"", handler);
     let good = GOOD.replace("builtin = \"github.list_issues\"", "mcp = { server = \"files\", tool = \"read-File\" }");
@@ -139,4 +156,22 @@ fn the_contract_changes_with_schema_handler_and_epoch() {
         assert_ne!(base, parse(&GOOD.replace(from, to)).unwrap().contract(b""), "{to}");
     }
     assert_ne!(base, parse(GOOD).unwrap().contract(b"program"));
+}
+
+#[test]
+fn hints_are_read_and_must_not_contradict_read_only() {
+    let manifest = parse(GOOD).unwrap();
+    assert_eq!((manifest.destructive(), manifest.idempotent(), manifest.open_world()), (false, true, false));
+    let writes = GOOD.split("[memory]").next().unwrap().replace("read_only = true", "title = \"T\"\nopen_world = true");
+    let manifest = parse(&writes).unwrap();
+    assert_eq!((manifest.destructive(), manifest.idempotent(), manifest.open_world()), (true, false, true));
+    assert_eq!(manifest.title.as_deref(), Some("T"));
+    let careful = writes.replace("open_world = true", "destructive = false\nidempotent = true");
+    let manifest = parse(&careful).unwrap();
+    assert_eq!((manifest.destructive(), manifest.idempotent()), (false, true));
+    for (hint, line) in [("destructive = true", 6), ("idempotent = false", 6)] {
+        let refused = refusal("read_only = true", &format!("read_only = true\n{hint}"));
+        assert!(refused.contains(&format!(":{line}: {hint} is for packs that write")), "{refused}");
+    }
+    assert!(refusal("read_only = true", "read_only = true\ntitle = \" \"").contains("title is empty"));
 }

@@ -122,6 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the client is sent nowhere")]
     async fn unreadable_events_become_errors() {
         let web = Web::new(reqwest::Client::new(), Sieve::new("x"), 1 << 20);
         let event = |data: &str| Ok(Sse { data: Some(data.to_owned()), ..Sse::default() });

@@ -94,6 +94,29 @@ async fn a_program_explains_its_failure() {
 }
 
 #[tokio::test]
+async fn program_that_cannot_run_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    for pack in ["cmd.plain", "cmd.closed", "cmd.lost", "cmd.gone"] {
+        write_pack(folder.path(), pack, "echo 1", "");
+    }
+    let program = |pack: &str| folder.path().join(format!("{}.sh", pack.replace('.', "_")));
+    std::fs::write(program("cmd.plain"), "echo 1\n").unwrap();
+    std::fs::set_permissions(program("cmd.closed"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::write(program("cmd.lost"), "#!/nonexistent/interpreter\n").unwrap();
+    std::fs::remove_file(program("cmd.gone")).unwrap();
+    let engine = engine(folder.path(), 4096);
+    let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
+    for (pack, why) in
+        [("cmd.plain", "names its interpreter"), ("cmd.closed", "run `chmod +x"), ("cmd.gone", "does not exist")]
+    {
+        let path = program(pack).display().to_string();
+        assert!(refused.iter().any(|told| told.contains(&path) && told.contains(why)), "{pack}: {refused:?}");
+    }
+    let error = engine.call(call("cmd.lost", "{}")).await.unwrap_err();
+    assert!(error.message().contains("the interpreter on the first line of"), "{error}");
+}
+
+#[tokio::test]
 async fn a_timeout_kills_the_whole_process_group() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("grandchild");

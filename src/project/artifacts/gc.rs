@@ -86,7 +86,12 @@ impl Artifacts<'_> {
             let others = || by_path.iter().filter(|(other, _)| *other != path).flat_map(|(_, entries)| entries);
             let is_it = |reference: &Reference| entries.iter().any(|entry| reference.matches(&entry.triv));
             let age = Duration::try_from(now.0.duration_since(newest.created_at.0)).unwrap_or_default();
-            let reason = if others().any(|other| other.supersedes.as_ref().is_some_and(is_it)) {
+            // Of the reports of a feature's verifications, the newest counts, besides those that something names.
+            let verified_again = is_verification(newest)
+                && others().any(|other| {
+                    is_verification(other) && other.name == newest.name && other.created_at > newest.created_at
+                });
+            let reason = if verified_again || others().any(|other| other.supersedes.as_ref().is_some_and(is_it)) {
                 "superseded"
             } else if gc.older.is_some_and(|older| age > older) {
                 "old"
@@ -122,6 +127,11 @@ impl Artifacts<'_> {
         drop(guard);
         Ok(gone)
     }
+}
+
+/// Says whether an artifact is the report of a feature's verification.
+fn is_verification(entry: &Entry) -> bool {
+    entry.kind == Kind::Reports && entry.name.starts_with("verify_") && entry.name.ends_with(".json")
 }
 
 /// The artifacts that the memory names.

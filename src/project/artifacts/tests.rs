@@ -478,3 +478,26 @@ fn what_could_not_be_read_again_is_not_stored() {
     let stored = by_hand.project.artifacts().put(&[b'x'; 2048], &code("a.rs")).unwrap();
     assert_eq!(by_hand.project.artifacts().bytes(&stored.entry).unwrap().len(), 2048);
 }
+
+#[test]
+fn gc_removes_older_verify_reports_but_those_that_are_named() {
+    let by_hand = ByHand::new();
+    let artifacts = by_hand.project.artifacts();
+    let put = |day: u32, text: &str| {
+        by_hand.at(&format!("2025-12-{day}T12:00:00Z"));
+        artifacts.put(text.as_bytes(), &Put::new(Kind::Reports, "verify_forge-001.json")).unwrap().entry
+    };
+    let (named, old, newest) = (put(20, "one"), put(21, "two"), put(22, "three"));
+    by_hand.at("2025-12-23T12:00:00Z");
+    artifacts.put(b"other", &Put::new(Kind::Reports, "verify_forge-002.json")).unwrap();
+    by_hand
+        .repository
+        .write(&format!("{}/A-1-v1.json", crate::layout::CHECKPOINTS), format!("{{\"report\": \"{}\"}}", named.triv));
+    by_hand.repository.run(&["config", "user.name", "Ann"]);
+    by_hand.repository.run(&["config", "user.email", "ann@example.com"]);
+    by_hand.repository.commit("Reports");
+    let gone = artifacts.gc(&Gc { apply: true, ..Gc::default() }).unwrap();
+    assert_eq!(gone.removed.iter().map(|one| &one.path).collect::<Vec<_>>(), [&old.path]);
+    assert_eq!(gone.needed, 1, "a checkpoint names the first");
+    assert!(by_hand.has(&named.path) && by_hand.has(&newest.path));
+}

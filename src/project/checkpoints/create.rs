@@ -88,10 +88,10 @@ impl Stand {
             let message = format!("{} paths are not committed: {some}", dirty.len());
             return Err(Error::new(Category::Refused, "E_DIRTY", message)
                 .hint("a checkpoint is a commit: commit first")
-                .next("helmdeck forge commit"));
+                .next("git status"));
         }
         let Some(head) = git.head()? else {
-            return Err(Error::refused("there is no commit yet").next("helmdeck forge commit"));
+            return Err(Error::refused("there is no commit yet").next("git status"));
         };
         let (tree, code_tree) = (git.tree(&head)?, git.code_tree(&head)?);
         Ok(Self { head, tree, code_tree })

@@ -34,6 +34,11 @@ const REST: Duration = Duration::from_secs(30);
 /// How many events a server may refuse before whoever makes something happen waits no longer for others to be sent.
 const MOST_REFUSED: usize = 16;
 
+/// Said when a server is configured and this program cannot reach any.
+const NOT_BUILT: &str = "this program was built without support for event servers (feature `nats`)";
+/// Said when no server is configured.
+const NO_SERVER: &str = "no event server is configured";
+
 /// The events of a project.
 #[derive(Debug, Clone, Copy)]
 pub struct Events<'a> {
@@ -114,11 +119,7 @@ impl Events<'_> {
             return Ok(drained);
         }
         let waiting = outbox::read(files)?;
-        let error = match self.project.config().events.url {
-            Some(_) => "this program was built without the way to an event server (feature `nats`)",
-            None => "no event server is configured",
-        };
-        let error = Some(error.to_owned());
+        let error = Some(if self.not_built() { NOT_BUILT } else { NO_SERVER }.to_owned());
         Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
     }
 
@@ -127,7 +128,14 @@ impl Events<'_> {
     pub fn wrong_settings(&self) -> Option<String> {
         let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();
         let prefix = prefix.map(|error| format!("{}; {} stands in its place", error.message, subjects::PREFIX));
-        prefix.or_else(|| Some(self.project.world().sink.as_ref()?.check().err()?.to_string()))
+        prefix
+            .or_else(|| self.not_built().then(|| format!("{NOT_BUILT}; events stay in the outbox")))
+            .or_else(|| Some(self.project.world().sink.as_ref()?.check().err()?.to_string()))
+    }
+
+    /// Returns whether a server is configured that this program was not built to reach.
+    fn not_built(&self) -> bool {
+        self.project.config().events.url.is_some() && self.project.world().sink.is_none()
     }
 
     /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.

@@ -87,14 +87,21 @@ impl Events<'_> {
     /// has no more.
     ///
     /// # Errors
-    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_SERVER`) if it is away, or cannot be read within the time.
+    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot reach servers; `Failed` (`E_SERVER`) if
+    /// it is away, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
         self.replay_pages(replay, within, PAGE)
     }
 
     pub(super) fn replay_pages(&self, replay: &Replay, within: Duration, page: usize) -> Result<Replayed> {
         let Some(sink) = &self.project.world().sink else {
-            let error = Error::new(Category::NotFound, "E_NO_SERVER", "no event server is configured");
+            if self.not_built() {
+                let error = Error::new(Category::Failed, "E_NOT_BUILT", super::NOT_BUILT);
+                return Err(
+                    error.hint("install it with `--features nats`; `events replay` without --server reads the journal")
+                );
+            }
+            let error = Error::new(Category::NotFound, "E_NO_SERVER", super::NO_SERVER);
             return Err(error.hint(format!("name it in {CONFIG}: [events] url = \"nats://127.0.0.1:4222\"")));
         };
         let repo = self.project.git().ok().and_then(|git| git.root_commit().ok().flatten());

@@ -330,6 +330,11 @@ fn with_a_server_configured_but_none_to_talk_to_events_wait() {
     let project = project(folder.path(), None);
     say(&project, 2);
     assert_eq!(project.events().drain(CAP).unwrap().waiting, 2);
+    assert_eq!(project.events().replay_stored(&Replay::default(), CAP).unwrap_err().code, "E_NOT_BUILT");
+    let wrong = project.events().wrong_settings().unwrap();
+    assert!(wrong.contains("built without") && wrong.contains("outbox"), "{wrong}");
+    let reasons = project.health().short_term.reasons;
+    assert!(reasons.iter().any(|reason| reason.code.as_str() == "events_settings"), "{reasons:?}");
 }
 
 #[test]

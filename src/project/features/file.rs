@@ -78,6 +78,9 @@ pub struct Feature {
     /// When it was found that it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_at: Option<Time>,
+    /// When it was found not to work, before it was seen to work again: a merge with a branch that only knows the failure goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regressed_before: Option<Time>,
     /// Whether a person must see that it works, since no test can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manual: Option<bool>,
@@ -194,6 +197,7 @@ impl Feature {
             verified_code_tree: None,
             verified_by: None,
             regressed_at: None,
+            regressed_before: None,
             manual: None,
             reason: None,
             agent: None,

@@ -293,7 +293,8 @@ impl Features<'_> {
             feature.verified_commit = commit.map(|oid| oid.as_str().to_owned());
             feature.verified_code_tree = tree;
             feature.verified_by = Some(by);
-            (feature.regressed_at, feature.reason) = (None, None);
+            feature.regressed_before = feature.regressed_at.take().or(feature.regressed_before);
+            feature.reason = None;
             Ok((from, feature.clone()))
         })?;
         self.tell(id, from, feature.status, feature.evidence.as_deref());

@@ -353,6 +353,13 @@ fn a_test_that_fails_does_not_hide_behind_one_that_cannot_start() {
     let project = Project::open(repository.path(), World::default()).unwrap().unwrap();
     let verified = project.features().verify(&id).unwrap();
     assert_eq!((verified.problem, verified.status), (Some(Problem::CannotStart), Status::Passing), "it tells nothing");
+    let mut file = project.features().read().unwrap();
+    file.features[0].tests = Some(vec!["missing:x".into()]);
+    repository.write(FEATURES, serde_json::to_string(&file).unwrap());
+    let hint = project.features().verify(&id).unwrap().hint.unwrap();
+    assert!(hint.contains("`there-is-no-such-program x` could not be started"), "{hint}");
+    file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
+    repository.write(FEATURES, serde_json::to_string(&file).unwrap());
     tests(&repository, "echo '0 passed'; exit 1\n");
     let verified = project.features().verify(&id).unwrap();
     assert_eq!((verified.problem, verified.status), (Some(Problem::TestsFailed), Status::Failing));

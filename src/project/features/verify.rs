@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::{Feature, FeaturesFile, Status, unknown};
-use super::{Features, execute, ground};
+use super::{Features, Standing, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
@@ -102,6 +102,17 @@ pub struct TestRun {
     pub output: String,
 }
 
+/// Which features are verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// These.
+    Named(Vec<String>),
+    /// Every one whose tests can be run.
+    All,
+    /// Those that worked, or are said to, and that nothing shows to work on the code as it is.
+    Stale,
+}
+
 /// What shows that a feature works.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
@@ -143,6 +154,33 @@ impl Features<'_> {
         Ok(verified)
     }
 
+    /// Verifies several features, one after the other. Those that a person must see, were left for later or have no tests are left out
+    /// unless they are named.
+    ///
+    /// # Errors
+    /// As [`Self::verify`].
+    pub fn verify_each(&self, which: &Which) -> Result<Vec<Verified>> {
+        let ids = match which {
+            Which::Named(ids) => ids.clone(),
+            Which::All | Which::Stale => {
+                let (file, standings) = self.judged()?;
+                let wanted = |standing: Standing| match which {
+                    Which::Stale => {
+                        matches!(standing, Standing::PassingStale | Standing::UnverifiedPass | Standing::Regressed)
+                    }
+                    _ => standing != Standing::Deferred,
+                };
+                let all = file.features.iter().zip(standings);
+                all.filter(|(feature, standing)| {
+                    feature.manual != Some(true) && !feature.tests().is_empty() && wanted(*standing)
+                })
+                .map(|(feature, _)| feature.id.clone())
+                .collect()
+            }
+        };
+        ids.iter().map(|id| self.verify(id)).collect()
+    }
+
     fn test(&self, id: &str) -> Result<Verified> {
         let project = self.project;
         project.check_not_paused()?;
@@ -150,8 +188,8 @@ impl Features<'_> {
         let feature = file.get(id).ok_or_else(|| unknown(id))?.clone();
         if feature.manual == Some(true) {
             return Err(Error::usage(format!("{id} is verified by a person, not by tests"))
-                .hint("store what shows that it works as an artifact, and say who saw it")
-                .next(format!("helmdeck forge features manual {id} --evidence <triv> --by <name>")));
+                .hint(format!("store what shows that it works as an artifact, then `helmdeck forge features manual {id} --evidence TRIV --by NAME`"))
+                .next("helmdeck forge artifact list"));
         }
         let before = self.code()?;
         let (runs, problem) = self.run(&feature)?;
@@ -206,7 +244,8 @@ impl Features<'_> {
                 current.verified_at = Some(now);
                 current.verified_commit.clone_from(&after.commit);
                 current.verified_code_tree.clone_from(&tree);
-                (current.verified_by, current.regressed_at, current.reason) = (None, None, None);
+                current.regressed_before = current.regressed_at.take().or(current.regressed_before);
+                (current.verified_by, current.reason) = (None, None);
             } else {
                 regressed = from == Status::Passing && current.evidence.is_some();
                 // Whoever works on it, or left it for later, still does.
@@ -341,6 +380,10 @@ impl Features<'_> {
 fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
     match (problem, runs.last()) {
         (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
+        (Problem::CannotStart, Some(run)) => format!(
+            "`{}` could not be started: install the program that runs the tests, or set verify.runner in {CONFIG}",
+            runs.iter().find(|run| run.exit.is_none()).unwrap_or(run).command
+        ),
         (_, Some(run)) => format!(
             "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
             run.command

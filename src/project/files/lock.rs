@@ -105,7 +105,7 @@ impl Lock {
         Ok(Guard::new(self))
     }
 
-    /// Opens the file, or the one beside it, wherever links lead below the root.
+    /// Opens the file, or the one beside it.
     fn open(&self, beside: &str) -> Result<File> {
         let path = self.root.join(self.path);
         let absent = || Error::not_found(format!("there is no folder for {}", path.display()));

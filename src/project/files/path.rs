@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Category, Error, Result};
+use crate::layout::FORGE;
 
 /// How many links one path may hold.
 const MAX_LINKS: usize = 16;
@@ -53,6 +54,18 @@ fn is_device(part: &str) -> bool {
     DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt")
 }
 
+/// Says whether a name is that of a repository's own folder, on any file system: some ignore the case, or characters that nobody
+/// sees.
+fn is_git(part: &str) -> bool {
+    let shown: String = part
+        .chars()
+        .filter(
+            |c| !matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}'),
+        )
+        .collect();
+    shown.eq_ignore_ascii_case(".git") || shown.eq_ignore_ascii_case("git~1")
+}
+
 fn refuse(path: &str, why: &str) -> Error {
     let shown: String = path.chars().take(200).collect();
     Error::new(Category::Refused, "E_PATH", format!("the path {shown:?} is refused: {why}"))
@@ -64,8 +77,11 @@ pub(super) struct Place {
     pub(super) name: String,
 }
 
-/// Goes from the root to a file, one folder at a time. A link on the way is followed as long as it stays below the root. `None` says
-/// that a folder on the way is absent; with `make` it is created instead.
+/// Goes from the root to a file, one folder at a time. `None` says that a folder on the way is absent; with `make` it is created
+/// instead.
+///
+/// A repository of somebody else can hold any link, so a path in `.forge` must hold none: not on the way, and not at its end. On the
+/// way to another file of the project a link is followed as long as it stays below the root. Nothing leads into a `.git`.
 pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<Place>> {
     check_path(path)?;
     let io = |error: Errno| Error::io("cannot open", &root.join(path), &error.into());
@@ -74,6 +90,7 @@ pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<Plac
     let mut folders = vec![rustix::fs::open(root, open, Mode::empty()).map_err(io)?];
     let mut parts: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
     let mut links = 0;
+    let of_memory = path.split('/').next() == Some(FORGE);
     while let (Some(part), Some(here)) = (parts.pop(), folders.last()) {
         if part == ".." {
             if folders.len() == 1 {
@@ -82,7 +99,15 @@ pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<Plac
             folders.pop();
             continue;
         }
+        if is_git(&part) {
+            return Err(refuse(path, "it leads into the repository's own folder"));
+        }
         match rustix::fs::readlinkat(here, part.as_str(), Vec::new()) {
+            Ok(_) if of_memory => {
+                let why = format!("{part:?} is a link, and nothing in {FORGE} may be one");
+                return Err(refuse(path, &why)
+                    .hint("somebody committed it, or put it there: remove it, and look what else came with it"));
+            }
             Ok(target) => {
                 links += 1;
                 let target = OsStr::from_bytes(target.as_bytes()).to_str().filter(|target| !target.starts_with('/'));
@@ -158,6 +183,42 @@ mod tests {
             let error = check_path(path).unwrap_err();
             assert_eq!((error.code, error.category), ("E_PATH", Category::Refused), "{path}");
         }
+    }
+
+    #[test]
+    fn no_link_of_the_memory_is_followed_and_nothing_leads_into_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for inside in [".git/hooks", ".forge/.local", ".forge/memory", "docs"] {
+            std::fs::create_dir_all(root.join(inside)).unwrap();
+        }
+        let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
+        link("../../.git/hooks/post-commit", ".forge/.local/journal.jsonl");
+        link("../../.git/hooks", ".forge/memory/artifacts");
+        link("../../docs", ".forge/memory/long-term");
+        link("../docs/a", ".forge/beside");
+        link(".git/hooks", "hooks");
+        let inside =
+            [".forge/.local/journal.jsonl", ".forge/memory/artifacts/a", ".forge/memory/long-term/a", ".forge/beside"];
+        for path in inside.into_iter().chain([
+            "hooks/post-commit",
+            ".git/HEAD",
+            ".GIT/HEAD",
+            "docs/.gi\u{200c}t/config",
+            "git~1/x",
+        ]) {
+            for make in [false, true] {
+                assert_eq!(resolve(root, path, make).err().map(|error| error.code), Some("E_PATH"), "{path}");
+            }
+        }
+        assert!(
+            resolve(root, ".forge/git/commits.log", true).unwrap().is_some(),
+            "the memory about git is a folder of ours"
+        );
+        // The memory itself may be no link either.
+        let other = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(root.join("docs"), other.path().join(".forge")).unwrap();
+        assert_eq!(resolve(other.path(), ".forge/config.toml", true).err().map(|error| error.code), Some("E_PATH"));
     }
 
     #[test]

@@ -30,6 +30,15 @@ impl Linted {
 }
 
 impl Commits<'_> {
+    /// Returns the range that is checked unless one is named: what this branch has and its base has not.
+    ///
+    /// # Errors
+    /// `E_NOT_A_REPO`; what git says.
+    pub fn own_range(&self) -> Result<String> {
+        let base = self.project.git()?.base(self.project.config().git.base.as_deref())?;
+        Ok(base.map_or_else(|| "HEAD".to_owned(), |(_, oid)| format!("{oid}..HEAD")))
+    }
+
     /// Checks the commits of a range (`main..HEAD`), newest first, at most 10,000. Merges are left out.
     ///
     /// # Errors
@@ -41,8 +50,12 @@ impl Commits<'_> {
         let oids: Vec<Oid> = single.iter().map(|(commit, _)| commit.oid.clone()).collect();
         let trees = git.code_trees(&oids)?;
         let mut all = Vec::new();
+        let belongs = self.project.belongs_to_an_issue();
         for (commit, message) in single {
             let mut findings = lint(&message);
+            if belongs.as_ref().is_some_and(|belongs| !belongs(&message)) {
+                findings.push(warning("orphan", "it belongs to no issue that is known here".to_owned()));
+            }
             if let Some(finding) = ancestor(git, &commit.oid, &message)? {
                 findings.push(finding);
             }

@@ -82,6 +82,9 @@ pub struct LongTerm {
 pub struct ShortTerm {
     /// `progress.txt`.
     pub progress: File,
+    /// Whether nobody has worked in this clone yet: it has neither a `progress.txt` nor a journal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_begun: bool,
     /// When something was last noted.
     pub last: Option<Last>,
     /// Whether a session lives.
@@ -116,6 +119,12 @@ pub struct Features {
     pub regressed_since: Option<Time>,
     /// How many say that they work, without evidence. They do not count as passing.
     pub unverified: u64,
+    /// Which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified_ids: Vec<String>,
+    /// All that a person verifies, and no test.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manual: Vec<String>,
     /// How many work, as was verified on code that has changed since; `None` if that was not looked into.
     pub stale: Option<u64>,
     /// Other files that are damaged.

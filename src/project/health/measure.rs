@@ -35,6 +35,13 @@ impl Project {
         self.inputs_by(&OnceCell::new())
     }
 
+    /// Returns what says whether a commit with some message belongs to an issue that is known here, or needs none; none if issues are
+    /// switched off.
+    pub(crate) fn belongs_to_an_issue(&self) -> Option<impl Fn(&str) -> bool + use<>> {
+        let known = issues::known(self, &self.files().reading())?;
+        Some(move |message: &str| known.has(message))
+    }
+
     fn inputs_by(&self, evidence: &OnceCell<Result<Evidence>>) -> Inputs {
         let files = self.files().reading();
         let known = issues::known(self, &files);

@@ -88,17 +88,19 @@ codes! {
     /// A newer program wrote a file.
     SchemaNewer, "schema_newer", "helmdeck --version";
     /// Nothing was learned or confirmed for more than seven days.
-    Stale, "stale", "helmdeck forge knowledge confirm";
+    Stale, "stale", "helmdeck forge knowledge search";
     /// `knowledge.json` has grown large.
     Oversize, "oversize", "helmdeck forge knowledge compact";
     /// A time lies in the future.
     ClockSkew, "clock_skew", "helmdeck forge doctor";
     /// `progress.txt` is not there.
     ProgressMissing, "progress_missing", "helmdeck forge session start";
+    /// No session has begun in this clone.
+    NotBegun, "not_begun", "helmdeck forge session start";
     /// `progress.txt` is no text.
     ProgressNotText, "progress_not_text", "helmdeck forge repair .forge/memory/short-term/progress.txt";
     /// A session lives, and has noted nothing for more than an hour.
-    StaleActive, "stale_active", "helmdeck forge session log";
+    StaleActive, "stale_active", "helmdeck forge session status";
     /// Nobody works, for more than an hour.
     StaleIdle, "stale_idle", "helmdeck forge session start";
     /// A session stopped without an end.
@@ -110,17 +112,17 @@ codes! {
     /// The settings of the events make no sense.
     EventsSettings, "events_settings", "helmdeck forge doctor";
     /// No feature is planned.
-    NoFeatures, "no_features", "helmdeck forge features add";
+    NoFeatures, "no_features", "helmdeck forge features list";
     /// Fewer than half of the features work.
     FewPassing, "few_passing", "helmdeck forge features next";
     /// Half to four fifths of the features work.
     SomePassing, "some_passing", "helmdeck forge features next";
     /// A feature that worked does not work any more.
-    Regression, "regression", "helmdeck forge features verify";
+    Regression, "regression", "helmdeck forge features list";
     /// A feature says that it works, without evidence.
-    UnverifiedPass, "unverified_pass", "helmdeck forge features verify";
+    UnverifiedPass, "unverified_pass", "helmdeck forge features list";
     /// Nothing was verified since the code has changed.
-    StalePass, "stale_pass", "helmdeck forge features verify";
+    StalePass, "stale_pass", "helmdeck forge features verify --stale";
     /// The project lies in no repository, as it was set up.
     NoGit, "no_git", "helmdeck forge doctor";
     /// The project lay in a repository, and there is none.
@@ -134,7 +136,7 @@ codes! {
     /// There is nothing to measure the branch against.
     NoBase, "no_base", "helmdeck forge doctor";
     /// Something is not committed.
-    Uncommitted, "uncommitted", "helmdeck forge commit";
+    Uncommitted, "uncommitted", "git status";
     /// There is no checkpoint to which one could go back.
     NoCheckpoint, "no_checkpoint", "helmdeck forge checkpoint create";
     /// The last checkpoint is more than ten commits back.

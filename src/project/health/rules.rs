@@ -24,7 +24,8 @@ const COMMITS: u64 = 10;
 #[must_use]
 pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
     let long_term = component(long_term(&inputs.long_term, now), inputs.long_term, now, false);
-    let short_term = component(short_term(&inputs.short_term, config, now), inputs.short_term, now, false);
+    let grey = inputs.short_term.not_begun;
+    let short_term = component(short_term(&inputs.short_term, config, now), inputs.short_term, now, grey);
     let grey = inputs.features.total == 0;
     let features = component(features(&inputs.features, config), inputs.features, now, grey);
     let grey = inputs.git.disabled;
@@ -109,7 +110,7 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     if given.knowledge == File::Valid
         && let Some(last) = given.last.filter(|last| age(last.at, now) > LONG_TERM)
     {
-        let detail = format!("nothing was learned or confirmed since {}", last.at);
+        let detail = format!("nothing was learned or confirmed since {}: confirm what still holds", last.at);
         reasons.push(Reason::new(Severity::Warning, Code::Stale, detail, later(last.at, LONG_TERM)));
     }
     if given.entries > ENTRIES || given.bytes > BYTES {
@@ -124,6 +125,7 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
     let mut reasons = Vec::new();
     match &given.progress {
         File::Valid | File::Newer(_) => {}
+        File::Absent if given.not_begun => reasons.push(info(Code::NotBegun, "no session has begun in this clone")),
         File::Absent => reasons.push(error(Code::ProgressMissing, "progress.txt does not exist")),
         File::Damaged(why) => reasons.push(error(Code::ProgressNotText, why)),
     }
@@ -176,7 +178,10 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
     let (passing, total) = (u128::from(given.passing) * 100, u128::from(given.total));
     let detail = format!("{} of {} features work", given.passing, given.total);
     if total == 0 {
-        reasons.push(info(Code::NoFeatures, "no feature is planned"));
+        reasons.push(info(
+            Code::NoFeatures,
+            "no feature is planned: `helmdeck forge features add NAME --test TEST` adds one",
+        ));
     } else if passing < 50 * total {
         reasons.push(error(Code::FewPassing, detail));
     } else if passing <= 80 * total {
@@ -186,16 +191,23 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
         let shown = given.regressed.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
         let detail = format!("{} worked before: {shown}", given.regressed.len());
         let severity = if config.regression == Softer::Yellow { Severity::Warning } else { Severity::Info };
-        reasons.push(Reason::new(severity, Code::Regression, detail, given.regressed_since));
+        let reason = Reason::new(severity, Code::Regression, detail, given.regressed_since);
+        reasons.push(verify(reason, &given.regressed, &given.manual));
     }
     if given.unverified > 0 {
         let detail = format!("{} say that they pass, without evidence, and count as failing", given.unverified);
-        reasons.push(info(Code::UnverifiedPass, detail));
+        reasons.push(verify(info(Code::UnverifiedPass, detail), &given.unverified_ids, &given.manual));
     }
     if let Some(stale) = given.stale.filter(|stale| *stale > 0) {
         reasons.push(info(Code::StalePass, format!("{stale} were verified on code that has changed since")));
     }
     reasons
+}
+
+/// Names the command that verifies features: those that tests can verify, at most ten at a time.
+fn verify(reason: Reason, ids: &[String], manual: &[String]) -> Reason {
+    let ids: Vec<&str> = ids.iter().filter(|id| !manual.contains(id)).take(10).map(String::as_str).collect();
+    if ids.is_empty() { reason } else { reason.run(format!("helmdeck forge features verify {}", ids.join(" "))) }
 }
 
 fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {

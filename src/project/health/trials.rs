@@ -120,6 +120,12 @@ fn long_term_memory() {
 fn short_term_memory() {
     let cells: &[Cell<'_>] = &[
         ("absent", |i| i.short_term.progress = File::Absent, Red, &[("progress_missing", Error)]),
+        (
+            "a fresh clone",
+            |i| (i.short_term.progress, i.short_term.not_begun, i.short_term.last) = (File::Absent, true, None),
+            Grey,
+            &[("not_begun", Info)],
+        ),
         ("no text", |i| i.short_term.progress = File::Damaged("x".into()), Red, &[("progress_not_text", Error)]),
         ("1 h - 1 s", |i| i.short_term.last = Some(ago(3599)), Green, &[]),
         ("1 h", |i| i.short_term.last = Some(ago(3600)), Green, &[]),

@@ -32,6 +32,8 @@ pub enum Problem {
     UnknownSetting,
     /// A setting that makes no sense.
     WrongSetting,
+    /// Git tracks what belongs to one clone alone.
+    LocalTracked,
     /// The merge driver is not set up in this clone. The memory is well without it; a merge of it may not be.
     MergeDriverMissing,
 }
@@ -72,6 +74,15 @@ impl Project {
         self.find_unexpected(&mut found)?;
         self.find_wrong_modes(&mut found);
         self.find_damaged(&mut found)?;
+        if let Some(path) = self.tracked_local()? {
+            found.push(Diagnosis {
+                path,
+                problem: Problem::LocalTracked,
+                detail: format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's"),
+                fixed: false,
+                next: Some(format!("git rm --cached -r {LOCAL}")),
+            });
+        }
         if let Ok(git) = self.git()
             && git.is_merge_driver_missing()?
         {

@@ -13,6 +13,8 @@ use crate::time::Time;
 
 /// Members that say one thing together: who, when and where a feature was seen to work. They all come from one side.
 const SEEN: [&str; 5] = ["evidence", "verified_at", "verified_commit", "verified_code_tree", "verified_by"];
+/// Members that say how a feature stands; they come from one side too, if that side knows more.
+const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
 /// How deep values may lie in each other.
 const DEEPEST: usize = 100;
 
@@ -176,19 +178,25 @@ fn object(
     let newer = newer(ours, theirs).or(place.newer);
     let was = |name: &str| base.and_then(|base| base.0.get(name));
     let feature = ours.0.contains_key("status");
+    let settled = [(ours, theirs), (theirs, ours)].into_iter().find(|(pass, fail)| recovered(pass, fail));
+    let settled = settled.map(|(pass, _)| pass);
     let mut merged = Members::default();
     // Ours first, then what only they have, each in its order.
     let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
     for name in names {
         let path = if place.path.is_empty() { name.clone() } else { format!("{}/{name}", place.path) };
         let place = Place { path: &path, depth: place.depth + 1, newer };
+        if let Some(pass) = settled.filter(|_| OF_STATUS.contains(&name.as_str())) {
+            merged.0.extend(pass.0.get(name).map(|value| (name.clone(), value.clone())));
+            continue;
+        }
         let one = match (ours.0.get(name), theirs.0.get(name)) {
             (Some(our), Some(their)) => Some(match name.as_str() {
                 "status" if our != their && changed(was(name), our) && changed(was(name), their) => {
                     Json::String("failing".to_owned())
                 }
                 "seen" => seen(was(name), our, their, base.is_some()),
-                "last_confirmed_at" | "regressed_at" | "learned_at" => later(our, their),
+                "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" => later(our, their),
                 // Settled below, all together.
                 name if feature && SEEN.contains(&name) => our.clone(),
                 // Of two that are equally new, either says where it comes from: that is no conflict.
@@ -225,9 +233,26 @@ fn object(
         }
     }
     if feature {
-        whole(base, ours, theirs, &mut merged, newer);
+        let newer = match settled {
+            Some(pass) if std::ptr::eq(pass, theirs) => Some(Newer::Theirs),
+            Some(_) => Some(Newer::Ours),
+            None => newer,
+        };
+        whole(base.filter(|_| settled.is_none()), ours, theirs, &mut merged, newer);
     }
     merged
+}
+
+/// Says whether one side saw a feature work again after the failure that is all the other side knows, as after a rollback.
+fn recovered(pass: &Members, fail: &Members) -> bool {
+    let status = |members: &Members, word: &str| members.0.get("status") == Some(&Json::String(word.to_owned()));
+    let at = |members: &Members, name: &str| members.0.get(name).and_then(time);
+    status(pass, "passing")
+        && status(fail, "failing")
+        && at(fail, "regressed_at").is_some_and(|failed| {
+            at(pass, "regressed_before").is_some_and(|known| known >= failed)
+                && at(pass, "verified_at").is_some_and(|seen| seen >= failed)
+        })
 }
 
 /// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A feature that does not pass has no

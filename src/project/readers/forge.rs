@@ -10,6 +10,9 @@ use crate::knowledge::KnowledgeFile;
 use crate::layout::{ARCHITECTURE, FORGE};
 use crate::time::Time;
 
+/// What `init` writes.
+const DEFAULT_ARCHITECTURE: &[u8] = include_bytes!("../init/architecture.md");
+
 /// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied aside.
 #[derive(Debug, Clone)]
 pub struct LongTerm<'a> {
@@ -130,12 +133,12 @@ impl<'a> LongTerm<'a> {
             .collect())
     }
 
-    /// Returns how the system is built, as it was written.
+    /// Returns how the system is built, as it was written. The default content of a new project says nothing, and is not returned.
     ///
     /// # Errors
     /// As [`Self::learned`].
     pub fn architecture(&self) -> Result<Option<String>, String> {
-        let bytes = self.read(ARCHITECTURE)?;
+        let bytes = self.read(ARCHITECTURE)?.filter(|bytes| bytes != DEFAULT_ARCHITECTURE);
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -198,6 +201,8 @@ mod tests {
         assert_eq!(learned[4].texts[2].0, "resolution");
         assert!(memory.open_features().unwrap().is_empty(), "one passes, and nobody has begun the other");
         assert_eq!(memory.architecture().unwrap().unwrap(), "# How\n\u{fffd}\n");
+        std::fs::write(folder.path().join(ARCHITECTURE), DEFAULT_ARCHITECTURE).unwrap();
+        assert_eq!(memory.architecture().unwrap(), None, "nobody has written anything yet");
     }
 
     #[test]
@@ -234,17 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_has_outside_is_not_read() {
+    fn links_are_not_read() {
         let folder = place();
         std::fs::write(folder.path().join("secret"), "SECRET").unwrap();
         let link = folder.path().join(ARCHITECTURE);
         std::os::unix::fs::symlink("../../../secret", &link).unwrap();
         let why = open(folder.path()).architecture().unwrap_err();
-        assert!(why.contains("leads out") && !why.contains("SECRET"), "{why}");
+        assert!(why.contains("is a link") && !why.contains("SECRET"), "{why}");
         std::fs::remove_file(&link).unwrap();
         std::fs::write(folder.path().join(".forge/how.md"), "HOW").unwrap();
         std::os::unix::fs::symlink("../../how.md", &link).unwrap();
-        assert_eq!(open(folder.path()).architecture().unwrap().as_deref(), Some("HOW"));
+        assert!(open(folder.path()).architecture().unwrap_err().contains("is a link"), "inside of .forge too");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::attempts::Code;
 use super::decide::{Case, Limits, Size, UNKNOWN, decide};
 use super::journal::{Acknowledged, Journal};
 use super::memory;
@@ -242,7 +243,9 @@ impl Recovery<'_> {
             if let Some(command) = verify.command.as_deref().filter(|_| verify.ran && unknown.is_empty())
                 && (verify.passed || !changes.is_empty())
             {
-                attempts = self.assessed(verify.passed, command, &state, journal).failed;
+                let committed = git.status()?.outside(git.memory()).next().is_none();
+                let code = Code { state: &state, committed };
+                attempts = self.assessed(verify.passed, command, code, journal).failed;
             }
             verify
         } else {

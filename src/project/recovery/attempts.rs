@@ -4,6 +4,15 @@ use super::journal::Attempts;
 use super::{FILE, Journal, Recovery};
 use crate::error::Result;
 
+/// The code that was assessed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Code<'a> {
+    /// What tells it from other states.
+    pub(super) state: &'a str,
+    /// Whether all of it is committed.
+    pub(super) committed: bool,
+}
+
 impl Recovery<'_> {
     /// Notes how a try to mend something went. One that succeeded sets the count back; the same code that fails again does not count
     /// twice. Without a checkpoint there is nothing to go back to, and nothing is counted.
@@ -59,12 +68,13 @@ impl Recovery<'_> {
     }
 
     /// Notes how the verify command went on a state of the code, and returns what is counted now. While work is paused nothing is
-    /// noted, and it counts all the same.
-    pub(super) fn assessed(&self, passed: bool, command: &str, state: &str, journal: &Journal) -> Attempts {
+    /// noted, and it counts all the same. Code that is not committed is no try yet: whoever assesses while they edit tries nothing.
+    pub(super) fn assessed(&self, passed: bool, command: &str, code: Code<'_>, journal: &Journal) -> Attempts {
         let now = self.project.world().now().seconds();
         let tell = |attempts: &mut Attempts| match passed {
             true => attempts.passed(command, now),
-            false => attempts.failed(state, command, now),
+            false if code.committed => attempts.failed(code.state, command, now),
+            false => attempts.noted(code.state, command, now),
         };
         let mut counted = journal.attempts.clone();
         tell(&mut counted);

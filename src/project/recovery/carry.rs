@@ -6,8 +6,9 @@ use crate::knowledge::{Failed, KnowledgeFile, Trace};
 use crate::time::Time;
 
 /// What is carried over to the checkpoint's code: files and folders.
-pub(super) const CARRIED: [&str; 5] = [
+pub(super) const CARRIED: [&str; 6] = [
     crate::layout::KNOWLEDGE,
+    crate::layout::ACTIVE,
     crate::layout::HISTORY,
     crate::layout::ARTIFACTS,
     crate::layout::SESSIONS,

@@ -100,13 +100,7 @@ pub struct Failing {
 impl Attempts {
     /// Notes a check that failed on some state of the code.
     pub fn failed(&mut self, state: &str, what: &str, at: Time) {
-        self.what = Some(what.to_owned());
-        self.since.get_or_insert(at);
-        self.failing.retain(|failing| failing.what != what);
-        let failing = Failing { what: what.to_owned(), state: state.to_owned(), other: Members::default() };
-        self.failing.push(failing);
-        let excess = self.failing.len().saturating_sub(STATES);
-        self.failing.drain(..excess);
+        self.noted(state, what, at);
         if self.state.as_deref() == Some(state) || self.before.iter().any(|before| before == state) {
             return;
         }
@@ -114,6 +108,17 @@ impl Attempts {
         self.before.extend(self.state.replace(state.to_owned()));
         let excess = self.before.len().saturating_sub(STATES);
         self.before.drain(..excess);
+    }
+
+    /// Notes a check that failed on code that nobody called a try: it is known to fail there, and counts for nothing.
+    pub fn noted(&mut self, state: &str, what: &str, at: Time) {
+        self.what = Some(what.to_owned());
+        self.since.get_or_insert(at);
+        self.failing.retain(|failing| failing.what != what);
+        let failing = Failing { what: what.to_owned(), state: state.to_owned(), other: Members::default() };
+        self.failing.push(failing);
+        let excess = self.failing.len().saturating_sub(STATES);
+        self.failing.drain(..excess);
     }
 
     /// Notes a check that succeeded. Once all that failed has, all is well.

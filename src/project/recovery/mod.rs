@@ -4,6 +4,7 @@ mod apply;
 mod assess;
 mod attempts;
 mod carry;
+mod clean;
 mod decide;
 mod journal;
 pub(crate) mod memory;
@@ -18,6 +19,7 @@ mod unknown;
 
 pub use apply::{Applied, Apply};
 pub use assess::Assess;
+pub use clean::{Cleaned, Needed};
 pub use decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
 pub use journal::{Acknowledged, Attempts, Failing, Journal, Mode, Rollback, Step};
 pub use pause::{Ack, By, Paused, TOKEN_SECONDS, Token};

@@ -2,7 +2,7 @@
 //! anywhere is taken up where it was.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::apply::Apply;
 use super::carry::Lesson;
@@ -13,11 +13,13 @@ use crate::checkpoints::Name;
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, State, Updated};
 use crate::json::Json;
+use crate::layout::HANDED_OVER;
+use crate::project::Project;
 
 /// How many names that are taken are tried before it is given up.
 const TRIES: u32 = 1_000;
 /// Where new work trees go.
-const WORKTREES: &str = ".forge/.local/worktrees";
+pub(super) const WORKTREES: &str = ".forge/.local/worktrees";
 /// Settings under which git checks out without running anything of the user's.
 pub(super) const QUIET: [&str; 6] =
     ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false"];
@@ -243,6 +245,12 @@ impl Recovery<'_> {
 
     /// Makes the failed pattern known here too. The commit that was made knows it already.
     fn learn(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
+        if let Some(folder) = &rollback.worktree {
+            // One goes on without it: the next start chooses.
+            if let Err(error) = self.hand_over(git, folder) {
+                tracing::warn!(%error, "the focus was not handed over to the new work tree");
+            }
+        }
         if rollback.mode == Mode::Branch && git.branch()? == rollback.target {
             return Ok(());
         }
@@ -257,6 +265,19 @@ impl Recovery<'_> {
             }
             learned => learned,
         }
+    }
+
+    /// Hands the focus over to the new work tree, whose next session takes it up.
+    fn hand_over(&self, git: &Git, folder: &str) -> Result<()> {
+        let Some(focus) = self.project.sessions().focus_now()?.show()?.map(|shown| shown.focus) else { return Ok(()) };
+        let below = self.project.root().strip_prefix(git.root()).unwrap_or_else(|_| Path::new(""));
+        let there = Project::open_anyway(&Path::new(folder).join(below), self.project.world().clone())?;
+        if let Some(there) = there.filter(|_| focus.task.is_some()) {
+            let focus = crate::json::print(&focus)
+                .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the focus: {error}")))?;
+            there.files().write(HANDED_OVER, &focus)?;
+        }
+        Ok(())
     }
 
     fn record(&self, rollback: &Rollback) {

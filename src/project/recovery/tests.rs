@@ -8,6 +8,7 @@ mod clones;
 pub(in crate::recovery) mod fault;
 pub(crate) mod ground;
 mod killed;
+mod onward;
 mod paused;
 mod rolled;
 mod states;

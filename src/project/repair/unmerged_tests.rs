@@ -156,7 +156,7 @@ fn additions_in_two_clones_merge_as_text() {
 
 #[test]
 fn clone_without_driver_is_told() {
-    let (_repository, _folder, clone) = merging(|project, side| plan(project, side));
+    let (_repository, _folder, clone) = merging(plan);
     run_at(&clone, &["merge", "--abort"]);
     let project = open(&clone);
     let health = project.health();

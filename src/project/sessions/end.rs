@@ -168,7 +168,7 @@ impl Sessions<'_> {
         let named = dirty.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
         Err(Error::new(Category::Refused, "E_DIRTY", format!("code is not committed: {named}{more}"))
             .hint("commit it, or say why it stays with --leave-dirty: that becomes what comes next")
-            .next("helmdeck forge commit"))
+            .next("git status"))
     }
 
     /// Returns how a session ended that is over: the named one, or the newest of this agent.

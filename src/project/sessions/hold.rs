@@ -2,11 +2,16 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Sessions;
 use super::record::{Holder, Living};
 use crate::error::{Category, Error, Result};
 use crate::layout::SESSION_LOCKS;
+
+/// How often a lock that is taken is tried again, and how long after.
+const LOOKS: u32 = 20;
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Keeps a session alive until it is dropped, or its process dies.
 #[derive(Debug)]
@@ -25,13 +30,21 @@ impl<'a> Sessions<'a> {
     pub fn hold(&self, id: &str) -> Result<Hold<'a>> {
         let files = self.project.files();
         files.create_folder(SESSION_LOCKS)?;
-        // Who asks whether it is free holds this lock too: nobody takes the question for a holder.
         let _guard = files.lock()?;
         let path = self.lock_path(id);
         let io = |error: &std::io::Error| Error::io("cannot lock", &path, error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| io(&error))?;
-        match file.try_lock() {
+        // A look at the lock, as `health` takes, is over in a moment.
+        let mut locked = file.try_lock();
+        for _ in 0..LOOKS {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another process works for session {id}");
@@ -50,8 +63,8 @@ impl<'a> Sessions<'a> {
         Ok(Hold { sessions: *self, id: id.to_owned(), _file: file })
     }
 
-    /// Says whether nobody keeps the lock of a session. The caller holds the lock of the work tree.
-    pub(super) fn is_free(&self, id: &str) -> bool {
+    /// Says whether nobody keeps the lock of a session. It looks for a moment, without waiting.
+    pub(crate) fn is_free(&self, id: &str) -> bool {
         is_free(&self.lock_path(id))
     }
 

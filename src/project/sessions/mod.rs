@@ -62,6 +62,22 @@ impl<'a> Sessions<'a> {
         Ok(self.project.files().load::<Living>()?.map_or_else(Living::empty, |loaded| loaded.value))
     }
 
+    /// As [`Self::living`], as the next start will see them: those whose process was killed or whose lease has run out are abandoned.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn seen(&self) -> Result<Living> {
+        let now = self.project.world().now();
+        let mut living = self.living()?;
+        for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
+            if let Some(why) = session.given_up(now, self.is_free(&session.id)) {
+                session.state = State::Abandoned;
+                session.abandoned = Some(why);
+            }
+        }
+        Ok(living)
+    }
+
     /// Returns the session of who works: the one that [`World::session`](crate::World::session) names, or else the only one of this
     /// agent's name. `None` if there is none, or if it cannot be told which.
     ///

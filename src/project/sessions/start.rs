@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::end::Then;
 use super::record::{Session, State};
-use super::select::{Choice, Inputs, Unfinished, select_next_task};
+use super::select::{Choice, Inputs, Rule, Unfinished, select_next_task};
 use super::{Sessions, parts};
 use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::{Active, Issue};
 use crate::knowledge::KnowledgeFile;
-use crate::layout::{HISTORY, INIT};
+use crate::layout::{HANDED_OVER, HISTORY, INIT};
 use crate::prime::Primed;
 use crate::progress::session_folder;
 
@@ -99,9 +99,19 @@ impl Sessions<'_> {
     /// # Errors
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
+        self.project.check_local_is_own()?;
+        let (start, untrusted) = match (start.no_probe, self.project.check_trusted()) {
+            (false, Err(error)) if error.code == "E_UNTRUSTED" => (&Start { no_probe: true, ..start.clone() }, true),
+            _ => (start, false),
+        };
         let lifted = self.project.recovery().reassess(!start.no_probe)?;
         self.project.check_not_paused()?;
         let mut warnings = self.finish_left(start)?;
+        if untrusted {
+            let what = "nothing was tested: nobody has agreed yet to run the commands that this clone's .forge names; \
+                        `helmdeck forge trust` shows them and asks";
+            warnings.push(what.to_owned());
+        }
         warnings.extend(
             lifted.map(|paused| {
                 format!("the pause since {} is over, its reason is gone: {}", paused.since, paused.reason)
@@ -195,6 +205,17 @@ struct Ground {
     issues: Vec<Issue>,
     done: Vec<String>,
     features: parts::Features,
+}
+
+/// Returns what is left to do of a focus.
+fn unfinished(session: &str, focus: Focus) -> Option<Unfinished> {
+    Some(Unfinished {
+        session: session.to_owned(),
+        task: focus.task.filter(|_| focus.phase != Phase::Done)?,
+        linear_issue: focus.linear_issue,
+        feature_id: focus.feature_id,
+        files: focus.files,
+    })
 }
 
 impl On<'_> {
@@ -338,6 +359,7 @@ impl On<'_> {
             self.warnings.push(format!("others are not told what is worked on: {error}"));
         }
         self.done(step::FOCUS, Some(choice.reason.clone()))?;
+        self.sessions.project.files().remove(HANDED_OVER)?;
         Ok(Some(choice))
     }
 
@@ -357,10 +379,15 @@ impl On<'_> {
     /// Chooses among what nobody else has taken. The caller holds the common lock.
     fn choose(&self, ground: &Ground) -> Choice {
         let project = self.sessions.project;
-        let claimed = self.sessions.claimed();
+        let mut claimed = self.sessions.claimed();
+        // What was handed over is still claimed by the session in the work tree that was left.
+        let handed = ground.unfinished.as_ref().filter(|_| self.session.resumes.is_none());
+        for claim in handed.iter().flat_map(|left| [&left.feature_id, &left.linear_issue]).flatten() {
+            claimed.remove(claim);
+        }
         let agent = &project.world().agent;
         let (regressed, feature) = ground.features.open(agent, &claimed);
-        select_next_task(&Inputs {
+        let choice = select_next_task(&Inputs {
             unfinished: ground.unfinished.as_ref(),
             regressed: regressed.as_ref(),
             issues: &ground.issues,
@@ -368,27 +395,30 @@ impl On<'_> {
             claimed: &claimed,
             agent: project.config().linear.me.as_deref().unwrap_or(agent),
             feature: feature.as_ref(),
-        })
+        });
+        match handed {
+            Some(left) if choice.rule == Rule::Abandoned => {
+                Choice { reason: format!("a rollback handed it over from session {}", left.session), ..choice }
+            }
+            _ => choice,
+        }
     }
 
     /// Returns what the abandoned session that this one takes up was at, if it was on this branch and not done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
-        let Some(old) = &self.session.resumes else { return Ok(None) };
+        let Some(old) = &self.session.resumes else {
+            // A rollback hands over what was being done in the work tree that it left.
+            let handed = self.sessions.project.files().read(HANDED_OVER)?;
+            let focus = handed.and_then(|bytes| serde_json::from_slice::<Focus>(&bytes).ok());
+            return Ok(focus.and_then(|focus| unfinished(&focus.session.clone().unwrap_or_default(), focus)));
+        };
         let folder = self.sessions.folder_of(old)?;
         if self.sessions.archived(&folder)?.is_none_or(|record| record.branch != self.session.branch) {
             return Ok(None);
         }
         let path = format!("{}/focus.json", session_folder(&folder)?);
         let focus: Option<Focus> = self.sessions.project.files().load_at(&path)?.map(|loaded| loaded.value);
-        Ok(focus.filter(|focus| focus.phase != Phase::Done).and_then(|focus| {
-            Some(Unfinished {
-                session: old.clone(),
-                task: focus.task?,
-                linear_issue: focus.linear_issue,
-                feature_id: focus.feature_id,
-                files: focus.files,
-            })
-        }))
+        Ok(focus.and_then(|focus| unfinished(old, focus)))
     }
 
     /// Returns the issues. If they cannot be read there are none, and it is said: a tracker's mirror stops no work.

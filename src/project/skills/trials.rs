@@ -247,3 +247,54 @@ fn many_skills_are_all_there_in_their_order() {
     let invalid: Vec<_> = found.iter().filter(|skill| !skill.valid).map(|skill| skill.name.as_str()).collect();
     assert_eq!(invalid, ["skill-333"]);
 }
+
+/// Writes the folder of an Agent Skill outside of the project.
+fn agent_skill(folder: &std::path::Path) {
+    for (path, text) in [
+        ("SKILL.md", "---\nname: pdf-work\ndescription: Fill in forms\n---\nRun scripts/x.py, see references/R.md\n"),
+        ("scripts/x.py", "print(1)\n"),
+        ("references/R.md", "# R\n"),
+        (".DS_Store", "x"),
+    ] {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn imported_folder_brings_scripts_and_references() {
+    let (place, from) = (Place::new(), tempfile::tempdir().unwrap());
+    let project = place.open();
+    agent_skill(from.path());
+    let taken = project.skills().import_path(from.path()).unwrap();
+    let files = ["skill.toml", "instructions.md", "references/R.md", "scripts/x.py"];
+    assert_eq!(taken.files, files.map(|file| format!(".forge/skills/pdf-work/{file}")));
+    assert_eq!(project.skills().resource("pdf-work", "scripts/x.py").unwrap(), b"print(1)\n");
+    let told: Vec<_> = taken.warnings.iter().map(|warning| warning.message.as_str()).collect();
+    assert!(told.iter().any(|told| told.contains(".DS_Store")), "{told:?}");
+    assert_eq!(project.skills().import_path(from.path()).unwrap_err().code, "E_EXISTS");
+}
+
+#[test]
+fn lone_skill_md_names_files_left_behind() {
+    let (place, from) = (Place::new(), tempfile::tempdir().unwrap());
+    agent_skill(from.path());
+    let taken = place.open().skills().import_path(&from.path().join("SKILL.md")).unwrap();
+    assert_eq!(taken.files.len(), 2);
+    let told = &taken.warnings[0].message;
+    assert!(told.contains("`references`, `scripts`") && told.contains("import the folder"), "{told}");
+}
+
+#[test]
+fn imported_folder_with_link_is_refused() {
+    let (place, from) = (Place::new(), tempfile::tempdir().unwrap());
+    let project = place.open();
+    agent_skill(from.path());
+    std::os::unix::fs::symlink("/etc/hostname", from.path().join("references/link.md")).unwrap();
+    assert_eq!(project.skills().import_path(from.path()).unwrap_err().category, Category::Refused);
+    assert!(!project.root().join(".forge/skills/pdf-work").exists());
+    std::fs::remove_file(from.path().join("references/link.md")).unwrap();
+    std::fs::write(from.path().join("references/large.md"), vec![b'a'; (1 << 20) + 1]).unwrap();
+    assert_eq!(project.skills().import_path(from.path()).unwrap_err().category, Category::Refused);
+}

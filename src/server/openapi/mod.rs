@@ -1,9 +1,12 @@
-//! The `OpenAPI` 3.1 document: our routes as the code declares them, and every pack as a path of its own with its schemas.
+//! The `OpenAPI` 3.1 document: the routes as the code declares them, and every version of a pack as one path with its schemas.
 //!
 //! It is made when somebody asks, from what is registered at that moment; nothing is made at start.
 
+mod answers;
+mod parameters;
 mod rewrite;
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
@@ -57,27 +60,29 @@ pub(crate) async fn document(State(app): State<Arc<App>>, By(caller): By) -> Res
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
-    (headers, build(&app.engine, &caller.permissions).to_string()).into_response()
+    (headers, build(&app.engine, &caller.permissions, app.authenticates).to_string()).into_response()
 }
 
-fn build(engine: &Engine, permissions: &Permissions) -> Value {
+fn build(engine: &Engine, permissions: &Permissions, authenticates: bool) -> Value {
     static ROUTES: OnceLock<Value> = OnceLock::new();
     let mut document = ROUTES.get_or_init(routes).clone();
-    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    let headers = header_parameters(&document);
+    let mut packs = Packs { headers, paths: Map::new(), schemas: Map::new(), ids: HashSet::new() };
     for latest in engine.packs() {
         if !permissions.allow_run(latest.name.as_str()) {
             continue;
         }
-        add_pack(&latest, None, &mut paths, &mut schemas);
-        for version in &latest.versions {
+        packs.add(&latest, None);
+        for version in latest.versions.iter().filter(|version| **version != latest.version) {
             // A pack that was unregistered a moment ago is left out.
             if let Ok(info) = engine.pack(latest.name.as_str(), Some(*version)) {
-                add_pack(&info, Some(version.to_string()), &mut paths, &mut schemas);
+                packs.add(&info, Some(version.to_string()));
             }
         }
     }
-    extend(&mut document["paths"], paths);
-    extend(&mut document["components"]["schemas"], schemas);
+    extend(&mut document["paths"], packs.paths);
+    extend(&mut document["components"]["schemas"], packs.schemas);
+    answers::complete(&mut document, authenticates);
     document
 }
 
@@ -86,20 +91,16 @@ fn routes() -> Value {
     let mut document = serde_json::to_value(Routes::openapi()).unwrap_or_default();
     let shapes = SHAPES.iter().filter_map(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
     document["components"] = json!({ "schemas": Value::Object(shapes.flatten().collect()) });
-    for operation in operations(&mut document["paths"]) {
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
-            not_null(&mut parameter["schema"]);
-        }
-    }
+    parameters::complete(&mut document["paths"]);
     // The same operations at a named version; a path of the document has one handler only.
     let mut item = document["paths"]["/api/v1/packs/{name}"].clone();
     for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
         let id = format!("{}_version", operation["operationId"].as_str().unwrap_or_default());
         operation["operationId"] = id.into();
-        if let Some(parameters) = operation["parameters"].as_array_mut() {
+        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
             parameters.push(json!({
                 "name": "version", "in": "path", "required": true, "description": "`v1`, `v2`, ... or `latest`",
-                "schema": { "type": "string" },
+                "schema": { "type": "string", "pattern": "^(v[1-9][0-9]*|latest)$" },
             }));
         }
     }
@@ -107,66 +108,81 @@ fn routes() -> Value {
     document
 }
 
-fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let items = paths.as_object_mut().into_iter().flat_map(Map::values_mut);
-    items.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
+/// Returns the headers that a call of a pack may have.
+fn header_parameters(document: &Value) -> Vec<Value> {
+    let run = &document["paths"]["/api/v1/packs/{name}"]["post"]["parameters"];
+    run.as_array().into_iter().flatten().filter(|parameter| parameter["in"] == "header").cloned().collect()
 }
 
-/// A parameter that may be absent is declared by an `Option`, which would also let it be `null`; in a URL or a header there
-/// is no such thing.
-fn not_null(schema: &mut Value) {
-    if let Some([kind, Value::String(null)]) = schema["type"].as_array().map(Vec::as_slice)
-        && null == "null"
-    {
-        schema["type"] = kind.clone();
-    }
+/// The packs as paths and components.
+struct Packs {
+    headers: Vec<Value>,
+    paths: Map<String, Value>,
+    schemas: Map<String, Value>,
+    ids: HashSet<String>,
 }
 
-/// Adds a pack's path: without a version under its name, else under name and version with its schemas.
-fn add_pack(
-    info: &PackInfo,
-    version: Option<String>,
-    paths: &mut Map<String, Value>,
-    schemas: &mut Map<String, Value>,
-) {
-    let component = |what: &str| format!("{}.{}.{what}", info.name, info.version);
-    let (input, output) = (component("input"), component("output"));
-    let (mut path, mut id) = (format!("/api/v1/packs/{}", info.name), info.name.to_string());
-    if let Some(version) = version {
-        path = format!("{path}/{version}");
-        id = format!("{id}@{version}");
-        schemas.insert(input.clone(), rewrite::embed(&info.input, &input));
-        schemas.insert(output.clone(), rewrite::embed(&info.output, &output));
-    }
-    let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    let mut body = json!({ "schema": reference(&input) });
-    if !info.examples.is_empty() {
-        let examples = info.examples.iter().enumerate().map(|(index, example)| {
-            let mut shown = json!({ "value": example.input });
-            if let Some(description) = &example.description {
-                shown["summary"] = description.as_str().into();
-            }
-            (format!("example{}", index + 1), shown)
-        });
-        body["examples"] = Value::Object(examples.collect());
-    }
-    let outcome = json!({ "allOf": [reference("Outcome"), { "properties": { "output": reference(&output) } }] });
-    paths.insert(
-        path,
-        json!({ "post": {
-            "tags": [info.name.family()],
-            "operationId": id,
-            "summary": info.description,
-            "requestBody": { "content": { "application/json": body } },
-            "responses": {
-                "200": { "description": "The outcome", "content": { "application/json": { "schema": outcome } } },
-                "default": {
-                    "description": "What went wrong",
-                    "content": { "application/problem+json": { "schema": reference("Problem") } },
-                },
+impl Packs {
+    /// Adds a pack: the latest version under the pack's name, another one under name and version.
+    fn add(&mut self, info: &PackInfo, version: Option<String>) {
+        let component = |what: &str| format!("{}.{}.{what}", info.name, info.version);
+        let (input, output) = (component("input"), component("output"));
+        rewrite::embed(&info.input, &input, &mut self.schemas);
+        rewrite::embed(&info.output, &output, &mut self.schemas);
+        let (mut path, mut id) = (format!("/api/v1/packs/{}", info.name), format!("run_{}", info.name));
+        if let Some(version) = version {
+            path = format!("{path}/{version}");
+            id = format!("{id}_{version}");
+        }
+        let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+        let mut body = json!({ "schema": reference(&input) });
+        if !info.examples.is_empty() {
+            let examples = info.examples.iter().enumerate().map(|(index, example)| {
+                let mut shown = json!({ "value": example.input });
+                if let Some(description) = &example.description {
+                    shown["summary"] = description.as_str().into();
+                }
+                (format!("example{}", index + 1), shown)
+            });
+            body["examples"] = Value::Object(examples.collect());
+        }
+        let outcome = json!({ "allOf": [reference("Outcome"), { "properties": { "output": reference(&output) } }] });
+        let mut responses = json!({
+            "200": { "description": "The outcome", "content": { "application/json": { "schema": outcome } } },
+            "default": {
+                "description": "What went wrong",
+                "content": { "application/problem+json": { "schema": reference("Problem") } },
             },
-        }}),
-    );
+        });
+        if info.asynchronous {
+            let job = json!({ "application/json": { "schema": reference("Job") } });
+            responses["202"] = json!({ "description": "The job that the call became", "content": job });
+        }
+        let id = self.id(&id);
+        self.paths.insert(
+            path,
+            json!({ "post": {
+                "tags": [info.name.family()],
+                "operationId": id,
+                "summary": info.description,
+                "parameters": self.headers,
+                "requestBody": { "content": { "application/json": body } },
+                "responses": responses,
+            }}),
+        );
+    }
+
+    /// Makes an id that is an identifier in every language, and of this operation alone.
+    fn id(&mut self, wanted: &str) -> String {
+        let plain: String = wanted.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let mut id = plain.clone();
+        let mut count = 1;
+        while !self.ids.insert(id.clone()) {
+            count += 1;
+            id = format!("{plain}_{count}");
+        }
+        id
+    }
 }
 
 /// Adds members to an object.

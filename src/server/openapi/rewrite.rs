@@ -1,6 +1,6 @@
 //! A pack's schema as a component of the `OpenAPI` document: its references to itself are made to point to where it stands.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Keywords whose value is a schema or a list of schemas.
 const SCHEMAS: [&str; 16] = [
@@ -21,20 +21,34 @@ const SCHEMAS: [&str; 16] = [
     "anyOf",
     "oneOf",
 ];
+/// Keywords whose members become components.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Keywords whose value maps names to schemas.
 const MAPS: [&str; 6] = ["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
 
-/// Returns the schema as it stands under `#/components/schemas/<component>`.
+/// Adds the schema to the components of the document as `<component>`. Each definition of its own (`$defs`, `definitions`) is a component
+/// `<component>.<definition>`, because most generators follow no reference into a component.
 ///
 /// Only places where JSON Schema has a schema are looked at: a `$ref` in a `const`, an `example` or as the name of a
 /// property is data.
-pub(super) fn embed(schema: &Value, component: &str) -> Value {
-    let mut schema = schema.clone();
+pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String, Value>) {
+    let mut schema = match schema {
+        // As a component, `true` and `false` are more than most generators understand.
+        Value::Bool(true) => json!({}),
+        Value::Bool(false) => json!({ "not": {} }),
+        schema => schema.clone(),
+    };
     // A schema that names itself is a document of its own: its references already mean itself.
     if schema.get("$id").is_none() {
         visit(&mut schema, &format!("#/components/schemas/{component}"));
+        for keyword in DEFINITIONS {
+            let taken = schema.as_object_mut().and_then(|members| members.remove(keyword));
+            for (name, definition) in taken.as_ref().and_then(Value::as_object).into_iter().flatten() {
+                components.insert(format!("{component}.{}", plain(name)), definition.clone());
+            }
+        }
     }
-    schema
+    components.insert(component.to_owned(), schema);
 }
 
 fn visit(schema: &mut Value, root: &str) {
@@ -71,13 +85,24 @@ fn nested(schema: &mut Value, root: &str) {
 /// Only pointers (`#`, `#/...`) move; an anchor (`#name`) is found by its name wherever it stands.
 fn moved(target: &str, root: &str) -> Option<String> {
     let pointer = target.strip_prefix('#')?;
+    let definition =
+        DEFINITIONS.iter().find_map(|keyword| pointer.strip_prefix('/')?.strip_prefix(keyword)?.strip_prefix('/'));
+    if let Some(rest) = definition {
+        let (name, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // RFC 6901, section 4.
+        return Some(format!("{root}.{}{below}", plain(&name.replace("~1", "/").replace("~0", "~"))));
+    }
     (pointer.is_empty() || pointer.starts_with('/')).then(|| format!("{root}{pointer}"))
+}
+
+/// The name of a definition as part of a component's name (`OpenAPI` 3.1, section 4.8.7: letters, digits, `.`, `-` and `_`).
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn references_move_with_the_schema_and_data_stays() {
@@ -91,21 +116,28 @@ mod tests {
                 "own": {"$id": "https://x.example/own", "$ref": "#/z"},
             },
             "examples": [{"$ref": "#/x"}],
-            "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": true},
+            "$defs": {"a": {"not": {"$ref": "#/$defs/b~1b/items"}}, "b/b": {"items": true}},
         });
         let expected = json!({
-            "$ref": "#/components/schemas/c/$defs/a",
-            "properties": {
-                "self": {"$ref": "#/components/schemas/c"},
-                "$ref": {"type": "string", "const": {"$ref": "#/x"}},
-                "list": {"type": "array", "items": {"anyOf": [{"$ref": "#/components/schemas/c/$defs/a"}, {"$ref": "https://x.example/#/y"}]}},
-                "named": {"$ref": "#anchor"},
-                "own": {"$id": "https://x.example/own", "$ref": "#/z"},
+            "c": {
+                "$ref": "#/components/schemas/c.a",
+                "properties": {
+                    "self": {"$ref": "#/components/schemas/c"},
+                    "$ref": {"type": "string", "const": {"$ref": "#/x"}},
+                    "list": {"type": "array", "items": {"anyOf": [{"$ref": "#/components/schemas/c.a"}, {"$ref": "https://x.example/#/y"}]}},
+                    "named": {"$ref": "#anchor"},
+                    "own": {"$id": "https://x.example/own", "$ref": "#/z"},
+                },
+                "examples": [{"$ref": "#/x"}],
             },
-            "examples": [{"$ref": "#/x"}],
-            "$defs": {"a": {"not": {"$ref": "#/components/schemas/c/$defs/b"}}, "b": true},
+            "c.a": {"not": {"$ref": "#/components/schemas/c.b_b/items"}},
+            "c.b_b": {"items": true},
         });
-        assert_eq!(embed(&schema, "c"), expected);
-        assert_eq!(embed(&json!(true), "c"), json!(true));
+        let mut components = Map::new();
+        embed(&schema, "c", &mut components);
+        assert_eq!(Value::Object(components), expected);
+        let mut components = Map::new();
+        embed(&json!(true), "c", &mut components);
+        assert_eq!(Value::Object(components), json!({"c": {}}));
     }
 }

@@ -34,7 +34,7 @@ async fn every_reference_of_the_document_leads_somewhere() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1."), "{}", document["openapi"]);
     let mut references = Vec::new();
     each_ref(&document, &mut references);
-    assert!(references.contains(&"#/components/schemas/test.plain.v1.input/$defs/text"), "{references:?}");
+    assert!(references.contains(&"#/components/schemas/test.plain.v1.input.text"), "{references:?}");
     for reference in references {
         assert!(document.pointer(reference.strip_prefix('#').unwrap()).is_some(), "{reference}");
     }
@@ -44,9 +44,12 @@ async fn every_reference_of_the_document_leads_somewhere() {
 async fn every_pack_and_version_is_a_path_with_its_own_schemas() {
     let fixture = Fixture::plain().await;
     let document = document(&fixture).await;
-    for path in ["test.plain", "test.plain/v1", "test.plain/v2", "test.cached", "test.cached/v1", "test.write"] {
+    for path in ["test.plain", "test.plain/v1", "test.cached", "test.write"] {
         let run = &document["paths"][format!("/api/v1/packs/{path}")]["post"];
         assert!(run["responses"]["200"].is_object(), "{path}: {run}");
+    }
+    for path in ["test.plain/v2", "test.cached/v1"] {
+        assert!(document["paths"].get(format!("/api/v1/packs/{path}")).is_none(), "each version once: {path}");
     }
     let run = &document["paths"]["/api/v1/packs/test.cached"]["post"];
     assert_eq!(
@@ -72,6 +75,9 @@ async fn operation_ids_are_unique_and_path_parameters_are_declared() {
             }
         }
     }
+    for id in &ids {
+        assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{id}");
+    }
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
@@ -84,6 +90,62 @@ async fn no_parameter_is_said_to_be_null() {
     let prefix = document["paths"]["/api/v1/memory/entries"]["get"]["parameters"].as_array().unwrap();
     let prefix = prefix.iter().find(|parameter| parameter["name"] == "prefix").unwrap();
     assert_eq!((&prefix["schema"], &prefix["required"]), (&json!({"type": "string"}), &json!(false)));
+    for item in document["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            assert!(operation.get("parameters").is_none_or(Value::is_array), "{operation}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn parameters_are_described_as_enforced() {
+    let fixture = Fixture::with_memory().await;
+    let document = document(&fixture).await;
+    let schema = |path: &str, name: &str| {
+        let operations = document["paths"][path].as_object().unwrap().values();
+        let mut parameters = operations.flat_map(|operation| operation["parameters"].as_array().into_iter().flatten());
+        parameters.find(|parameter| parameter["name"] == name).unwrap()["schema"].clone()
+    };
+    for path in ["/api/v1/memory/entries", "/api/v1/artifacts", "/api/v1/memory/facts", "/api/v1/conversations"] {
+        let limit = schema(path, "limit");
+        let (least, most) = (limit["minimum"].as_i64().unwrap(), limit["maximum"].as_i64().unwrap());
+        for (value, status) in [(least, 200), (most, 200), (least - 1, 400), (most + 1, 400)] {
+            let answer = fixture.get(&format!("{path}?limit={value}")).await;
+            assert_eq!(answer.status, status, "{path} {value}: {answer:?}");
+        }
+    }
+    let key = schema("/api/v1/packs/test.write", "Idempotency-Key");
+    let most = usize::try_from(key["maxLength"].as_u64().unwrap()).unwrap();
+    for (length, status) in [(most, 200), (most + 1, 400)] {
+        let key = "k".repeat(length);
+        let headers = [("content-type", "application/json"), ("idempotency-key", &*key)];
+        assert_eq!(fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn security_is_described_when_there_is_any() {
+    let open = document(&Fixture::plain().await).await;
+    assert_eq!((&open["security"], &open["components"]["securitySchemes"]), (&json!([]), &Value::Null));
+    let secret = helmdeck_core::Secret::new("s".repeat(32));
+    let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
+    let auth = crate::access::Auth::new(&crate::access::AuthConfig::default(), Some(secret), None, &egress).unwrap();
+    let fixture = Fixture::with_auth(crate::config::ServerConfig::default(), auth.unwrap()).await;
+    let document = document(&fixture).await;
+    assert_eq!(document["security"], json!([{"bearer": []}]));
+    assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    assert_eq!(document["paths"]["/healthz"]["get"]["security"], json!([]));
+    assert!(document["paths"]["/api/v1/packs"]["get"]["responses"]["401"].is_object());
+}
+
+#[tokio::test]
+async fn wrong_method_is_answered_with_those_allowed() {
+    let fixture = Fixture::plain().await;
+    let answer = fixture.send(Method::DELETE, "/api/v1/packs/test.plain", &[], "").await;
+    assert_eq!(answer.status, 405);
+    let mut allowed: Vec<&str> = answer.header("allow").split(',').map(str::trim).collect();
+    allowed.sort_unstable();
+    assert_eq!(allowed, ["GET", "HEAD", "POST"]);
 }
 
 #[tokio::test]

@@ -293,6 +293,7 @@ async fn a_caller_learns_of_no_pack_that_it_may_not_run() {
         ServerConfig::default(),
         Arc::clone(&fixture.clock) as _,
         None,
+        false,
     );
     let router = super::router(Arc::new(app));
     let ask = async |scope: &str, method: Method, path: &str| {

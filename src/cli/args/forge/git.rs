@@ -155,6 +155,12 @@ pub(crate) enum RecoverCommand {
         #[arg(long, conflicts_with_all = ["mode", "checkpoint", "why", "worktree"])]
         give_up: bool,
     },
+    /// Remove the work trees of rollbacks whose work is committed and merged; only list them without --yes
+    Clean {
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+    },
     /// Say why work may go on after a pause
     Ack {
         /// Why

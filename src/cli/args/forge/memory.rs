@@ -132,10 +132,16 @@ pub(crate) enum FeaturesCommand {
     },
     /// Change a feature; that it works is shown by `verify`, never set
     Set(FeatureEdit),
-    /// Run its tests, and keep what they said; exit 1 if it does not work
+    /// Run the tests of features, and keep what they said; exit 1 if one does not work
     Verify {
-        /// Its id
-        id: String,
+        /// Their ids; the feature of the focus if absent
+        ids: Vec<String>,
+        /// Every feature whose tests can be run
+        #[arg(long, conflicts_with_all = ["ids", "stale"])]
+        all: bool,
+        /// Those that worked and nothing shows to work on the code as it is
+        #[arg(long, conflicts_with = "ids")]
+        stale: bool,
     },
     /// Say that a person has seen it work
     Manual {
@@ -343,9 +349,9 @@ pub(crate) enum SkillCommand {
     },
     /// Say how often skills fired, and how often they were followed
     Stats,
-    /// Take over a SKILL.md
+    /// Import an Agent Skill: a folder with SKILL.md, scripts and references, or a SKILL.md alone
     Import {
-        /// The file
+        /// The folder or the file
         file: PathBuf,
     },
     /// Print a skill as SKILL.md

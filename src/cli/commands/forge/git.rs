@@ -39,8 +39,10 @@ pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
     on.show(&made)
 }
 
-pub(super) fn lint(on: &On, range: &str) -> Answer {
-    let linted = on.look()?.commits().lint(range)?;
+pub(super) fn lint(on: &On, range: Option<&str>) -> Answer {
+    let project = on.look()?;
+    let range = range.map_or_else(|| project.commits().own_range(), |range| Ok(range.to_owned()))?;
+    let linted = project.commits().lint(&range)?;
     let findings = || linted.iter().flat_map(|commit| commit.findings.iter().map(move |finding| (commit, finding)));
     on.print(&linted, || {
         let lines = findings().map(|(commit, finding)| {
@@ -158,6 +160,7 @@ pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
             let apply = Apply { mode, checkpoint: checkpoint.clone(), why: why.clone(), worktree: worktree.clone() };
             on.show(&on.open()?.recovery().apply(&apply)?)
         }
+        RecoverCommand::Clean { yes } => on.show(&on.open()?.recovery().clean(*yes)?),
         RecoverCommand::Ack { reason, token } => {
             let project = on.open()?;
             let by = match token {

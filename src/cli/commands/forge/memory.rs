@@ -4,7 +4,7 @@ use std::path::Path;
 
 use helmdeck_project::Error;
 use helmdeck_project::artifacts::{Filter, Gc, Kind, Put};
-use helmdeck_project::features::{Add, BlockedBy, Edit, Manual, Status, is_id};
+use helmdeck_project::features::{Add, BlockedBy, Edit, Manual, Status, Which, is_id};
 use helmdeck_project::focus::SetFocus;
 use helmdeck_project::knowledge::{Format, Learning, Search, What};
 use helmdeck_project::skills::Query;
@@ -119,11 +119,7 @@ pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
             on.show(&added)
         }
         C::Set(arguments) => set(on, arguments),
-        C::Verify { id } => {
-            let verified = on.change(|project| project.features().verify(id))?;
-            on.show(&verified)?;
-            On::exit(if verified.passed { Exit::Ok } else { Exit::Failed })
-        }
+        C::Verify { ids, all, stale } => verify(on, ids, *all, *stale),
         C::Manual { id, evidence, by } => {
             let manual = Manual { evidence: evidence.clone(), by: by.clone() };
             let changed = on.change(|project| project.features().manual(id, &manual))?;
@@ -141,6 +137,26 @@ pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
             on.show(&changed)
         }
     }
+}
+
+fn verify(on: &On, ids: &[String], all: bool, stale: bool) -> Answer {
+    let which = match (ids, all, stale) {
+        (_, true, _) => Which::All,
+        (_, _, true) => Which::Stale,
+        ([], ..) => {
+            let focus = on.open()?.sessions().focus_now()?.show()?;
+            let id = focus.and_then(|shown| shown.focus.feature_id);
+            let error = || Error::usage("the focus has no feature: name one, or use --all or --stale");
+            Which::Named(vec![id.ok_or_else(|| error().next("helmdeck forge features list"))?])
+        }
+        (ids, ..) => Which::Named(ids.to_vec()),
+    };
+    let verified = on.change(|project| project.features().verify_each(&which))?;
+    match (&which, verified.as_slice()) {
+        (Which::Named(_), [one]) => on.show(one)?,
+        (_, all) => on.show(&all)?,
+    }
+    On::exit(if verified.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
 }
 
 fn set(on: &On, arguments: &FeatureEdit) -> Answer {
@@ -282,6 +298,9 @@ pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
         }
         C::Match(query) => {
             let found = on.change(|project| project.skills().ask(&asked(query), &by()))?;
+            if found.is_empty() {
+                return on.print(&found, || "no skill matches".to_owned());
+            }
             on.show(&found)
         }
         C::Plan { names } => {
@@ -294,8 +313,7 @@ pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
         }
         C::Stats => on.show(&on.look()?.skills().stats()?),
         C::Import { file } => {
-            let text = read(file)?;
-            let taken = on.change(|project| project.skills().import(&text))?;
+            let taken = on.change(|project| project.skills().import_path(file))?;
             on.show(&taken)
         }
         C::Export { name } => {

@@ -15,7 +15,7 @@ use helmdeck_project::health::{Colour, Health};
 use helmdeck_project::init::Init;
 use helmdeck_project::repair::{Mend, Source};
 use helmdeck_project::secrets::rules;
-use helmdeck_project::{Error, Project, Time, World};
+use helmdeck_project::{Error, Project, Time, Trust, TrustState, World};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -109,6 +109,10 @@ pub(crate) fn world(env: &Environment, session: Option<&str>, agent: Option<&str
     #[cfg(feature = "nats")]
     {
         world.links = Some(std::sync::Arc::new(link::Servers::default()));
+    }
+    let data = env.path("HELMDECK_DATA_DIR").map(|path| env.absolute(&path)).transpose()?;
+    if let Some(data) = data.or_else(|| env.xdg("XDG_DATA_HOME", ".local/share")) {
+        world.trust = Trust::Kept(data.join("forge-trust"));
     }
     world.session = text(session, SESSION)?;
     if let Some(agent) = text(agent, AGENT)? {
@@ -264,9 +268,15 @@ impl On {
                     merge_driver: *merge_driver,
                     allow_secrets: self.allowed.clone(),
                 };
-                let (_, done) = Project::init(&self.folder, self.world.clone(), &init)?;
+                // A memory that this person makes is theirs; one that was there before may be anybody's.
+                let is_new = matches!(Project::open_anyway(&self.folder, self.world.clone()), Ok(None));
+                let (project, done) = Project::init(&self.folder, self.world.clone(), &init)?;
+                if is_new && matches!(self.world.trust, Trust::Kept(_)) {
+                    project.trust(&project.trust_state()?)?;
+                }
                 self.show(&done)
             }
+            C::Trust { show, revoke, yes } => self.trust(*show, *revoke, *yes),
             C::Doctor { fix } => {
                 let project = Project::open_anyway(&self.folder, self.world.clone())?
                     .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
@@ -292,7 +302,7 @@ impl On {
                 self.show(&cleaned)
             }
             C::Commit(arguments) => git::commit(self, arguments),
-            C::LintCommits { range } => git::lint(self, range),
+            C::LintCommits { range } => git::lint(self, range.as_deref()),
             C::Hook(command) => git::hook(self, command),
             C::Checkpoint(command) => git::checkpoint(self, command),
             C::Recover(command) => git::recover(self, command),
@@ -312,6 +322,36 @@ impl On {
                 Self::exit(if driven.conflicts.is_empty() { Exit::Ok } else { Exit::Failed })
             }
         }
+    }
+
+    /// Shows what the project would run, and asks whether it may.
+    fn trust(&self, show: bool, revoke: bool, yes: bool) -> Answer {
+        let project = self.look()?;
+        if revoke {
+            let revoked = project.revoke_trust()?;
+            return self.print(&json!({"revoked": revoked}), || match revoked {
+                true => "the commands of this clone are not trusted any more".to_owned(),
+                false => "nothing of this clone was trusted".to_owned(),
+            });
+        }
+        let mut state = project.trust_state()?;
+        if !show && !state.trusted {
+            if !yes {
+                if !self.is_interactive() {
+                    let message = "the commands of this clone are not trusted, and nobody is here to be asked";
+                    let error = Error::new(helmdeck_project::Category::Refused, "E_UNTRUSTED", message);
+                    return Err(error
+                        .hint("look at them with `helmdeck forge trust --show`, then say --yes")
+                        .next("helmdeck forge trust --show")
+                        .into());
+                }
+                self.output.note(&trust_text(&state));
+                self.ask("run these commands in this clone", "nothing was trusted")?;
+            }
+            project.trust(&state)?;
+            state = project.trust_state()?;
+        }
+        self.print(&state, || trust_text(&state))
     }
 
     fn repair(&self, path: Option<&str>, yes: bool, from: Option<&str>) -> Answer {
@@ -386,7 +426,11 @@ impl On {
         let project = self.look()?;
         let replayed = match command {
             EventsCommand::Status => return self.show(&project.events().status()?),
-            EventsCommand::Send => return self.show(&project.events().drain(SEND)?),
+            EventsCommand::Send => {
+                let drained = project.events().drain(SEND)?;
+                self.show(&drained)?;
+                return Self::exit(if drained.waiting == 0 { Exit::Ok } else { Exit::Failed });
+            }
             EventsCommand::Tail { lines } => project.events().tail(*lines)?,
             EventsCommand::Replay { after, since, of, server } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
@@ -478,6 +522,21 @@ fn scalar(value: &Value) -> Option<String> {
         Value::Object(members) if members.is_empty() => Some("none".to_owned()),
         _ => None,
     }
+}
+
+/// Returns what a project would run, a line each; those that nobody agreed to are marked.
+fn trust_text(state: &TrustState) -> String {
+    let mut text = match state.trusted {
+        true => format!("trusted: {}\n", state.clone),
+        false => format!("not trusted: {}\n", state.clone),
+    };
+    let width = state.commands.iter().map(|one| one.purpose.len()).max().unwrap_or(0);
+    for one in &state.commands {
+        let mark = if state.new.contains(one) { "new" } else { "   " };
+        text.push_str(&format!("  {mark} {:width$}  {}\n", one.purpose, one.command.escape_debug()));
+    }
+    text.push_str("these run what the repository holds, such as its tests; a command that changes is asked for again");
+    text
 }
 
 #[cfg(test)]

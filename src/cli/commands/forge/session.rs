@@ -33,7 +33,7 @@ pub(super) fn run(on: &On, command: &ForgeSessionCommand) -> Answer {
         C::Run { command } => in_session(on, command),
         C::Status => {
             let project = on.look()?;
-            let living = project.sessions().living()?;
+            let living = project.sessions().seen()?;
             let advice = project.sessions().advice()?;
             let data = json!({
                 "sessions": living.sessions,

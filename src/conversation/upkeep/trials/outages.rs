@@ -211,6 +211,21 @@ async fn a_long_summary_that_was_restored_does_not_stop_folding() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fold_ends_when_the_summarizer_refuses_for_good() {
+    for failure in [Failure::Credential, Failure::Refused] {
+        let stage = Stage::new(rolling()).await;
+        stage.script.always(Act::Fail(failure));
+        let (memory, me) = (stage.open(), id("s"));
+        add(&memory, &me, 0..5).await;
+        let begin = tokio::time::Instant::now();
+        let waiting = memory.fold(&me, std::time::Duration::from_secs(3600)).await.unwrap();
+        assert!(waiting > 0, "{failure:?}");
+        assert!(begin.elapsed() < std::time::Duration::from_secs(600), "it does not try until the end: {failure:?}");
+        assert!(stage.script.calls().len() <= 3, "{failure:?}: {} requests", stage.script.calls().len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_first_question_is_given_to_the_summarizer_each_time() {
     let stage = Stage::new(rolling()).await;
     let (memory, me) = (stage.open(), id("s"));

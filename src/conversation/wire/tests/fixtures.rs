@@ -74,3 +74,27 @@ fn members_of_a_later_version_survive_on_every_level() {
     assert_eq!(turn.other["Vector"].as_str(), "[0.1,-2.50,1e-7]");
     assert_eq!(turn.trajectory_digest.as_ref().unwrap().other["Steps"].as_str(), "12345678901234567890");
 }
+
+#[test]
+fn a_snapshot_that_go_marshalled_restores_as_it_is() {
+    use base64::Engine as _;
+
+    let wrap = |strategy: &str, record: &str| {
+        let bytes = base64::engine::general_purpose::STANDARD.encode(record);
+        format!("{{\"Strategy\":\"{strategy}\",\"Bytes\":\"{bytes}\"}}")
+    };
+    for (name, text) in ALL {
+        let plain = read_record(text.as_bytes(), 1 << 20, 100).unwrap();
+        let wrapped = wrap(plain.strategy.as_str(), text);
+        let record = read_record(wrapped.as_bytes(), 1 << 20, 100).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(record == plain, "{name}");
+    }
+    for empty in ["{\"Strategy\":\"truncation\",\"Bytes\":null}", "{\"Strategy\":\"truncation\",\"Bytes\":\"\"}"] {
+        assert_eq!(read_record(empty.as_bytes(), 1 << 20, 100).unwrap().strategy, Strategy::Truncation);
+    }
+    let mixed = wrap("none", fixture("truncation_one"));
+    let error = read_record(mixed.as_bytes(), 1 << 20, 100).unwrap_err().to_string();
+    assert!(error.contains("another strategy"), "{error}");
+    let error = read_record(br#"{"Strategy":"truncation","Bytes":"%%"}"#, 1 << 20, 100).unwrap_err().to_string();
+    assert!(error.contains("base64"), "{error}");
+}

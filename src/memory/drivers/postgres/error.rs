@@ -62,8 +62,14 @@ impl Failure {
     }
 
     fn of_server(error: &DbError) -> Self {
-        let code = error.code();
-        let message = format!("{} ({})", error.message(), code.code());
+        Self::of_code(error.code(), error.message())
+    }
+
+    fn of_code(code: &SqlState, message: &str) -> Self {
+        let mut message = format!("{message} ({})", code.code());
+        if is_of_pooler(code) {
+            message.push_str(POOLER);
+        }
         let remedy = match code.code().get(..2).unwrap_or_default() {
             _ if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => Remedy::Again,
             // Shut down or starting; a server that became read-only after a failover; a statement prepared before a change.
@@ -72,6 +78,7 @@ impl Failure {
             _ if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) => {
                 Remedy::Reconnect
             }
+            _ if is_of_pooler(code) => Remedy::Operator,
             "28" | "3D" => Remedy::Operator,
             _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Remedy::Operator,
             _ => Remedy::None,
@@ -91,6 +98,15 @@ pub(super) const fn unavailable(message: String) -> StoreError {
     StoreError::Unavailable { message, source: None }
 }
 
+/// What the operator is told if a connection pooler is in the way.
+const POOLER: &str = ": this looks like a connection pooler in transaction mode (PgBouncer), which loses prepared statements and the \
+     state of a session; point memory.url at PostgreSQL itself, or at a pool with pool_mode = session";
+
+/// Says whether a statement was prepared already, or is gone: only somebody who hands one connection to several clients makes that.
+fn is_of_pooler(code: &SqlState) -> bool {
+    [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code)
+}
+
 /// An error of the connection says little by itself: `error connecting to server`.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
@@ -100,4 +116,27 @@ fn with_causes(error: &Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_in_transaction_mode_is_told_as_that_and_not_as_damage() {
+        for (code, message) in [
+            ("42P05", "prepared statement \"s0\" already exists"),
+            ("26000", "prepared statement \"s3\" does not exist"),
+        ] {
+            let failure = Failure::of_code(&SqlState::from_code(code), message);
+            assert!(failure.error.is_temporary() && failure.remedy == Remedy::Operator, "{failure:?}");
+            let text = failure.error.to_string();
+            assert!(
+                text.contains("PgBouncer") && text.contains("pool_mode = session") && text.contains(code),
+                "{text}"
+            );
+        }
+        let damaged = Failure::of_code(&SqlState::UNDEFINED_TABLE, "relation does not exist");
+        assert!(matches!(damaged.error, StoreError::Corrupt(_)) && !damaged.error.to_string().contains("PgBouncer"));
+    }
 }

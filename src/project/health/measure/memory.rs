@@ -40,14 +40,19 @@ pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Res
     let evidence = evidence.get_or_init(|| Evidence::read(project));
     let standings = judge_by_evidence(evidence.as_ref().ok(), &file.features);
     let counts = FeaturesFile::counts(&standings);
-    let regressed = || file.features.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Regressed);
+    let those = |wanted: Standing| {
+        let all = file.features.iter().zip(&standings);
+        all.filter(move |(_, standing)| **standing == wanted).map(|(feature, _)| feature)
+    };
     Features {
         file: found,
         passing: counts.passing as u64,
         total: counts.counted as u64,
-        regressed_since: regressed().filter_map(|(feature, _)| feature.regressed_at).min(),
-        regressed: regressed().map(|(feature, _)| feature.id.clone()).collect(),
+        regressed_since: those(Standing::Regressed).filter_map(|feature| feature.regressed_at).min(),
+        regressed: those(Standing::Regressed).map(|feature| feature.id.clone()).collect(),
         unverified: counts.unverified as u64,
+        unverified_ids: those(Standing::UnverifiedPass).map(|feature| feature.id.clone()).collect(),
+        manual: file.features.iter().filter(|one| one.manual == Some(true)).map(|one| one.id.clone()).collect(),
         stale: None,
         damaged: Vec::new(),
     }
@@ -58,7 +63,10 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let mut given = ShortTerm { events: project.events().wrong_settings(), ..ShortTerm::default() };
     let mut noted = None;
     match files.read(layout::PROGRESS) {
-        Ok(None) => given.progress = File::Absent,
+        Ok(None) => {
+            given.progress = File::Absent;
+            given.not_begun = matches!(files.entry(layout::JOURNAL), Ok(None));
+        }
         Err(error) => given.progress = File::Damaged(error.message),
         Ok(Some(bytes)) => match std::str::from_utf8(&bytes) {
             Ok(text) if !text.contains('\0') => {
@@ -78,8 +86,9 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let living = files.load::<Living>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
     let now = project.world().now();
     for session in &living {
-        // Whether a process that is named still works is told by a lock. Trying it could be in its way, so it is taken to.
-        let given_up = session.state.is_alive() && session.given_up(now, session.holder.is_none()).is_some();
+        // A process that was killed left its lock free.
+        let free = project.sessions().is_free(&session.id);
+        let given_up = session.state.is_alive() && session.given_up(now, free).is_some();
         if given_up || session.state == State::Abandoned {
             given.abandoned.get_or_insert_with(|| (session.id.clone(), session.seen_at));
         } else if session.state.is_alive() {

@@ -117,7 +117,9 @@ fn what_files_hold_makes_the_colours() {
     repository.run(&["rm", "-q", "-r", "--cached", ".forge"]);
     let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
-    assert_eq!(codes(&found.short_term.reasons), [Code::ProgressMissing]);
+    assert_eq!(codes(&found.short_term.reasons), [Code::NotBegun]);
+    repository.write(layout::JOURNAL, "");
+    assert_eq!(codes(&health(&repository).short_term.reasons), [Code::ProgressMissing], "a session was here");
     assert_eq!((found.features.colour, found.linear.colour), (Colour::Grey, Colour::Green));
 }
 

@@ -1,0 +1,18 @@
+//! What servers on one PostgreSQL database do not share, for the operator.
+
+use helmdeck_memory::open::Location;
+
+use crate::config::Settings;
+
+/// Returns one line on what replicas do not share, `None` unless the store is PostgreSQL and the server listens beyond this machine.
+pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
+    let location = Location::parse(&settings.memory_url().ok()?).ok()?;
+    if !matches!(location, Location::Postgres(_)) || settings.server.listen.ip().is_loopback() {
+        return None;
+    }
+    Some(format!(
+        "replicas share the store, not what each keeps on its machine: Idempotency-Keys, API tokens, jobs, MCP sessions and tasks, the vault, \
+         rate limits; a conversation turn acknowledged by one may be missing from the context of another for {} ms (conversation.hot_for)",
+        settings.conversation.hot_for.as_millis()
+    ))
+}

@@ -1,0 +1,268 @@
+//! Trust: which commands of a project's own files a person has agreed to run on this machine.
+//!
+//! A repository of somebody else says in `.forge` how it is tested, and a test is any program. So nothing of that runs before a person
+//! has seen it and agreed. The answer belongs to one clone and to the commands as they were shown; it is kept outside of the repository,
+//! which could bring its own. A command that comes in later, with a pull for example, is asked for again.
+//!
+//! Commands are the subject, not what they run: to trust `cargo test` is to run the tests that the repository has, today's and
+//! tomorrow's.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Category, Error, Result};
+use crate::layout::INIT;
+use crate::project::Project;
+
+/// The largest record that is read, in bytes.
+const MAX_RECORD: u64 = 4 << 20;
+
+/// Whose commands may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// Those of every project: for programs that only open projects of their own.
+    Everything,
+    /// Those that a person agreed to. What was agreed to is kept in this folder, one file a clone.
+    Kept(PathBuf),
+    /// None.
+    Nothing,
+}
+
+impl Default for Trust {
+    /// Nothing.
+    fn default() -> Self {
+        // The tests of this crate open projects of their own.
+        if cfg!(test) { Self::Everything } else { Self::Nothing }
+    }
+}
+
+/// A command that the files of a project have us run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct TrustedCommand {
+    /// What it is for: `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `.forge/init.sh`.
+    #[serde(rename = "for")]
+    pub purpose: String,
+    /// The command, or for a script its SHA-256.
+    pub command: String,
+}
+
+/// What a project would run, and whether that is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TrustState {
+    /// Whether all of it is trusted.
+    pub trusted: bool,
+    /// The clone that the trust is for: the repository's common folder, or the root of a project without git.
+    pub clone: String,
+    /// Every command.
+    pub commands: Vec<TrustedCommand>,
+    /// Those among them that nobody has agreed to yet.
+    pub new: Vec<TrustedCommand>,
+}
+
+/// What is kept of one clone.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Record {
+    clone: String,
+    commands: BTreeSet<TrustedCommand>,
+}
+
+impl Project {
+    /// Returns what the files of this project would have us run, and what of it is trusted.
+    ///
+    /// # Errors
+    /// `Corrupt` if the knowledge, which holds invariants, is damaged; `Failed` if something cannot be read.
+    pub fn trust_state(&self) -> Result<TrustState> {
+        let commands = self.trust_commands()?;
+        let clone = self.trust_clone();
+        let known = match &self.world().trust {
+            Trust::Everything => commands.clone(),
+            Trust::Nothing => BTreeSet::new(),
+            Trust::Kept(folder) => read(folder, &clone).commands,
+        };
+        let new: Vec<_> = commands.difference(&known).cloned().collect();
+        let trusted = self.world().trust == Trust::Everything || (new.is_empty() && !known.is_empty());
+        Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
+    }
+
+    /// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays agreed to, so that going back
+    /// to an older commit asks nothing.
+    ///
+    /// # Errors
+    /// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
+    pub fn trust(&self, state: &TrustState) -> Result<()> {
+        let folder = match &self.world().trust {
+            Trust::Everything => return Ok(()),
+            Trust::Kept(folder) => folder,
+            Trust::Nothing => {
+                let message = "there is no folder in which trust could be kept";
+                return Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
+                    .hint("set HELMDECK_DATA_DIR, or HOME, to a folder of yours"));
+            }
+        };
+        let mut record = read(folder, &state.clone);
+        record.clone.clone_from(&state.clone);
+        record.commands.extend(state.commands.iter().cloned());
+        write(folder, &record)
+    }
+
+    /// Takes back everything that was agreed to for this clone. Says whether there was something.
+    ///
+    /// # Errors
+    /// `Failed` if it cannot be removed.
+    pub fn revoke_trust(&self) -> Result<bool> {
+        let Trust::Kept(folder) = &self.world().trust else { return Ok(false) };
+        let path = path_of(folder, &self.trust_clone());
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("cannot remove", &path, &error)),
+        }
+    }
+
+    /// Refuses to run commands that nobody has agreed to.
+    ///
+    /// # Errors
+    /// `Refused` (`E_UNTRUSTED`) with the way out; as [`Self::trust_state`].
+    pub fn check_trusted(&self) -> Result<()> {
+        if self.world().trust == Trust::Everything || self.trust_state()?.trusted {
+            return Ok(());
+        }
+        let message = "nobody has agreed yet to run the commands that this clone's .forge names";
+        Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
+            .hint("`helmdeck forge trust` shows them and asks; nothing of them was run")
+            .next("helmdeck forge trust"))
+    }
+
+    /// Makes a change of this person's own that may add a command, such as the check of an invariant. What was trusted before is
+    /// trusted after it.
+    pub(crate) fn keeping_trust<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let trusted =
+            matches!(self.world().trust, Trust::Kept(_)) && self.trust_state().is_ok_and(|state| state.trusted);
+        let done = change()?;
+        if trusted {
+            self.trust(&self.trust_state()?)?;
+        }
+        Ok(done)
+    }
+
+    fn trust_commands(&self) -> Result<BTreeSet<TrustedCommand>> {
+        let verify = &self.config().verify;
+        let command =
+            |purpose: &str, command: &str| TrustedCommand { purpose: purpose.to_owned(), command: command.to_owned() };
+        let mut all = BTreeSet::from([command("verify.runner", &verify.runner)]);
+        all.extend(
+            verify.runners.iter().map(|(name, runner)| command(&format!("verify.runners.{name}"), &runner.command)),
+        );
+        all.extend(verify.commands.iter().map(|line| command("verify.commands", line)));
+        let knowledge = self.knowledge().read()?;
+        all.extend(
+            knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))),
+        );
+        if let Some(script) = self.files().read(INIT)? {
+            let digest: String = Sha256::digest(&script).iter().map(|byte| format!("{byte:02x}")).collect();
+            all.insert(command(INIT, &format!("sha256:{digest}")));
+        }
+        Ok(all)
+    }
+
+    fn trust_clone(&self) -> String {
+        let folder = self.git().map_or_else(|_| self.root(), |git| git.common_dir());
+        fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
+    }
+}
+
+fn path_of(folder: &Path, clone: &str) -> PathBuf {
+    let name: String = Sha256::digest(clone.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    folder.join(format!("{name}.json"))
+}
+
+/// Returns what is kept of a clone; nothing if that cannot be read, or is of another one: then a person is asked again.
+fn read(folder: &Path, clone: &str) -> Record {
+    let look = || -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        fs::File::open(path_of(folder, clone))?.take(MAX_RECORD).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let record = look().ok().and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+    record.filter(|record| record.clone == clone).unwrap_or_default()
+}
+
+fn write(folder: &Path, record: &Record) -> Result<()> {
+    let path = path_of(folder, &record.clone);
+    let put = || -> std::io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let beside = folder.join(format!(".{}.{}", std::process::id(), path.file_name().unwrap_or_default().display()));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(&serde_json::to_vec_pretty(record)?)?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    };
+    put().map_err(|error| Error::io("cannot write", &path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::fixture::Repository;
+    use crate::world::World;
+
+    fn open(repository: &Repository, folder: &Path) -> Project {
+        let world = World { trust: Trust::Kept(folder.to_owned()), ..World::default() };
+        Project::open(repository.path(), world).unwrap().unwrap()
+    }
+
+    #[test]
+    fn trust_is_for_one_clone_and_the_commands_that_were_shown() {
+        let (repository, kept) = (Repository::new(), tempfile::tempdir().unwrap());
+        drop(repository.project());
+        let project = open(&repository, kept.path());
+        let refused = project.run_check("touch ran", std::time::Duration::from_secs(9)).unwrap_err();
+        assert_eq!((refused.code, refused.category), ("E_UNTRUSTED", Category::Refused));
+        assert!(!repository.path().join("ran").exists());
+
+        let state = project.trust_state().unwrap();
+        assert!(!state.trusted && state.new == state.commands, "{state:?}");
+        project.trust(&state).unwrap();
+        project.check_trusted().unwrap();
+
+        // Another command is asked for again; the ones before stay agreed to.
+        let before = fs::read(repository.path().join(".forge/config.toml")).ok();
+        repository.write(".forge/config.toml", "[verify]\nrunner = \"sh:id\"\n");
+        let state = open(&repository, kept.path()).trust_state().unwrap();
+        assert_eq!((state.trusted, state.new.len(), state.new[0].command.as_str()), (false, 1, "sh:id"));
+        repository.write(".forge/config.toml", before.unwrap_or_default());
+        assert!(open(&repository, kept.path()).trust_state().unwrap().trusted);
+        repository.write(".forge/init.sh", "#!/bin/sh\nid\n");
+        assert!(open(&repository, kept.path()).check_trusted().is_err(), "a script is trusted by its content");
+
+        // A copy of the repository at another place is another clone.
+        let copy = repository.snapshot().repository();
+        fs::remove_file(copy.path().join(".forge/init.sh")).unwrap();
+        assert!(open(&copy, kept.path()).check_trusted().is_err());
+
+        fs::remove_file(repository.path().join(".forge/init.sh")).unwrap();
+        assert!(open(&repository, kept.path()).revoke_trust().unwrap());
+        assert!(open(&repository, kept.path()).check_trusted().is_err());
+        assert!(!open(&repository, kept.path()).revoke_trust().unwrap());
+    }
+
+    #[test]
+    fn damaged_records_ask_again() {
+        let (repository, kept) = (Repository::new(), tempfile::tempdir().unwrap());
+        drop(repository.project());
+        let project = open(&repository, kept.path());
+        project.trust(&project.trust_state().unwrap()).unwrap();
+        let path = fs::read_dir(kept.path()).unwrap().next().unwrap().unwrap().path();
+        fs::write(&path, "{\"clone\": \"/elsewhere\"}").unwrap();
+        assert_eq!(project.check_trusted().unwrap_err().code, "E_UNTRUSTED");
+        fs::write(&path, "not json").unwrap();
+        assert_eq!(project.check_trusted().unwrap_err().code, "E_UNTRUSTED");
+    }
+}

@@ -1,0 +1,52 @@
+//! What holds for every operation: the server's address, who may call, and the answers to a request that is wrong.
+
+use serde_json::{Map, Value, json};
+
+/// What is open to everybody.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Adds it to the document.
+pub(super) fn complete(document: &mut Value, authenticates: bool) {
+    document["servers"] = json!([{ "url": "/", "description": "This server" }]);
+    document["security"] = if authenticates { json!([{ "bearer": [] }]) } else { json!([]) };
+    if authenticates {
+        document["components"]["securitySchemes"] = json!({
+            "bearer": { "type": "http", "scheme": "bearer", "description": "An API token or a JSON Web Token" },
+        });
+    }
+    document["components"]["responses"] = json!({
+        "BadRequest": problem("The request is wrong"),
+        "Unauthenticated": problem("There is no token, or it proves nothing"),
+        "Forbidden": problem("The caller, its page or the name of the server is refused"),
+        "NotFound": problem("What the path names is not there"),
+        "Limited": problem("Too many requests a second"),
+    });
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        let open = OPEN.contains(&path.as_str());
+        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
+            let mut add = |status: &str, name: &str| {
+                let reference = json!({ "$ref": format!("#/components/responses/{name}") });
+                responses.entry(status).or_insert(reference);
+            };
+            add("400", "BadRequest");
+            add("403", "Forbidden");
+            if authenticates {
+                add("401", "Unauthenticated");
+            }
+            if path.starts_with("/api/v1/packs/") || path.contains('{') {
+                add("404", "NotFound");
+            }
+            if !open {
+                add("429", "Limited");
+            } else if authenticates {
+                operation["security"] = json!([]);
+            }
+        }
+    }
+}
+
+fn problem(description: &str) -> Value {
+    let schema = json!({ "$ref": "#/components/schemas/Problem" });
+    json!({ "description": description, "content": { "application/problem+json": { "schema": schema } } })
+}

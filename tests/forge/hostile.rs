@@ -1,0 +1,185 @@
+//! A repository of somebody who means harm: what its `.forge` says or holds reaches nothing outside of `.forge`.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+
+use super::ground::Ground;
+
+/// Commands that write, each to another kind of file.
+const WRITING: &[&[&str]] = &[
+    &["session", "start", "--no-probe"],
+    &["session", "log", "hello"],
+    &["knowledge", "add", "--context", "Links", "--approach", "Follow none"],
+    &["features", "add", "A feature", "--test", "adding"],
+    &["focus", "set", "work"],
+    &["artifact", "put", "src/lib.rs", "--kind", "code"],
+    &["doctor", "--fix"],
+    &["session", "end"],
+];
+
+/// Everything below `.git` but objects, the index and logs of refs, with its content.
+fn insides(git: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![git.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(git).unwrap();
+            if name.starts_with("objects") || name.starts_with("logs") || name == Path::new("index") {
+                continue;
+            }
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push((name.to_owned(), std::fs::read(&path).unwrap())),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn links_of_a_clone_are_never_followed_into_git() {
+    for (target, at) in [
+        ("../../.git/hooks/post-commit", ".forge/.local/journal.jsonl"),
+        ("../../../.git/HEAD", ".forge/memory/short-term/progress.txt"),
+        ("../../../.git/packed-refs", ".forge/memory/short-term/progress.txt"),
+        ("../../../.git/config", ".forge/memory/short-term/progress.txt"),
+        ("../../.git/hooks", ".forge/memory/artifacts"),
+        ("../.git/hooks", ".forge/.local"),
+    ] {
+        let ground = Ground::light("");
+        let path = ground.root().join(at);
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, &path).unwrap();
+        ground.git(&["add", "--force", "--all", "."]);
+        ground.git(&["commit", "--quiet", "-m", "A gift"]);
+        let victim = ground.beside("victim");
+        ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
+        ground.git_in(&victim, &["pack-refs", "--all"]);
+        let hook = victim.join(".git/hooks/post-commit");
+        std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+        std::fs::write(&hook, "#!/bin/sh\n: hook\n").unwrap();
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+
+        let before = insides(&victim.join(".git"));
+        let refused = WRITING.iter().filter(|words| ground.run_in(&victim, words).code != 0).count();
+        assert!(refused > 0, "{at}: nothing was refused");
+        let after = insides(&victim.join(".git"));
+        // Commands may make refs of their own (`refs/...`); what was there is as it was, and no hook is new.
+        for (name, content) in &before {
+            assert!(
+                after.iter().any(|(other, now)| other == name && now == content),
+                "{at}: {} changed",
+                name.display()
+            );
+        }
+        for (name, _) in after.iter().filter(|found| !before.iter().any(|(name, _)| *name == found.0)) {
+            assert!(!name.starts_with("hooks"), "{at}: {} is new", name.display());
+        }
+    }
+}
+
+#[test]
+fn a_local_folder_that_came_with_the_repository_is_refused() {
+    let ground = Ground::light("");
+    ground.write(".forge/.local/journal.jsonl", "{\"somebody\": \"else's\"}\n");
+    ground.git(&["add", "--force", ".forge/.local/journal.jsonl"]);
+    ground.git(&["commit", "--quiet", "-m", "A gift"]);
+    let victim = ground.beside("victim");
+    ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
+    let ended = ground.run_in(&victim, &["session", "start", "--no-probe"]);
+    assert_ne!(ended.code, 0);
+    assert!(ended.stderr.contains("git rm --cached -r .forge/.local"), "{}", ended.stderr);
+    let ended = ground.run_in(&victim, &["doctor"]);
+    assert!(ended.stdout.contains("local_tracked") || ended.stderr.contains("local_tracked"), "{}", ended.stdout);
+    // The way out that it names works.
+    ground.git_in(&victim, &["rm", "--quiet", "--cached", "-r", ".forge/.local"]);
+    std::fs::remove_dir_all(victim.join(".forge/.local")).unwrap();
+    let ended = ground.run_in(&victim, &["session", "start", "--no-probe"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}
+
+/// Clones a repository whose settings run a program, and returns the clone.
+fn gift(ground: &Ground) -> std::path::PathBuf {
+    let settings = "[verify]\nrunner = \"sh:touch PWN_runner; echo ran {prefix}\"\ncount_regex = \"ran\"\n\
+                    commands = [\"touch PWN_command\"]\n";
+    ground.forge(&["features", "add", "A feature", "--test", "adding"]);
+    ground.forge(&["features", "verify", "FORGE-001"]);
+    ground.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "touch PWN_invariant"]);
+    ground.write(".forge/config.toml", settings);
+    ground.write(".forge/init.sh", "#!/bin/sh\ntouch PWN_init\n");
+    ground.git(&["add", "--all", "."]);
+    ground.git(&["commit", "--quiet", "-m", "A gift"]);
+    let victim = ground.beside("victim");
+    ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
+    victim
+}
+
+fn planted(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("PWN")).collect()
+}
+
+#[test]
+fn nothing_of_a_clone_runs_before_it_is_trusted() {
+    let ground = Ground::light("");
+    let victim = gift(&ground);
+    let started = ground.run_in(&victim, &["session", "start", "--bootstrap"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    assert!(format!("{}{}", started.stdout, started.stderr).contains("helmdeck forge trust"), "{}", started.stdout);
+    for words in [
+        &["features", "verify", "FORGE-001"][..],
+        &["invariants"],
+        &["recover", "assess"],
+        &["checkpoint", "create", "--key", "SUM-1", "-m", "x"],
+    ] {
+        let ended = ground.run_in(&victim, words);
+        assert_ne!(ended.code, 0, "{words:?}");
+    }
+    assert_eq!(planted(&victim), Vec::<String>::new());
+
+    // Nobody is there to be asked, and nothing is agreed to by looking.
+    assert_ne!(ground.run_in(&victim, &["trust"]).code, 0);
+    let shown = ground.run_in(&victim, &["trust", "--show"]);
+    for command in ["touch PWN_runner", "touch PWN_command", "touch PWN_invariant", ".forge/init.sh"] {
+        assert!(shown.stdout.contains(command), "{}", shown.stdout);
+    }
+    assert_eq!(ground.forge_in(&victim, &["trust", "--show"])["trusted"], false);
+
+    // Once agreed to it runs, until it says something else.
+    assert_eq!(ground.forge_in(&victim, &["trust", "--yes"])["trusted"], true);
+    ground.forge_in(&victim, &["features", "verify", "FORGE-001"]);
+    assert_eq!(planted(&victim), ["PWN_runner"]);
+    ground.write(
+        ".forge/config.toml",
+        "[verify]\nrunner = \"sh:touch PWN_new; echo ran {prefix}\"\ncount_regex = \"ran\"\n",
+    );
+    ground.git(&["commit", "--quiet", "--all", "-m", "Another gift"]);
+    ground.git_in(&victim, &["pull", "--quiet", "--no-rebase"]);
+    let ended = ground.run_in(&victim, &["features", "verify", "FORGE-001"]);
+    assert_ne!(ended.code, 0, "{}", ended.stdout);
+    let state = ground.forge_in(&victim, &["trust", "--show"]);
+    let new: Vec<&str> = state["new"].as_array().unwrap().iter().map(|one| one["for"].as_str().unwrap()).collect();
+    assert!(new.contains(&"verify.runner"), "{state}");
+    assert_eq!(planted(&victim), ["PWN_runner"]);
+    assert_eq!(ground.forge_in(&victim, &["trust", "--revoke"])["revoked"], true);
+}
+
+#[test]
+fn own_changes_keep_trust_and_other_clones_have_none() {
+    let ground = Ground::light("");
+    ground.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "true"]);
+    assert_eq!(ground.forge(&["trust", "--show"])["trusted"], true);
+    ground.forge(&["invariants"]);
+    // A work tree of the same clone is the same person's.
+    let tree = ground.beside("tree");
+    ground.git(&["add", "--all", "."]);
+    ground.git(&["commit", "--quiet", "-m", "An invariant"]);
+    ground.git(&["worktree", "add", "--quiet", tree.to_str().unwrap()]);
+    assert_eq!(ground.forge_in(&tree, &["trust", "--show"])["trusted"], true);
+    ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "other"]);
+    assert_eq!(ground.forge_in(&ground.beside("other"), &["trust", "--show"])["trusted"], false);
+}
