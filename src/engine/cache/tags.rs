@@ -15,6 +15,13 @@ pub(crate) const WIDE: &str = "*:*";
 /// The most families of an answer: with its own tags, fewer than a store takes (`helmdeck_memory::Limits::tags`).
 const MAX_FAMILIES: usize = 8;
 
+/// Returns the tag of cached answers as a store has it: in lower case, and no longer than a store takes. Whoever deletes from the
+/// store without an engine needs it.
+#[must_use]
+pub fn stored_tag(tag: &str) -> String {
+    bounded(tag.to_lowercase())
+}
+
 /// Returns the form under which a tag is stored and purged: the tag, or, if it is longer than a store takes, its beginning and its
 /// SHA-256. So a purge by the full tag finds what was stored with it.
 pub(crate) fn bounded(tag: String) -> String {
