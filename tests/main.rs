@@ -16,6 +16,7 @@ mod first_use;
 mod flights;
 mod forge;
 mod forget;
+mod freshness;
 mod fuzz;
 mod gates;
 mod github;

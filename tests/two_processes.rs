@@ -25,12 +25,15 @@ fn tree(home: &Home, name: &str) -> (String, Value) {
 }
 
 #[test]
-fn two_runs_in_two_processes_say_miss_then_hit() {
+fn two_runs_in_two_processes_say_miss_then_revalidated() {
     let home = Home::new();
     let (argument, _) = tree(&home, "tree");
     let (first, output) = home.call(KEY, &["repo.map", &argument]);
     assert!(output.to_string().contains("the_function_of_tree"), "{output}");
-    assert_eq!((first.as_str(), home.call(KEY, &["repo.map", &argument])), ("miss", ("hit".to_owned(), output)));
+    assert_eq!(
+        (first.as_str(), home.call(KEY, &["repo.map", &argument])),
+        ("miss", ("revalidated".to_owned(), output))
+    );
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn runs_sweep_what_has_ended_also_without_a_server() {
 }
 
 #[test]
-fn a_hit_made_by_one_process_is_a_hit_for_the_other_in_both_directions() {
+fn answer_of_one_process_serves_the_other_in_both_directions() {
     let home = Home::new();
     let (one, one_input) = tree(&home, "one");
     let (two, two_input) = tree(&home, "two");
@@ -58,13 +61,13 @@ fn a_hit_made_by_one_process_is_a_hit_for_the_other_in_both_directions() {
 
     let (status, output) = home.call(KEY, &["repo.map", &one]);
     assert_eq!(status, "miss");
-    assert_eq!(server.call("repo.map", &one_input), ("hit".to_owned(), output));
+    assert_eq!(server.call("repo.map", &one_input), ("revalidated".to_owned(), output));
 
     let (status, output) = server.call("repo.map", &two_input);
     assert_eq!(status, "miss");
     // The server writes behind its answer.
     wait_for("the server's answer to be in the file", || rows(&home) == 2);
-    assert_eq!(home.call(KEY, &["repo.map", &two]), ("hit".to_owned(), output));
+    assert_eq!(home.call(KEY, &["repo.map", &two]), ("revalidated".to_owned(), output));
 }
 
 #[test]

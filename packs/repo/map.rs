@@ -154,7 +154,11 @@ impl Work {
         };
         let reply = Reply::value(&output)?;
         // A session changes with every command, and ends; an answer about it is of no use to anybody later.
-        Ok(if place.is_of_session() { reply.no_store() } else { reply.with_validator(found.digest.as_str()).confirm_always() })
+        Ok(if place.is_of_session() {
+            reply.no_store()
+        } else {
+            reply.with_validator(found.digest.as_str()).confirm_always()
+        })
     }
 
     /// Parses all files on a few threads; the answer is in the order of the files, whatever thread was first.

@@ -10,6 +10,11 @@ use serde_json::value::RawValue;
 /// The deepest nesting that is accepted. The reader in [`crate::json`] stops at the same depth.
 pub const MAX_DEPTH: usize = 128;
 
+/// How many digits an integer may have and be written without an exponent: as ECMAScript does, ...
+const MAX_PLAIN_IN_KEY: i64 = 21;
+/// ... or as many as the largest number that is accepted.
+const MAX_PLAIN_FOR_HANDLER: i64 = 310;
+
 /// Why a text has no canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CanonicalError {
@@ -35,25 +40,36 @@ pub enum CanonicalError {
 /// [`CanonicalError`], for example for an object with the same key twice.
 pub fn canonical(text: &str) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::with_capacity(text.len());
-    write_value(text, &mut out, 0)?;
+    write_value(text, &mut out, 0, MAX_PLAIN_IN_KEY)?;
     Ok(out)
 }
 
-fn write_value(text: &str, out: &mut Vec<u8>, depth: usize) -> Result<(), CanonicalError> {
+/// Returns the canonical form of a JSON text for a program to read: as [`canonical`], and every integer in plain digits, since many
+/// readers take a number with an exponent for a float and lose digits.
+///
+/// # Errors
+/// As [`canonical`].
+pub fn canonical_for_handler(text: &str) -> Result<Vec<u8>, CanonicalError> {
+    let mut out = Vec::with_capacity(text.len());
+    write_value(text, &mut out, 0, MAX_PLAIN_FOR_HANDLER)?;
+    Ok(out)
+}
+
+fn write_value(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Result<(), CanonicalError> {
     if depth > MAX_DEPTH {
         return Err(CanonicalError::TooDeep);
     }
     let text = text.trim_matches([' ', '\t', '\n', '\r']);
     match text.as_bytes().first() {
-        Some(b'{') => write_object(text, out, depth),
-        Some(b'[') => write_array(text, out, depth),
+        Some(b'{') => write_object(text, out, depth, plain),
+        Some(b'[') => write_array(text, out, depth, plain),
         Some(b'"') => {
             let string: String = serde_json::from_str(text).map_err(|_| CanonicalError::Malformed)?;
             write_string(&string, out)
         }
         Some(b'-' | b'0'..=b'9') => {
             serde_json::from_str::<&RawValue>(text).map_err(|_| CanonicalError::Malformed)?;
-            write_number(text, out)
+            write_number(text, out, plain)
         }
         _ if matches!(text, "null" | "true" | "false") => {
             out.extend_from_slice(text.as_bytes());
@@ -63,7 +79,7 @@ fn write_value(text: &str, out: &mut Vec<u8>, depth: usize) -> Result<(), Canoni
     }
 }
 
-fn write_object(text: &str, out: &mut Vec<u8>, depth: usize) -> Result<(), CanonicalError> {
+fn write_object(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Result<(), CanonicalError> {
     let mut members = crate::json::members(text).ok_or(CanonicalError::Malformed)?;
     members.sort_by(|(a, _), (b, _)| utf16_order(a, b));
     if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -76,20 +92,20 @@ fn write_object(text: &str, out: &mut Vec<u8>, depth: usize) -> Result<(), Canon
         }
         write_string(key, out)?;
         out.push(b':');
-        write_value(value.get(), out, depth + 1)?;
+        write_value(value.get(), out, depth + 1, plain)?;
     }
     out.push(b'}');
     Ok(())
 }
 
-fn write_array(text: &str, out: &mut Vec<u8>, depth: usize) -> Result<(), CanonicalError> {
+fn write_array(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Result<(), CanonicalError> {
     let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| CanonicalError::Malformed)?;
     out.push(b'[');
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write_value(item.get(), out, depth + 1)?;
+        write_value(item.get(), out, depth + 1, plain)?;
     }
     out.push(b']');
     Ok(())
@@ -106,8 +122,8 @@ fn write_string(string: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
 }
 
 /// Writes a number as an exact decimal in the layout of ECMAScript's `Number::toString`: plain digits while the point lies
-/// within 21 digits, `d.ddde±x` beyond.
-fn write_number(text: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
+/// within 21 digits (for an integer, `plain`), `d.ddde±x` beyond.
+fn write_number(text: &str, out: &mut Vec<u8>, plain: i64) -> Result<(), CanonicalError> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -132,7 +148,7 @@ fn write_number(text: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
         out.push(b'-');
     }
     let zeros = |n: i64| std::iter::repeat_n(b'0', usize::try_from(n).unwrap_or(0));
-    if count <= point && point <= 21 {
+    if count <= point && point <= plain {
         out.extend_from_slice(digits.as_bytes());
         out.extend(zeros(point - count));
     } else if 0 < point && point <= 21 {
@@ -191,6 +207,23 @@ mod tests {
             assert_eq!(form(text), expected, "{text}");
         }
         assert_eq!(canonical("1e9999999999999999999"), Err(CanonicalError::Exponent));
+    }
+
+    #[test]
+    fn handlers_get_integers_in_plain_digits() {
+        let form = |text: &str| String::from_utf8(canonical_for_handler(text).unwrap()).unwrap();
+        for (text, expected) in [
+            (r#"{"b":1.0,"a":-0.0}"#, r#"{"a":0,"b":1}"#),
+            ("1234567890123456789.0", "1234567890123456789"),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            ("1.5e30", "1500000000000000000000000000000"),
+            ("1e-7", "1e-7"),
+            ("123456789012345678901234567890.5", "1.234567890123456789012345678905e+29"),
+        ] {
+            assert_eq!(form(text), expected, "{text}");
+            assert_eq!(canonical(&form(text)), canonical(text), "the same value: {text}");
+        }
+        assert_eq!(form("1e308").len(), 309);
     }
 
     #[test]

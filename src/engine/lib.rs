@@ -34,6 +34,7 @@ pub use audit::{AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
 pub use cache::explain::{Explanation, Nearest};
 pub use cache::purge::{Purged, Selector};
+pub use cache::tags::stored_tag;
 pub use config::{ArtifactConfig, AuditConfig, CacheConfig, CommandConfig, Config, JobConfig};
 pub use descriptors::close_descriptors_on_exec;
 pub use engine::Engine;

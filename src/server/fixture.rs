@@ -175,6 +175,11 @@ impl Fixture {
         Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], Dialogues::default()).await
     }
 
+    /// Makes one, with a memory key, that has the pack `test.session` too, whose answers are of a session.
+    pub(crate) async fn with_session_pack(auth: Option<Auth>) -> Self {
+        Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], Dialogues::default()).await
+    }
+
     /// Makes one, with a memory key, that asks who calls and keeps dialogues so.
     pub(crate) async fn with_dialogues(config: ServerConfig, auth: Auth, dialogues: Dialogues) -> Self {
         Self::of_packs(config, true, None, Some(auth), &[], dialogues).await
@@ -210,7 +215,10 @@ impl Fixture {
             pack("test.plain", "v2", true, ""),
             pack("test.write", "v1", false, ""),
         ];
-        packs.extend(more.iter().map(|name| pack(name, "v1", true, "")));
+        packs.extend(more.iter().map(|name| match name.ends_with(".session") {
+            true => pack(name, "v1", true, "[memory]\ncache = true\nttl = \"5m\"\nscope = \"session\""),
+            false => pack(name, "v1", true, ""),
+        }));
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(Config::default()).builtins(packs);
         let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);

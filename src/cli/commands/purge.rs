@@ -1,5 +1,6 @@
 //! `helmdeck memory purge` and `helmdeck cache purge`: forgetting. It never needs the key, and asks before it removes.
 
+use helmdeck_engine::stored_tag;
 use helmdeck_memory::{Delete, Kind, Namespace, Reach, Store};
 use serde_json::json;
 
@@ -79,7 +80,7 @@ fn deletes(which: &Which, kind: Option<Kind>, namespaces: Vec<Namespace>) -> Vec
         return vec![Delete::Prefix { namespace: None, kind: Some(Kind::Cache), prefix: format!("{pack}/") }];
     }
     if let Some(tag) = &which.tag {
-        return vec![Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: tag.to_lowercase() }];
+        return vec![Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: stored_tag(tag) }];
     }
     let prefix = |namespace| Delete::Prefix { namespace, kind, prefix: String::new() };
     if which.namespace.is_some() {

@@ -21,7 +21,7 @@ use super::flight::Flights;
 use super::key::Key;
 use super::others::{self, Others};
 use super::purge::{PendingPurges, Purged, Selector};
-use super::tags::bounded;
+use super::tags::stored_tag;
 use super::writer::{self, Purge, Queue, Write};
 use crate::config::CacheConfig;
 use crate::metrics::Metrics;
@@ -241,8 +241,8 @@ impl Hub {
     /// Drops cached answers: here at once, in the store in order with the writes before it.
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
-            Selector::Tag(tag) => Selector::Tag(bounded(tag.to_lowercase())),
-            Selector::Outdated { tag, whose } => Selector::Outdated { tag: bounded(tag.to_lowercase()), whose },
+            Selector::Tag(tag) => Selector::Tag(stored_tag(&tag)),
+            Selector::Outdated { tag, whose } => Selector::Outdated { tag: stored_tag(&tag), whose },
             other => other,
         };
         let at = self.clock.now();

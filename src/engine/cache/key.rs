@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::canonical::{CanonicalError, canonical};
+use bytes::Bytes;
+use helmdeck_core::canonical::{CanonicalError, canonical, canonical_for_handler};
 use helmdeck_core::manifest::Scope;
 use helmdeck_core::secrets::Grant;
 use helmdeck_core::{Call, Identity, PackName, Version};
@@ -47,7 +48,7 @@ impl Parts<'_> {
         let credentials = credentials(self.grants);
         Key(keyring.mac(
             namespace,
-            "cache-key/v1",
+            "cache-key/v2",
             &[
                 self.pack.as_str().as_bytes(),
                 &version,
@@ -93,6 +94,16 @@ fn credentials(grants: &[Grant]) -> Vec<u8> {
 /// Returns the canonical form of a call's input.
 pub(crate) fn canonical_input(call: &Call) -> Result<Vec<u8>, CanonicalError> {
     canonical(std::str::from_utf8(&call.input).map_err(|_| CanonicalError::Malformed)?)
+}
+
+/// Returns a canonical input as the handler gets it: with every integer in plain digits.
+pub(crate) fn for_handler(canonical: &Bytes) -> Bytes {
+    // Most inputs have no number of more than 21 digits.
+    if !canonical.windows(2).any(|pair| pair == b"e+") {
+        return canonical.clone();
+    }
+    let text = std::str::from_utf8(canonical).ok();
+    text.and_then(|text| canonical_for_handler(text).ok()).map_or_else(|| canonical.clone(), Bytes::from)
 }
 
 /// Returns whose an answer is, `None` if this caller must not be cached.

@@ -17,7 +17,7 @@ use helmdeck_memory::{Kind, Lock, Namespace, Put};
 use super::answer::{Answer, Place, Times};
 use super::counters::Counters;
 use super::hub::{Alias, Hub};
-use super::key::{Digests, Parts, canonical_input, hex, namespace};
+use super::key::{Digests, Parts, canonical_input, for_handler, hex, namespace};
 use super::tags::{bounded, families};
 use super::writer::Write;
 use crate::artifacts::{ArtifactStore, earliest_end};
@@ -154,7 +154,7 @@ impl PackCache {
         let secrets = call.stage.secrets.clone();
         let key = self.parts(spec, &contract, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
         // Of the canonical form: two spellings of one input have one entry, and so the same tags.
-        let value = if spec.tags.is_empty() { None } else { serde_json::from_slice(&input).ok() };
+        let value = if spec.tags.is_empty() { None } else { serde_json::from_slice(&for_handler(&input)).ok() };
         let value: serde_json::Value = value.unwrap_or_default();
         let of_spec: Vec<String> =
             spec.tags.iter().filter_map(|tag| tag.fill(&value)).map(|tag| tag.text.to_lowercase()).collect();

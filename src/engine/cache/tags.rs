@@ -10,6 +10,17 @@ const MAX_TAG_BYTES: usize = 256;
 const KEPT_BYTES: usize = 160;
 /// The family of every tagged answer.
 pub(crate) const ANY: &str = "*";
+/// The family of answers with so many tags that their families have no room.
+pub(crate) const WIDE: &str = "*:*";
+/// The most families of an answer: with its own tags, fewer than a store takes (`helmdeck_memory::Limits::tags`).
+const MAX_FAMILIES: usize = 8;
+
+/// Returns the tag of cached answers as a store has it: in lower case, and no longer than a store takes. Whoever deletes from the
+/// store without an engine needs it.
+#[must_use]
+pub fn stored_tag(tag: &str) -> String {
+    bounded(tag.to_lowercase())
+}
 
 /// Returns the form under which a tag is stored and purged: the tag, or, if it is longer than a store takes, its beginning and its
 /// SHA-256. So a purge by the full tag finds what was stored with it.
@@ -38,7 +49,7 @@ pub(crate) fn families<'a>(tags: impl Iterator<Item = &'a String>) -> Vec<String
             }
         }
     }
-    families
+    if families.len() > MAX_FAMILIES { vec![ANY.to_owned(), WIDE.to_owned()] } else { families }
 }
 
 /// Says whether a tag is a family, which nobody wrote in a manifest.
@@ -63,6 +74,8 @@ mod tests {
     fn families_end_at_the_first_colon() {
         let tags = ["svc:a:b".to_owned(), "svc:c".to_owned(), "plain".to_owned()];
         assert_eq!(families(tags.iter()), ["svc:*", "*"]);
-        assert!(is_family("svc:*") && is_family("*") && !is_family("svc:a"));
+        let many: Vec<String> = (0..20).map(|index| format!("a{index}:b")).collect();
+        assert_eq!(families(many.iter()), [ANY, WIDE]);
+        assert!(is_family("svc:*") && is_family(WIDE) && is_family("*") && !is_family("svc:a"));
     }
 }

@@ -25,7 +25,7 @@ use crate::cache::answer::Answer;
 use crate::cache::cluster::{Line, Turn};
 use crate::cache::counters::Saved;
 use crate::cache::flight::{Boarding, Flight, FlightKey, How, Landed, Purpose, Ticket};
-use crate::cache::key::Key;
+use crate::cache::key::{Key, for_handler};
 use crate::cache::pack::{Contract, Located, PackCache, Standing};
 
 /// Caches answers of one pack.
@@ -96,7 +96,7 @@ where
         }
     };
     // The handler reads what the key was made of: of two spellings of a number it might make two answers.
-    call.input = located.input.clone();
+    call.input = for_handler(&located.input);
     if call.directive == Directive::Bypass {
         let key = Some(located.place.key);
         return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, None)));

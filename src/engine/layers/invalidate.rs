@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use helmdeck_core::canonical::canonical_for_handler;
 use helmdeck_core::secrets::is_credential_tag;
 use helmdeck_core::{Call, Error, Manifest, Outcome, Result};
 use helmdeck_memory::Reach;
@@ -18,7 +19,7 @@ use tower::{Layer, Service};
 
 use crate::cache::hub::Hub;
 use crate::cache::purge::Selector;
-use crate::cache::tags::{ANY, family};
+use crate::cache::tags::{ANY, WIDE, family};
 
 /// Purges after calls of one pack.
 #[derive(Clone)]
@@ -71,14 +72,19 @@ where
 }
 
 fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
-    let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
+    // As for the tags of an answer: one spelling of each number.
+    let respelled = std::str::from_utf8(&call.input).ok().and_then(|text| canonical_for_handler(text).ok());
+    let value = respelled.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(serde_json::Value::Null);
     let templates = manifest.memory.as_ref().map(|memory| memory.invalidates.as_slice()).unwrap_or_default();
     templates
         .iter()
-        .map(|tag| match tag.fill(value) {
-            Some(filled) => filled.text,
+        .flat_map(|tag| match tag.fill(&value) {
+            Some(filled) => vec![filled.text],
             // What was written is not known: everything of the family may be out of date, or everything that has a tag.
-            None => family(&tag.beginning().to_lowercase()).unwrap_or_else(|| ANY.to_owned()),
+            None => match family(&tag.beginning().to_lowercase()) {
+                Some(family) => vec![family, WIDE.to_owned()],
+                None => vec![ANY.to_owned()],
+            },
         })
         .filter(|tag| !is_credential_tag(tag))
         .collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use helmdeck_core::{CacheStatus, Code, Directive, Error, Identity, Json, Outcome, Reply};
+use helmdeck_core::{CacheStatus, Clock, Code, Directive, Error, Identity, Json, Outcome, Reply};
 use helmdeck_engine::{Config, Selector};
 use helmdeck_testkit::{call, function, manifest};
 
@@ -55,6 +55,55 @@ async fn every_spelling_of_a_call_is_one_call() {
 }
 
 #[tokio::test]
+async fn handler_gets_the_spelling_that_the_key_is_made_of() {
+    let of = |name: &str, memory: &str| {
+        let input = format!("[input]\ntype = \"object\"\n[input.properties]\nid = {{ type = \"integer\" }}\n{memory}");
+        function(
+            &manifest(name, "read_only = true", &input),
+            |_, input: Json| async move { Reply::value(&input.as_str()) },
+        )
+    };
+    let (pack, counted) = of("t.byid", "[memory]\ncache = true\nttl = \"60s\"\ntags = [\"id:{id}\"]");
+    let (plain, _) = of("t.plain", "");
+    let input = "[input]\ntype = \"object\"\n[input.properties]\nid = { type = \"integer\" }\n[memory]\ninvalidates = [\"id:{id}\"]";
+    let (write, _) = function(&manifest("t.write", "", input), |_, _| async { Reply::value(&1) });
+    let bench = Bench::open(vec![pack, plain, write]).await;
+    let mut runs = 0;
+    for (spelled, plain) in [
+        ("1234567890123456789.0", "1234567890123456789"),
+        ("-0.0", "0"),
+        ("1e1", "10"),
+        ("123456789012345678901234567890.0", "123456789012345678901234567890"),
+    ] {
+        runs += 1;
+        for directive in [Directive::Default, Directive::Bypass] {
+            let mut first = directed(&format!("{{ \"id\": {spelled} }}"), directive);
+            first.pack = helmdeck_core::PackName::new("t.byid").unwrap();
+            let output = bench.call(first).await.unwrap().output;
+            assert_eq!(output.to_value(), format!("{{\"id\":{plain}}}"), "{directive:?}");
+        }
+        let second = bench.run("t.byid", &format!("{{\"id\":{plain}}}")).await;
+        assert_eq!(status(&second), CacheStatus::Hit);
+        runs += 1;
+        assert_eq!(counted.runs(), runs);
+    }
+    let tagged = bench.engine.explain(call("t.byid", "{\"id\":1234567890123456789.0}")).await.unwrap().tags;
+    assert!(tagged.contains(&"id:1234567890123456789".to_owned()), "{tagged:?}");
+    // A write finds the entry, however it spells the number.
+    bench.settle().await;
+    bench.run("t.write", "{\"id\":1234567890123456789.0}").await;
+    assert_eq!(status(&bench.run("t.byid", "{\"id\":1234567890123456789}").await), CacheStatus::Miss);
+    // Without a cache the handler gets what was written.
+    let raw = bench.run("t.plain", "{ \"id\": 1e1 }").await;
+    assert_eq!(raw.output.to_value(), "{ \"id\": 1e1 }");
+    for input in ["{\"id\":1e-1000000000}", "{\"id\":1.00000000000000000001}"] {
+        for pack in ["t.byid", "t.plain"] {
+            assert_eq!(bench.call(call(pack, input)).await.unwrap_err().code(), Code::InvalidInput, "{pack} {input}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_cold_hot_tier_is_answered_from_the_store() {
     let (pack, counted) = echo("");
     let config =
@@ -64,6 +113,30 @@ async fn a_cold_hot_tier_is_answered_from_the_store() {
     bench.settle().await;
     let hit = bench.run("t.echo", "{}").await;
     assert_eq!((status(&hit), n(&hit), counted.runs()), (CacheStatus::Hit, 1, 1));
+}
+
+#[tokio::test]
+async fn answer_from_the_future_is_stale_in_every_tier() {
+    for hot_bytes in [64 << 20, 0] {
+        let (pack, counted) = echo("stale_if_error = \"1h\"");
+        let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
+        let bench = Bench::with(vec![pack], Config { cache, ..Config::default() }).await;
+        bench.advance(10 * 365 * 86_400);
+        bench.run("t.echo", "{}").await;
+        bench.settle().await;
+        bench.clock.set(helmdeck_core::Timestamp(bench.clock.now().micros() - 5_000_000));
+        assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Hit, "within what clocks differ");
+        bench.clock.set(helmdeck_core::Timestamp(bench.clock.now().micros() - 6_000_000));
+        for spelling in ["{}", " {}"] {
+            let only = directed(spelling, Directive::OnlyIfCached);
+            assert_eq!(bench.call(only).await.unwrap_err().code(), Code::CacheMiss);
+        }
+        assert_eq!(bench.engine.explain(call("t.echo", "{}")).await.unwrap().entry, "stale");
+        assert_eq!(status(&bench.run("t.echo", "{}").await), CacheStatus::Miss);
+        bench.settle().await;
+        let hit = bench.run("t.echo", "{}").await;
+        assert_eq!((status(&hit), n(&hit), counted.runs()), (CacheStatus::Hit, 2, 2), "refreshed");
+    }
 }
 
 #[tokio::test]
@@ -275,7 +348,8 @@ async fn scopes_keep_callers_apart_and_shared_joins_a_tenant() {
         who("t", "a", Some("s1")),
         who("t", "a", Some("s2")),
     ];
-    for (memory, runs) in [("scope = \"caller\"", 3), ("scope = \"session\"", 5), ("scope = \"shared\"", 2)] {
+    // Without a session, an answer of scope `session` is nobody's: three callers run twice.
+    for (memory, runs) in [("scope = \"caller\"", 3), ("scope = \"session\"", 8), ("scope = \"shared\"", 2)] {
         let (pack, counted) = echo(memory);
         let bench = Bench::open(vec![pack]).await;
         for _ in 0..2 {
@@ -287,6 +361,22 @@ async fn scopes_keep_callers_apart_and_shared_joins_a_tenant() {
         }
         assert_eq!(counted.runs(), runs, "{memory}");
     }
+}
+
+#[tokio::test]
+async fn session_scope_without_a_session_bypasses_and_says_why() {
+    let (pack, counted) = echo("scope = \"session\"");
+    let bench = Bench::open(vec![pack]).await;
+    for runs in 1..=2 {
+        let info = bench.run("t.echo", "{}").await.cache.unwrap();
+        assert_eq!((info.status, info.reason, counted.runs()), (CacheStatus::Bypass, Some("no_session"), runs));
+    }
+    let rows = bench.engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind.get("cache").copied();
+    assert_eq!(rows, None);
+    let told = bench.engine.explain(call("t.echo", "{}")).await.unwrap_err();
+    assert!(told.code() == Code::Conflict && told.message().contains("no_session"), "{told:?}");
+    let only = bench.call(directed("{}", Directive::OnlyIfCached)).await.unwrap_err();
+    assert_eq!(only.code(), Code::CacheMiss);
 }
 
 #[tokio::test]
@@ -331,8 +421,13 @@ async fn what_was_made_in_a_pinned_session_is_its_owners_in_every_scope() {
         let pinned = "{\"_session_id\": \"s\"}";
         assert_eq!(run("a", pinned).await, CacheStatus::Miss);
         assert_eq!(run("a", " {\"_session_id\": \"s\"}").await, CacheStatus::Hit, "{scope}");
-        for (user, input) in [("b", pinned), ("b", "{}"), ("a", "{\"_session_id\": \"other\"}")] {
-            assert_eq!(run(user, input).await, CacheStatus::Miss, "{scope}: {user} {input}");
+        let unpinned = if scope == "session" { CacheStatus::Bypass } else { CacheStatus::Miss };
+        for (user, input, wanted) in [
+            ("b", pinned, CacheStatus::Miss),
+            ("b", "{}", unpinned),
+            ("a", "{\"_session_id\": \"other\"}", CacheStatus::Miss),
+        ] {
+            assert_eq!(run(user, input).await, wanted, "{scope}: {user} {input}");
         }
         assert_eq!(counted.runs(), 4, "{scope}");
     }

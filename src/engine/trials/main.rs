@@ -28,6 +28,7 @@ mod notes;
 mod pipeline;
 mod replicas;
 mod shared;
+mod sound_cache;
 mod support;
 mod sweeping;
 mod writes;

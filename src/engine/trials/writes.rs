@@ -46,6 +46,11 @@ async fn read_all(bench: &Bench) -> Vec<(String, CacheStatus)> {
     all
 }
 
+/// Says whether a call has scope `session` and names none, so that its answer is not stored.
+fn is_nobodys(about: &str) -> bool {
+    about.contains("t.session") && about.ends_with("None")
+}
+
 #[tokio::test]
 async fn a_write_reaches_the_caller_and_what_its_tenant_shares_and_nobody_else() {
     let fails = Arc::new(AtomicBool::new(false));
@@ -73,7 +78,10 @@ async fn a_write_reaches_the_caller_and_what_its_tenant_shares_and_nobody_else()
                 read_all(&bench).await;
                 bench.settle().await;
                 let known = read_all(&bench).await;
-                assert!(known.iter().all(|(_, status)| *status == CacheStatus::Hit), "{known:?}");
+                let kept = |(about, status): &(String, CacheStatus)| {
+                    *status == if is_nobodys(about) { CacheStatus::Bypass } else { CacheStatus::Hit }
+                };
+                assert!(known.iter().all(kept), "{known:?}");
                 assert_eq!(bench.call(by("t.write", tenant, user, Some("other"))).await.is_err(), fail);
                 let mut shared_was_read = false;
                 for other in EVERYBODY {
@@ -87,7 +95,11 @@ async fn a_write_reaches_the_caller_and_what_its_tenant_shares_and_nobody_else()
                                 "t.caller" => other == (tenant, user) && session.is_none(),
                                 _ => other == (tenant, user),
                             };
-                            let wanted = if outdated { CacheStatus::Miss } else { CacheStatus::Hit };
+                            let wanted = match outdated {
+                                _ if is_nobodys(&format!("{pack} {session:?}")) => CacheStatus::Bypass,
+                                true => CacheStatus::Miss,
+                                false => CacheStatus::Hit,
+                            };
                             let about = format!("{tenant}/{user} wrote (failed: {fail}), {other:?} {session:?} {pack}");
                             assert_eq!(status(&outcome), wanted, "{about}");
                         }

@@ -435,3 +435,4 @@ fn settings_that_would_open_the_door_by_mistake_are_refused() {
 
 mod listeners;
 mod scopes;
+mod sessions;

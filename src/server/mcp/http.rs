@@ -34,7 +34,7 @@ use super::table::Tables;
 use crate::config::ServerConfig;
 use crate::limits::Admission;
 use crate::problem::Problem;
-use crate::rest::body;
+use crate::rest::{body, session_header};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -138,6 +138,8 @@ impl Inner {
         let validity = parts.extensions.get::<Validity>().cloned().unwrap_or_default();
         let sessionless =
             text(&parts.headers, &REVISION).is_some_and(|it| it >= ProtocolVersion::NO_INITIALIZE.as_str());
+        let identity = session_header::narrowed(&parts.headers, &caller.identity)?;
+        let caller = Caller { identity, ..caller };
         let mut asking = Asking { visit: Visit::new(caller, validity), session: None, permit };
         if sessionless {
             parts.headers.remove(SESSION);

@@ -197,8 +197,11 @@ impl Session {
         &self.id
     }
 
-    /// Returns the caller of now, as who it is in this dialogue.
+    /// Returns the caller of now, in this session, unless its token or its request names another one.
     pub(crate) fn caller(&self, caller: &Caller) -> Caller {
+        if caller.identity.session().is_some() {
+            return caller.clone();
+        }
         Caller { identity: Arc::clone(&self.identity), permissions: Arc::clone(&caller.permissions) }
     }
 

@@ -17,7 +17,7 @@ pub(crate) mod operations;
 pub(crate) mod packs;
 mod path;
 mod prefer;
-mod session_header;
+pub(crate) mod session_header;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::{Call, Code, Error, Result};
+use helmdeck_core::{Call, Code, Error, Identity, Result};
 use http::HeaderMap;
 
 /// The header.
@@ -15,23 +15,28 @@ const NAME: &str = "helmdeck-session";
 /// # Errors
 /// `invalid_input` if the header is there twice, or is not 1 to 256 visible ASCII characters; `forbidden` if the token names another session.
 pub(super) fn apply(headers: &HeaderMap, call: &mut Call) -> Result<()> {
+    call.identity = narrowed(headers, &call.identity)?;
+    Ok(())
+}
+
+/// Returns an identity, narrowed to the session that the header names, if there is one.
+///
+/// # Errors
+/// As [`apply`].
+pub(crate) fn narrowed(headers: &HeaderMap, identity: &Arc<Identity>) -> Result<Arc<Identity>> {
     let mut values = headers.get_all(NAME).iter();
-    let Some(value) = values.next() else { return Ok(()) };
+    let Some(value) = values.next() else { return Ok(Arc::clone(identity)) };
     let wrong =
         || Error::new(Code::InvalidInput, "Helmdeck-Session must be one value of 1 to 256 visible ASCII characters");
     let session = value.to_str().map_err(|_| wrong())?;
     if values.next().is_some() || session.is_empty() || !session.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(wrong());
     }
-    match call.identity.session() {
-        Some(own) if own == session => Ok(()),
+    match identity.session() {
+        Some(own) if own == session => Ok(Arc::clone(identity)),
         Some(_) => Err(Error::new(Code::Forbidden, "Helmdeck-Session names another session than the token")),
-        None if call.identity.is_anonymous() => Ok(()),
-        None => {
-            let identity = (*call.identity).clone().with_session(session).map_err(|_| wrong())?;
-            call.identity = Arc::new(identity);
-            Ok(())
-        }
+        None if identity.is_anonymous() => Ok(Arc::clone(identity)),
+        None => (**identity).clone().with_session(session).map(Arc::new).map_err(|_| wrong()),
     }
 }
 

@@ -10,6 +10,7 @@ mod hidden;
 mod http;
 mod rates;
 mod readings;
+mod scopes;
 mod sessions;
 mod stdio;
 mod tasks;
@@ -76,7 +77,12 @@ async fn ask_newest(fixture: &Fixture, method: &str, params: Value) -> Value {
     message(&post_newest(fixture, method, params).await)
 }
 
-async fn post_newest(fixture: &Fixture, method: &str, mut params: Value) -> Answer {
+async fn post_newest(fixture: &Fixture, method: &str, params: Value) -> Answer {
+    post_newest_with(fixture, &[], method, params).await
+}
+
+/// As [`post_newest`], with more headers.
+async fn post_newest_with(fixture: &Fixture, more: &[(&str, &str)], method: &str, mut params: Value) -> Answer {
     let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).unwrap_or_default().to_owned();
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -85,6 +91,7 @@ async fn post_newest(fixture: &Fixture, method: &str, mut params: Value) -> Answ
     if !name.is_empty() {
         headers.push(("mcp-name", &name));
     }
+    headers.extend(more);
     post(fixture, &headers, &request(method, &params)).await
 }
 

@@ -12,7 +12,7 @@ use crate::mcp::{McpConfig, Stdio};
 const SOON: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// A client at the other end of the lines.
-struct Client {
+pub(super) struct Client {
     input: WriteHalf<DuplexStream>,
     output: BufReader<ReadHalf<DuplexStream>>,
     served: JoinHandle<std::io::Result<()>>,
@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(fixture: &Fixture, config: &ServerConfig) -> Self {
+    pub(super) fn start(fixture: &Fixture, config: &ServerConfig) -> Self {
         Self::over(fixture, config, 1 << 20)
     }
 
@@ -46,12 +46,12 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
     }
 
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Value {
         self.send(&request(method, &params)).await;
         self.receive().await
     }
 
-    async fn begin(&mut self) {
+    pub(super) async fn begin(&mut self) {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let answer = self.ask("initialize", params).await;
