@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::http_kind::{Host, answer};
 use crate::support::KEY;
 use crate::support::program::{Home, Run};
 
@@ -82,7 +83,7 @@ fn a_data_folder_that_cannot_be_written_is_found_before_it_is_needed() {
     let problem = stored.stderr.lines().last().unwrap_or_default();
     let problem: Value = serde_json::from_str(problem).unwrap_or_else(|_| panic!("{}", stored.stderr));
     assert_eq!((stored.code, &problem["code"]), (1, &Value::from("overloaded")));
-    assert!(problem["detail"].as_str().unwrap().contains("the store is not available"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("the memory store is not available"), "{problem}");
 }
 
 #[test]
@@ -106,16 +107,26 @@ fn a_token_written_down_in_an_http_manifest_is_refused_and_not_repeated() {
     assert!(call.code == 3 && !call.stderr.contains(&token), "{}", call.stderr);
 }
 
+/// Writes the pack `test.secret`, which asks a host with a credential, and returns the path of its manifest.
+fn secret_pack(home: &Home, host: &str, credential: &str) -> std::path::PathBuf {
+    let manifest = format!(
+        "name = \"test.secret\"\nversion = \"v1\"\ndescription = \"For tests\"\nread_only = true\n\
+         credentials = [\"{credential}\"]\n[handler.http]\nurl = \"http://{host}/\"\n[input]\ntype = \"object\"\n\
+         additionalProperties = false\n[input.properties]\ncredential = {{ type = \"string\" }}\n"
+    );
+    let path = home.packs().join("test.secret.toml");
+    std::fs::write(&path, manifest).unwrap();
+    path
+}
+
 #[test]
 fn lists_and_examples_have_the_credentials_that_a_run_has() {
     let home = Home::new();
     set(&home, "sparrow");
-    home.install("test.secret", "#!/bin/sh\ncat >/dev/null\nprintf 1", "");
-    let path = home.packs().join("test.secret.toml");
+    let host = Host::start("127.0.0.1", |_| answer("200 OK", "content-type: application/json\r\n", "1"));
+    home.configure("[egress]\nallow = [\"127.0.0.1\"]\n");
+    let path = secret_pack(&home, &host.address, "{credential|token}");
     let manifest = std::fs::read_to_string(&path).unwrap();
-    let manifest = manifest
-        .replace("read_only = true\n", "read_only = true\ncredentials = [\"{credential|token}\"]\n")
-        .replace("[input.properties]\n", "[input.properties]\ncredential = { type = \"string\" }\n");
     std::fs::write(&path, format!("{manifest}\n[[examples]]\ninput = {{ credential = \"token\" }}\n")).unwrap();
     let marker = home.packs().join("got");
     let script = home.packs().join("server.sh");
@@ -183,12 +194,7 @@ fn a_damaged_system_database_stops_only_who_wants_a_credential() {
     let home = Home::new();
     set(&home, "sparrow");
     std::fs::write(home.data().join("helmdeck.db"), "this is no database".repeat(1000)).unwrap();
-    let script = "#!/bin/sh\ncat >/dev/null\nprintf 1";
-    home.install("test.secret", script, "");
-    let path = home.packs().join("test.secret.toml");
-    let manifest = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, manifest.replace("read_only = true\n", "read_only = true\ncredentials = [\"token\"]\n"))
-        .unwrap();
+    secret_pack(&home, "127.0.0.1:9", "token");
     let with_vault = |pack: &str| {
         let mut command = home.command(KEY, &["run", pack]);
         run(command.env_remove("HELMDECK_MEMORY_KEY").env("HELMDECK_VAULT_KEY", VAULT_KEY))

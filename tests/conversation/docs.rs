@@ -27,7 +27,7 @@ fn commands(block: &str) -> Vec<Vec<String>> {
         let words = String::from_utf8(output.stdout).unwrap();
         words.split_terminator('\0').map(str::to_owned).collect()
     };
-    joined.lines().filter(|line| !line.starts_with("export ")).map(words).collect()
+    joined.lines().filter(|line| !line.starts_with("export ") && !line.starts_with('(')).map(words).collect()
 }
 
 #[test]

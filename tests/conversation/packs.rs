@@ -88,7 +88,7 @@ async fn a_credential_of_the_pack_that_calls_is_taken_out_of_every_text() {
     let through = |pack: &str, input: Value| json!({"pack": pack, "input": input});
     rig.call(&me, "test.leaky", through("conversation.add", turn)).await.unwrap();
     let kept = rig.call(&me, "conversation.snapshot", json!({})).await.unwrap().to_string();
-    assert!(!kept.contains("s3cr3t") && kept.matches("[secret]").count() == 8, "{kept}");
+    assert!(!kept.contains("s3cr3t") && kept.matches("[secret]").count() == 9, "{kept}");
     let record = json!({"strategy": "truncation", "turns": [{"UserMessage": "it is TOKEN", "AssistantResponse": "", "Timestamp": "2026-11-22T16:00:00Z"}]});
     rig.call(&me, "test.leaky", through("conversation.restore", json!({"snapshot": record}))).await.unwrap();
     let kept = rig.call(&me, "conversation.snapshot", json!({})).await.unwrap().to_string();

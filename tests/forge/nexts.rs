@@ -36,6 +36,7 @@ fn next_commands_of_a_troubled_project_run_and_help() {
         ".forge/config.toml",
         "[verify]\nrunner = \"sh: test ! -e broken && echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n",
     );
+    ground.forge(&["trust", "--yes"]);
     for name in ["Adding", "Doubling"] {
         ground.forge(&["features", "add", name, "--test", "sums"]);
     }

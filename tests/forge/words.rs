@@ -23,14 +23,21 @@ const CALLED: &[&[&str]] = &[
     &["checkout", "-f"],
     &["switch", "-f"],
     &["switch", "--discard-changes"],
-    &["worktree", "remove"],
     &["rm", "-r"],
     &["gc", "--prune"],
     &["reflog", "expire"],
 ];
 
 /// What is called, if at all, only on what we made ourselves and for a commit that is named, and is nothing to tell somebody to do.
-const SAID: &[&[&str]] = &[&["checkout", "."], &["restore", "."], &["tag", "-d"], &["update-ref", "-d"], &["rm", "-f"]];
+const SAID: &[&[&str]] = &[
+    &["checkout", "."],
+    &["restore", "."],
+    &["tag", "-d"],
+    &["update-ref", "-d"],
+    &["rm", "-f"],
+    // git refuses it for a work tree with changes.
+    &["worktree", "remove"],
+];
 
 fn join(all: &[&[&str]]) -> Vec<String> {
     all.iter().map(|words| words.join(" ")).collect()
