@@ -13,8 +13,8 @@ use crate::support::program::{Home, Server};
 use crate::support::rig::{Rig, patient, tags};
 use crate::support::{KEY, OTHER_KEY, outside};
 
-const VICTIM: &str = "tags = '[\"repo:victim\"]'";
-const OTHER: &str = "tags = '[\"repo:other\"]'";
+const VICTIM: &str = "tags = '[\"repo:victim\",\"repo:*\",\"*\"]'";
+const OTHER: &str = "tags = '[\"repo:other\",\"repo:*\",\"*\"]'";
 
 async fn rig() -> Rig {
     let rig = Rig::new(patient()).await;

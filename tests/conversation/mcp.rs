@@ -156,20 +156,24 @@ fn the_session_of_the_connection_is_the_dialogue_unless_one_is_named() {
 }
 
 #[test]
-fn over_stdio_a_dialogue_has_to_be_named_and_with_the_gate_shut_there_is_one_answer() {
+fn stdio_process_has_a_conversation_and_with_the_gate_shut_there_is_one_answer() {
     let home = Home::new();
     let mut environment = json!(home.environment(KEY));
     let mut target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
     let steps = json!([
-        call("add", json!({"user_message": "u"})),
+        call("add", json!({"user_message": "own"})),
+        call("context", json!({})),
         call("add", json!({"session": "s", "user_message": "u"})),
         call("context", json!({"session": "s"})),
         call("context", json!({"session": "a\nb"})),
     ]);
     let answer = Programs::installed().python(&json!({"target": target, "steps": steps}));
-    let [nobody, added, context, hostile] = outputs(&answer).try_into().unwrap();
-    assert_eq!(nobody["code"], "invalid_input");
-    assert!(nobody.to_string().contains("session_id empty"), "{nobody}");
+    let [unnamed, own, added, context, hostile] = outputs(&answer).try_into().unwrap();
+    assert!(unnamed["id"].as_str().unwrap().starts_with("mem_"), "{unnamed}");
+    assert_eq!(said(&own), ["own"]);
+    // Another process is another session.
+    let again = Programs::installed().python(&json!({"target": target, "steps": [call("context", json!({}))]}));
+    assert_eq!(said(&outputs(&again)[0]), [""; 0]);
     assert!(added["id"].as_str().unwrap().starts_with("mem_"), "{added}");
     assert_eq!((said(&context), &hostile["code"]), (vec!["u"], &json!("invalid_input")));
 

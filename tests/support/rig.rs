@@ -161,9 +161,9 @@ impl Rig {
     }
 }
 
-/// Returns the column `tags` of the answer to an input.
+/// Returns the column `tags` of the answer to an input: its tag, and the families of it.
 pub(crate) fn tags(repo: &str) -> String {
-    format!("[\"repo:{repo}\"]")
+    format!("[\"repo:{repo}\",\"repo:*\",\"*\"]")
 }
 
 async fn open(
