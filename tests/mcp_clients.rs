@@ -139,10 +139,10 @@ fn a_client_sees_what_the_shell_sees(client: Client, door: Door) {
     );
     assert_eq!(of("test__echo")["description"], "For tests");
 
-    // What the shell cached is a hit here: it is the same caller, and the same memory.
+    // What the shell cached is served here, once the tree is confirmed to be the same: it is the same caller, and the same memory.
     let content = |step: &Value| as_seen(&step["result"]["structuredContent"]);
     let cache = |step: &Value| step["result"]["_meta"]["helmdeck/cache"]["status"].clone();
-    assert_eq!((content(hit), cache(hit)), (map.clone(), json!("hit")));
+    assert_eq!((content(hit), cache(hit)), (map.clone(), json!("revalidated")));
     let text = hit["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!(as_seen(&serde_json::from_str(text).unwrap()), map, "the text is the output too");
     assert_eq!((content(run)["map"].clone(), cache(run)), (map["map"].clone(), json!("bypass")));

@@ -4,7 +4,6 @@ mod chat;
 mod clock;
 mod faulty_store;
 mod issuer;
-pub mod leaks;
 mod nats;
 mod packs;
 mod postgres;
@@ -13,6 +12,8 @@ mod s3;
 mod session;
 mod stores;
 mod told;
+
+pub use helmdeck_core::leaks::samples as leaks;
 
 pub use chat::{ChatReply, ChatRequest, ChatServer};
 pub use clock::TestClock;

@@ -7,6 +7,8 @@
 //! One pass looks for the anchors of all rules, and a rule's pattern is tried at its anchors only: time is linear in the size of the text.
 
 mod rules;
+#[cfg(any(test, feature = "testing"))]
+pub mod samples;
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,9 +1,5 @@
+use super::samples::{credentials, lookalikes};
 use super::*;
-use corpus::{credentials, lookalikes};
-
-#[path = "../../testkit/leaks.rs"]
-#[allow(unreachable_pub, dead_code, reason = "a file of the test kit, which depends on this crate")]
-mod corpus;
 
 #[test]
 fn every_kind_is_found_wherever_it_stands() {

@@ -1,9 +1,5 @@
 use super::*;
-pub(crate) use corpus::credentials;
-
-#[path = "../../testkit/leaks.rs"]
-#[allow(unreachable_pub, dead_code, reason = "a file of the test kit, without its dependencies")]
-mod corpus;
+pub(crate) use helmdeck_core::leaks::samples::credentials;
 
 #[test]
 fn a_refused_credential_is_never_shown() {
