@@ -5,8 +5,9 @@ use std::borrow::Cow;
 /// Every float from here on is an integer.
 const FIRST_INTEGER_ONLY: f64 = 4_503_599_627_370_496.0;
 
-/// Returns the JSON text with each of those numbers written as the nearest float that is no integer, so that a reader which goes
-/// through floats does not take it for one. `Cow::Borrowed` if there is none. The text must be JSON.
+/// Returns a JSON text with each of those numbers replaced by a float close to it that is no integer.
+///
+/// So a reader which goes through floats does not take it for an integer. `Cow::Borrowed` if there is none. The text must be JSON.
 #[must_use]
 pub fn with_exact_integers(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
