@@ -115,8 +115,10 @@ impl Engine {
         if tokio::time::timeout(limit, asked).await.is_err() {
             tracing::warn!("not every MCP server has answered in time");
         }
-        // A server that failed has no list that could have changed; the registry hears of it here.
-        if all.iter().any(|server| server.known() < Known::Listed) {
+        // A server that failed has no list that could have changed, and one that lists what is remembered has not changed: the registry
+        // hears of both here, since a manifest may wait for the answer.
+        let pending = &self.0.registry.snapshot().pending;
+        if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name())) {
             let engine = self.clone();
             let _ = tokio::task::spawn_blocking(move || engine.reload()).await;
         }

@@ -330,7 +330,12 @@ impl Server {
             }
             self.tell().await;
         }
+        let confirmed = self.known() == Known::Remembered;
         self.learnt(Known::Listed);
+        if confirmed {
+            // A manifest that does not fit what was remembered waited for this answer: now it is refused, or fits.
+            self.tell().await;
+        }
     }
 
     async fn tell(&self) {
