@@ -99,6 +99,6 @@ mod tests {
         std::fs::write(&path, format!("{}\n", "s".repeat(32))).unwrap();
         assert_eq!(secret(&[(SECRET_FILE, text)]).unwrap().unwrap().expose(), "s".repeat(32));
         std::fs::write(&path, "s".repeat(5000)).unwrap();
-        assert!(secret(&[(SECRET_FILE, text)]).unwrap_err().message().contains("longer"));
+        assert!(secret(&[(SECRET_FILE, text)]).unwrap_err().message().contains("too long"));
     }
 }

@@ -149,6 +149,6 @@ mod tests {
         let file = [(KEY_ID, "x"), (SECRET_FILE, path.to_str().unwrap())];
         assert_eq!(read(&file).unwrap().secret.expose(), "s3cr3t");
         std::fs::write(&path, "s".repeat(5000)).unwrap();
-        assert!(read(&file).unwrap_err().message().contains("longer"));
+        assert!(read(&file).unwrap_err().message().contains("too long"));
     }
 }

@@ -118,7 +118,8 @@ impl Engine {
         // A server that failed has no list that could have changed, and one that lists what is remembered has not changed: the registry
         // hears of both here, since a manifest may wait for the answer.
         let pending = &self.0.registry.snapshot().pending;
-        if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name())) {
+        if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name()))
+        {
             let engine = self.clone();
             let _ = tokio::task::spawn_blocking(move || engine.reload()).await;
         }

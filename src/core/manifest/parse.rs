@@ -274,13 +274,10 @@ fn handler_of(
     }
 }
 
-/// Refuses what a handler of kind `command` cannot do: use credentials, confirm a cached answer, and hold a secret in its `env`.
+/// Refuses what a handler of kind `command` cannot do: be given a credential in its `env`, confirm a cached answer, and hold a secret in
+/// its `env`. Declared `credentials` count: they say who may call it, and its cached answers are of them.
 fn programs_get_no_credentials(source: &Source<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
     const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
-    if let Some(first) = manifest.credentials.first() {
-        let message = format!("`credentials` has no effect for a handler of kind `command`; {INSTEAD}");
-        return Err(source.error(Some(first.span()), message));
-    }
     if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {
         let message = "`revalidate` has no effect for a handler of kind `command`: a program cannot confirm a cached answer; remove it";
         return Err(source.error(Some(memory.span()), message));
