@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::await_pack`], for the name that an MCP client calls the tool by, and for [`FIRST_ANSWER`] at most.
+    /// As [`Engine::await_pack`], for the name that an MCP client calls the tool by, and for 10 s at most.
     ///
     /// # Errors
     /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
