@@ -184,13 +184,14 @@ fn missing(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// What a program that failed says of its failure.
-enum Told {
-    /// With an [`Envelope`] on stdout: the caller gets its code and message.
+/// A failed run of a program, with what the program says about it.
+enum Failure {
+    /// Explained by an [`Envelope`] on stdout: the caller gets its code and message.
     Error(Code, String, Option<Duration>),
-    /// With the end of stderr.
-    Text(String),
-    Nothing,
+    /// Explained by the end of stderr.
+    Stderr(String),
+    /// Not explained.
+    Silent,
 }
 
 /// What a program may write to stdout before it exits with another status than 0.
@@ -218,18 +219,18 @@ const PROGRAM_CODES: &[Code] = &[
     Code::HandlerFailed,
 ];
 
-fn explained(output: &[u8], noise: &[u8], secrets: &[Secret]) -> Told {
+fn explained(output: &[u8], noise: &[u8], secrets: &[Secret]) -> Failure {
     let envelope =
         serde_json::from_slice::<Envelope>(output).ok().filter(|told| PROGRAM_CODES.contains(&told.error.code));
     if let Some(Envelope { error }) = envelope
         && let Some(message) = quote::foreign(error.message.as_bytes(), secrets, Part::Head)
     {
-        return Told::Error(error.code, message, error.retry_after_ms.map(Duration::from_millis));
+        return Failure::Error(error.code, message, error.retry_after_ms.map(Duration::from_millis));
     }
-    quote::foreign(noise, secrets, Part::Tail).map_or(Told::Nothing, Told::Text)
+    quote::foreign(noise, secrets, Part::Tail).map_or(Failure::Silent, Failure::Stderr)
 }
 
-impl Told {
+impl Failure {
     fn error(self, status: ExitStatus) -> Error {
         let how = status
             .code()
@@ -242,8 +243,10 @@ impl Told {
                     None => error,
                 }
             }
-            Self::Text(text) => Error::new(Code::HandlerFailed, format!("the program {how}; its stderr ends: {text}")),
-            Self::Nothing => Error::new(Code::HandlerFailed, format!("the program {how}")),
+            Self::Stderr(text) => {
+                Error::new(Code::HandlerFailed, format!("the program {how}; its stderr ends: {text}"))
+            }
+            Self::Silent => Error::new(Code::HandlerFailed, format!("the program {how}")),
         }
     }
 }
