@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use rusqlite::{Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::apply::Work;
@@ -131,10 +131,7 @@ impl Writer {
             lane.set_durable(group.durable)?;
             let Lane { connection, holes, .. } = lane;
             let connection = &*connection;
-            connection.busy_timeout(patience)?;
-            // Not the checked form, which would borrow the connection until the end: the wait is set back first.
-            let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
-            connection.busy_timeout(all)?;
+            let begun = begin(connection, patience, all);
             locked = begun.is_err();
             let transaction = begun?;
             let mut work = Work::new(&transaction, holes);
@@ -171,6 +168,31 @@ impl Writer {
         let emptied = empty_log(&self.lanes);
         self.lanes.close(WRITER);
         emptied.map(|_| ())
+    }
+}
+
+/// Begins a transaction that writes. Waits for the lock as long as `patience`, and as long as `all` while others commit meanwhile: then
+/// the lock changes hands, and nobody keeps it.
+fn begin(connection: &Connection, patience: Duration, all: Duration) -> Result<Transaction<'_>> {
+    // Grows with each commit of another connection.
+    let commits = || connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get::<_, i64>(0));
+    let until = Instant::now() + all;
+    let mut seen = commits()?;
+    loop {
+        connection.busy_timeout(patience)?;
+        // Not the checked form, which would borrow the connection until the end: the wait is set back first.
+        let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+        connection.busy_timeout(all)?;
+        match begun.map_err(StoreError::from) {
+            Err(error) if error.trouble() == "locked" && Instant::now() < until => {
+                let now = commits()?;
+                if now == seen {
+                    return Err(error);
+                }
+                seen = now;
+            }
+            begun => return begun,
+        }
     }
 }
 
