@@ -111,6 +111,32 @@ fn what_breaks_is_a_regression_and_comes_first() {
 }
 
 #[test]
+fn a_probe_that_finds_what_is_known_writes_nothing() {
+    let repository = Repository::new();
+    let project = project(&repository);
+    let features = project.features();
+    tests(&repository, "echo '1 passed'\n");
+    let id = add(&project, "One", &["a"]);
+    repository.commit("first");
+    let verified = features.verify(&id).unwrap();
+    repository.commit("verified");
+    let clean = || {
+        let status = project.git().unwrap().status().unwrap();
+        status.entries.iter().all(|entry| entry.path.starts_with(".forge/.local/"))
+    };
+    let probed = features.probe(None).unwrap().remove(0);
+    assert!(probed.passed && probed.executed == 1);
+    assert_eq!(probed.evidence, verified.evidence);
+    assert!(clean(), "the code is the same, and so is what is known of it");
+    assert_ne!(features.verify(&id).unwrap().evidence, verified.evidence, "who asks for it gets a new report");
+    repository.commit("verified again");
+    repository.write("src/new.rs", "fn new() {}\n");
+    repository.commit("other code");
+    features.probe(None).unwrap();
+    assert!(!clean(), "that it works on other code is new");
+}
+
+#[test]
 fn code_verified_before_its_commit_is_current_after_it() {
     let repository = Repository::new();
     let project = project(&repository);

@@ -61,6 +61,9 @@ pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Ar
 /// Moves the progress to its session's folder. Killed between this and what follows, it is simply done.
 pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
     let files = project.files();
+    if log.is_idle() {
+        return Ok(None);
+    }
     let bytes = files.read(path)?.unwrap_or_default();
     let Some(mut archived) = target(project, path, &bytes, log)? else { return Ok(None) };
     // From here on git will have it, and whoever has the repository.

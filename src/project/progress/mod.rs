@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use archive::Archived;
+pub(crate) use text::{ENDING, ISSUES, STARTED};
 pub use text::{Entry, Log, opening};
 
 use crate::error::{Error, Result};

@@ -166,8 +166,10 @@ fn old_archives_go_only_if_git_has_them_exactly_so() {
     }
     let progress = by_hand.project.progress();
     assert!(progress.begin("2025-12-24-session-001").unwrap().removed.is_empty(), "git has none of them");
+    progress.log("Read").unwrap();
     by_hand.repository.run(&["add", "-A"]);
     assert!(progress.begin("2025-12-24-session-002").unwrap().removed.is_empty(), "there is no commit");
+    progress.log("Write").unwrap();
     by_hand.repository.commit("Archive");
     by_hand.repository.write(&at(2), "[10:00] 2, and more\n");
     let removed = progress.begin("2025-12-24-session-003").unwrap().removed;

@@ -55,7 +55,23 @@ pub struct Entry {
     pub checkpoint: bool,
 }
 
+/// What the program itself writes when a session begins and ends.
+pub(crate) const STARTED: &str = "Started - branch: ";
+/// How many issues are open, as it is written when a session begins.
+pub(crate) const ISSUES: &str = "Active issues: ";
+/// What is written when a session ends.
+pub(crate) const ENDING: &str = "Session ending";
+
 impl Log {
+    /// Says whether it holds nothing but what the program itself writes when a session begins and ends.
+    pub(crate) fn is_idle(&self) -> bool {
+        let by_itself = |entry: &Entry| {
+            !entry.checkpoint
+                && (entry.text == ENDING || [STARTED, ISSUES].iter().any(|begins| entry.text.starts_with(begins)))
+        };
+        self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(by_itself)
+    }
+
     /// Reads any text. What makes no sense is counted, and nothing fails. Times are of the zone that the text names, else of `zone`.
     #[must_use]
     pub fn parse(text: &str, zone: &TimeZone) -> Self {

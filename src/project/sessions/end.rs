@@ -12,9 +12,8 @@ use super::{SessionId, Sessions, parts, session_of};
 use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
 use crate::knowledge::Learning;
+use crate::progress::ENDING;
 
-/// What the progress says last.
-const LAST: &str = "Session ending";
 /// So many paths are named when code is not committed.
 const NAMED: usize = 5;
 
@@ -246,9 +245,9 @@ impl On<'_> {
         }
         let progress = self.sessions.progress(&self.session)?;
         let there = progress.read()?;
-        let said = there.and_then(|log| log.entries.last().map(|entry| entry.text == LAST));
+        let said = there.and_then(|log| log.entries.last().map(|entry| entry.text == ENDING));
         if said != Some(true) {
-            progress.log(LAST)?;
+            progress.log(ENDING)?;
         }
         if let Some(next) = &self.ending.next {
             progress.next(next)?;
@@ -311,6 +310,9 @@ impl On<'_> {
         if self.is_done(step::COMMIT) {
             return Ok(());
         }
+        if self.did_nothing()? {
+            return self.done(step::COMMIT, None);
+        }
         match parts::commit(self.sessions.project, &self.session, &self.ending)? {
             Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
             Kept::Nothing => self.done(step::COMMIT, None),
@@ -330,7 +332,20 @@ impl On<'_> {
 
     /// Puts the session away before the commit, which takes it along: afterwards nothing is left uncommitted.
     fn archive(&self) -> Result<()> {
-        if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
+        if self.is_done(step::COMMIT) || self.did_nothing()? { Ok(()) } else { self.sessions.archive(&self.over()) }
+    }
+
+    /// Says whether the session left nothing worth a commit: no commit, no learning, no word of its own, and no change of the memory.
+    fn did_nothing(&self) -> Result<bool> {
+        let project = self.sessions.project;
+        let Ok(git) = project.git() else { return Ok(false) };
+        let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());
+        if !self.ending.says_nothing() || learned.is_some() || parts::commits(project, &self.session) > 0 {
+            return Ok(false);
+        }
+        let idle = self.sessions.progress(&self.session)?.read()?.is_none_or(|log| log.is_idle());
+        let below = |path: &str| path.strip_prefix(git.memory()).is_some_and(|rest| rest.starts_with('/'));
+        Ok(idle && !git.status()?.entries.iter().any(|entry| below(&entry.path)))
     }
 
     fn event(&mut self) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::issues::{Active, Issue};
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{HANDED_OVER, HISTORY, INIT};
 use crate::prime::Primed;
-use crate::progress::session_folder;
+use crate::progress::{ISSUES, STARTED, session_folder};
 
 /// So many issues are named to others.
 const TOLD: usize = 100;
@@ -316,8 +316,8 @@ impl On<'_> {
         let issues = self.issues()?;
         let bootstrap = self.session.step(step::BOOTSTRAP).and_then(|step| step.note.clone());
         let lines = [
-            Some(format!("Started - branch: {}", self.session.branch.as_deref().unwrap_or("none"))),
-            Some(format!("Active issues: {}", issues.issues.iter().filter(|issue| !issue.is_over()).count())),
+            Some(format!("{STARTED}{}", self.session.branch.as_deref().unwrap_or("none"))),
+            Some(format!("{ISSUES}{}", issues.issues.iter().filter(|issue| !issue.is_over()).count())),
             bootstrap.map(|failed| format!("Warning: {failed}")),
             self.session.resumes.as_ref().map(|old| format!("Takes up abandoned session {old}")),
         ];

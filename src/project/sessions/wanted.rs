@@ -12,6 +12,11 @@ use crate::project::Project;
 use crate::time::Time;
 
 impl Ending {
+    /// Says whether whoever ends the session leaves no word: nothing learned, nothing that comes next, no code left behind, no issue.
+    pub(super) fn says_nothing(&self) -> bool {
+        self.learned.is_empty() && self.next.is_none() && self.leave_dirty.is_none() && self.key.is_none()
+    }
+
     /// Returns how a session ends from now on.
     pub(super) fn begun(asked: &End, now: Time) -> Self {
         let leave_dirty = asked.leave_dirty.clone().filter(|why| !why.trim().is_empty());

@@ -130,3 +130,24 @@ fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_i
     let ended = inside.sessions().end(&End::default()).unwrap();
     assert!(ended.warnings.iter().any(|warning| warning.contains("qa-review")), "{:?}", ended.warnings);
 }
+
+#[test]
+fn a_session_that_did_nothing_leaves_no_commit_and_no_file() {
+    let bench = Bench::new();
+    let project = bench.open();
+    start(&project);
+    project.sessions().end(&End { next: Some("Begin".to_owned()), ..End::default() }).unwrap();
+    let head = || project.git().unwrap().head().unwrap();
+    let changed = || project.git().unwrap().status().unwrap().entries.len();
+    let (before, dirty) = (head(), changed());
+    let session = start(&project).session;
+    let ended = project.sessions().end(&End::default()).unwrap();
+    assert_eq!((ended.commit, ended.commits, ended.warnings), (None, 0, Vec::new()));
+    assert!(project.sessions().end(&End::default()).unwrap().again, "it is known that it has ended");
+    let next = start(&project).session;
+    assert_ne!(next.id, session.id);
+    assert_eq!((head(), changed()), (before.clone(), dirty), "nothing of it is put away either");
+    project.sessions().log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
+    assert!(project.sessions().end(&End::default()).unwrap().commit.is_some(), "a word is worth a commit");
+    assert_ne!(head(), before);
+}

@@ -114,6 +114,7 @@ fn commits_that_only_keep_the_memory_are_no_work() {
     let project = bench.open();
     for key in [None, Some("SX9-1".to_owned())] {
         start(&project);
+        project.sessions().log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
         let ended = project.sessions().end(&End { key, ..End::default() }).unwrap();
         assert!(ended.commit.is_some());
     }
