@@ -8,7 +8,7 @@ use helmdeck_project::triv::Reference;
 use helmdeck_project::{Project, Result};
 use serde::{Deserialize, Serialize};
 
-use super::place::Done;
+use super::place::{Done, Nothing};
 
 /// So many artifacts are listed, unless asked otherwise.
 const LISTED: usize = 50;
@@ -50,6 +50,12 @@ pub(super) fn put(project: &Project, input: New) -> Done<Stored> {
             skill: input.skill,
         },
     )?;
+    project.sessions().lives();
+    Ok(stored)
+}
+
+pub(super) fn snapshot(project: &Project, _: Nothing) -> Done<Stored> {
+    let stored = project.artifacts().snapshot()?;
     project.sessions().lives();
     Ok(stored)
 }

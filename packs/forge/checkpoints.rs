@@ -44,3 +44,13 @@ pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
     checkpoints.truncate(input.limit.unwrap_or(LISTED));
     Ok(Listed { total, checkpoints })
 }
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Named {
+    name: String,
+}
+
+pub(super) fn show(project: &Project, input: Named) -> Done<Checkpoint> {
+    project.checkpoints().show(&input.name)
+}

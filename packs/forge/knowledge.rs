@@ -2,7 +2,7 @@
 
 use helmdeck_project::error::Error;
 use helmdeck_project::invariants::Checked;
-use helmdeck_project::knowledge::{Added, Confirmed, Found, Kind, Learning, Search, What};
+use helmdeck_project::knowledge::{Added, Confirmed, Found, Kind, Learning, Search, Superseded, What};
 use helmdeck_project::{Project, Result};
 use serde::Deserialize;
 
@@ -103,6 +103,20 @@ pub(super) fn confirm(project: &Project, input: Confirm) -> Done<Confirmed> {
     let confirmed = project.knowledge().confirm(&input.id, None)?;
     project.sessions().lives();
     Ok(confirmed)
+}
+
+/// An entry and what replaces it.
+#[derive(Deserialize)]
+pub(super) struct Replace {
+    id: String,
+    #[serde(flatten)]
+    by: Learn,
+}
+
+pub(super) fn supersede(project: &Project, input: Replace) -> Done<Superseded> {
+    let superseded = project.knowledge().supersede(&input.id, &input.by.learning()?, None)?;
+    project.sessions().lives();
+    Ok(superseded)
 }
 
 pub(super) fn check(project: &Project, _: Nothing) -> Done<Checked> {

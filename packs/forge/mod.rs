@@ -69,6 +69,7 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
         pack!("knowledge_add", Verb::new(place, knowledge::add).in_session()),
         pack!("knowledge_search", Verb::new(place, knowledge::search)),
         pack!("knowledge_confirm", Verb::new(place, knowledge::confirm).changing()),
+        pack!("knowledge_supersede", Verb::new(place, knowledge::supersede).changing()),
         pack!("features_list", Verb::new(place, features::list)),
         pack!("features_next", Verb::new(place, features::next)),
         pack!("features_add", Verb::new(place, add).changing()),
@@ -77,12 +78,16 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
         pack!("focus_set", Verb::new(place, focus::set).in_session()),
         pack!("session_log", Verb::new(place, sessions::log).in_session()),
         pack!("artifact_put", Verb::new(place, artifacts::put).in_session().changing()),
+        pack!("artifact_snapshot", Verb::new(place, artifacts::snapshot).in_session().changing()),
         pack!("artifact_get", Verb::new(place, artifacts::get)),
         pack!("artifact_list", Verb::new(place, artifacts::list)),
         pack!("skill_list", Verb::new(place, skills::list)),
         pack!("skill_show", Verb::new(place, skills::show)),
         pack!("skill_match", Verb::new(place, skills::matching).changing()),
+        pack!("skill_activate", Verb::new(place, skills::activate).in_session().changing()),
         pack!("checkpoint_list", Verb::new(place, checkpoints::list)),
+        pack!("checkpoint_show", Verb::new(place, checkpoints::show)),
+        pack!("recover_tried", Verb::new(place, recovery::tried).changing()),
     ];
     if config.run {
         packs.extend([

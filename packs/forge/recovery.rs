@@ -1,7 +1,7 @@
 //! `forge.recover_*`: how far things are from the last checkpoint, and going back without losing anything.
 
 use helmdeck_project::Project;
-use helmdeck_project::recovery::{Applied, Apply, Assess, Mode, Report};
+use helmdeck_project::recovery::{Applied, Apply, Assess, Attempts, Mode, Report};
 use serde::Deserialize;
 
 use super::place::Done;
@@ -17,6 +17,20 @@ pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
     let report = project.recovery().assess(Assess { verify: !input.no_verify })?;
     project.sessions().lives();
     Ok(report)
+}
+
+/// How a check went that somebody ran.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Try {
+    passed: bool,
+    what: String,
+}
+
+pub(super) fn tried(project: &Project, input: Try) -> Done<Attempts> {
+    let attempts = project.recovery().tried(input.passed, &input.what)?;
+    project.sessions().lives();
+    Ok(attempts)
 }
 
 /// How to go back. Where a new work tree goes is not for a caller to say, nor to which checkpoint: one that is named is gone back to

@@ -2,7 +2,7 @@
 
 use helmdeck_project::Project;
 use helmdeck_project::error::{Category, Error};
-use helmdeck_project::skills::{Match, Query, Shown, Skill};
+use helmdeck_project::skills::{Activated, Match, Query, Shown, Skill};
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::Content;
@@ -67,6 +67,18 @@ pub(super) fn show(project: &Project, input: Show) -> Done<Part> {
         return Err(Error::new(Category::Refused, "E_TOO_LARGE", message));
     }
     Ok(Part::Resource { resource: Resource { path, bytes, content: Content::of(content) } })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Named {
+    name: String,
+}
+
+pub(super) fn activate(project: &Project, input: Named) -> Done<Activated> {
+    let activated = project.skills().activate(&input.name, &project.world().agent)?;
+    project.sessions().lives();
+    Ok(activated)
 }
 
 #[derive(Serialize)]

@@ -182,6 +182,7 @@ fn every_manifest_is_understood_and_no_input_is_a_command() {
         "skill_list",
         "skill_show",
         "checkpoint_list",
+        "checkpoint_show",
     ];
     assert_eq!(reading, expected);
 }
@@ -251,6 +252,11 @@ async fn a_session_is_begun_worked_in_and_ended() {
     assert_eq!((&found["entries"][0]["id"], &found["total"]), (&known["id"], &json!(1)));
     let confirmed = desk.call("knowledge_confirm", json!({"id": known["id"]})).await;
     assert_eq!(confirmed["id"], known["id"]);
+    let better = json!({"id": known["id"], "kind": "successful", "context": "Caching", "approach": "Ask each time"});
+    let replaced = desk.call("knowledge_supersede", better).await;
+    assert_eq!((&replaced["id"], &replaced["by"]["new"]), (&known["id"], &json!(true)));
+    let wrong = json!({"id": known["id"], "kind": "successful", "context": "Caching", "approach": "a", "check": "rm"});
+    assert_eq!(desk.refused("knowledge_supersede", wrong).await.code(), Code::InvalidInput);
     desk.call("knowledge_add", json!({"kind": "invariant", "text": "Nothing is lost", "severity": "warning"})).await;
     let checked = desk.call("invariants_check", json!({})).await;
     assert_eq!((&checked["holds"], &checked["unchecked"]), (&json!(true), &json!(1)));
@@ -289,6 +295,17 @@ async fn a_session_is_begun_worked_in_and_ended() {
     assert_eq!((&checkpoint["commit"], &checkpoint["pushed"]), (&made["oid"], &json!(false)));
     let listed = desk.call("checkpoint_list", json!({})).await;
     assert_eq!((&listed["checkpoints"][0]["tag"], &listed["total"]), (&checkpoint["tag"], &json!(1)));
+    let shown = desk.call("checkpoint_show", json!({"name": listed["checkpoints"][0]["name"]})).await;
+    assert_eq!(shown, listed["checkpoints"][0]);
+    assert_eq!(desk.refused("checkpoint_show", json!({"name": "SX9-1-v9"})).await.code(), Code::NotFound);
+    std::fs::write(desk.root().join("answer"), "41\n").unwrap();
+    let tried = desk.call("recover_tried", json!({"passed": false, "what": "The page is empty"})).await;
+    assert_eq!((&tried["failed"], &tried["what"]), (&json!(1), &json!("The page is empty")));
+    std::fs::write(desk.root().join("answer"), "42\n").unwrap();
+    assert_eq!(desk.call("recover_tried", json!({"passed": true, "what": "The page"})).await["failed"], json!(0));
+    let snapshot = desk.call("artifact_snapshot", json!({})).await;
+    let stored = desk.call("artifact_get", json!({"name": snapshot["entry"]["triv"]})).await;
+    assert!(stored["text"].as_str().unwrap().contains("features"), "{stored}");
     let assessed = desk.call("recover_assess", json!({})).await;
     assert_eq!(assessed["class"], "IN_SYNC", "{assessed}");
     let nothing = desk.call("recover_apply", json!({})).await;
@@ -351,6 +368,8 @@ async fn skills_are_found_shown_and_read_file_by_file() {
     std::fs::write(folder.join("templates/parser.rs"), "fn parse() {}\n").unwrap();
     let matched = desk.call("skill_match", json!({"text": "write a parser"})).await;
     assert_eq!((&matched["matches"][0]["skill"], &matched["matches"][0]["fires"]), (&json!("parsing"), &json!(true)));
+    let taken = desk.call("skill_activate", json!({"name": "parsing"})).await;
+    assert_eq!(taken, json!({"skill": "parsing", "plan": ["parsing"]}));
     let shown = desk.call("skill_show", json!({"name": "parsing"})).await;
     assert_eq!(shown["instructions"], "Bound the input.\n", "{shown}");
     let file = desk.call("skill_show", json!({"name": "parsing", "resource": "templates/parser.rs"})).await;
