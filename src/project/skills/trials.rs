@@ -225,8 +225,8 @@ fn triggers_of_other_clients_are_taken_over() {
     let text = "---\nname: x\ntriggers:\n  - Create\n  - scaffold\npaths: [\"src/**/*.rs\"]\n---\n";
     let synced = project.skills().sync_triggers("code-generation", text).unwrap();
     assert!(synced.changed);
-    assert_eq!(synced.keywords, ["generate", "create", "implement", "add function", "scaffold"]);
-    assert_eq!(synced.file_patterns, ["*.rs", "Cargo.toml", "src/**/*.rs"]);
+    assert_eq!(synced.keywords, ["generate", "implement", "add function", "Create", "scaffold"]);
+    assert_eq!(synced.file_patterns, ["src/**/*.rs"]);
     assert!(!project.skills().sync_triggers("code-generation", text).unwrap().changed);
     let bad = "---\npaths: [\"{a\"]\n---\n";
     assert_eq!(project.skills().sync_triggers("code-generation", bad).unwrap_err().category, Category::Usage);
