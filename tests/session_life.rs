@@ -73,7 +73,10 @@ async fn a_pinned_session_has_what_was_written_and_a_fresh_one_has_not() {
     let bench = Bench::new();
     let local = Identity::local();
     let session = bench.kept(&local, "echo here > file").await;
-    std::fs::write(session.supplies().join("given"), "supplied\n").unwrap();
+    let given = session.supplies().join("given");
+    std::fs::write(&given, "supplied\n").unwrap();
+    // A command of the sandbox may be another user, whatever files the user who runs the tests makes.
+    std::fs::set_permissions(&given, std::fs::Permissions::from_mode(0o644)).unwrap();
     let input = json!({"sh": "cat file /supplies/given; : > /supplies/given", "_session_id": session.id()});
     let (came, _) = bench.call_as(&local, "maybe", input).await.unwrap();
     assert_eq!(came.stdout, "here\nsupplied\n");
