@@ -47,10 +47,10 @@ pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct Show {
     name: String,
 }
 
-pub(super) fn show(project: &Project, input: Named) -> Done<Checkpoint> {
+pub(super) fn show(project: &Project, input: Show) -> Done<Checkpoint> {
     project.checkpoints().show(&input.name)
 }

@@ -19,15 +19,15 @@ pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
     Ok(report)
 }
 
-/// How a check went that somebody ran.
+/// The result of a check that the caller ran.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Try {
+pub(super) struct Tried {
     passed: bool,
     what: String,
 }
 
-pub(super) fn tried(project: &Project, input: Try) -> Done<Attempts> {
+pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
     let attempts = project.recovery().tried(input.passed, &input.what)?;
     project.sessions().lives();
     Ok(attempts)

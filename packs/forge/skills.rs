@@ -71,11 +71,11 @@ pub(super) fn show(project: &Project, input: Show) -> Done<Part> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct Activate {
     name: String,
 }
 
-pub(super) fn activate(project: &Project, input: Named) -> Done<Activated> {
+pub(super) fn activate(project: &Project, input: Activate) -> Done<Activated> {
     let activated = project.skills().activate(&input.name, &project.world().agent)?;
     project.sessions().lives();
     Ok(activated)

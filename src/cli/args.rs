@@ -1,6 +1,7 @@
 //! The command line: every command and flag, and nothing that they do.
 
 mod artifact;
+mod cache;
 mod conversation;
 pub(crate) mod forge;
 mod job;
@@ -21,6 +22,7 @@ use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
+pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationListArgs, DialogueArgs, SnapshotArgs, WhoseArgs,
 };
@@ -375,28 +377,6 @@ pub(crate) struct ForgetArgs {
     pub(crate) receipt: Option<PathBuf>,
 }
 
-/// `helmdeck cache`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum CacheCommand {
-    /// Say what a call's key is made of, and whether there is an answer for it
-    Explain(CallArgs),
-    /// Count answers by status and pack (works without the key)
-    Stats,
-    /// List cached answers without their values (works without the key)
-    Ls {
-        /// Only of this pack
-        #[arg(long, value_parser = PackName::new)]
-        pack: Option<PackName>,
-        /// The most entries
-        #[arg(long, value_name = "COUNT", default_value_t = 100)]
-        limit: usize,
-    },
-    /// Drop cached answers (works without the key)
-    Purge(PurgeArgs),
-    /// Say what the cache saved (works without the key)
-    Savings,
-}
-
 /// Which entries to list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -436,35 +416,6 @@ pub(crate) struct DefaultsArgs {
     /// Whose: tenant/user; the local caller if absent
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
-}
-
-/// Which entries to remove.
-#[derive(Debug, Args)]
-pub(crate) struct PurgeArgs {
-    /// Which.
-    #[command(flatten)]
-    pub(crate) which: Which,
-    /// Do not ask
-    #[arg(long)]
-    pub(crate) yes: bool,
-}
-
-/// Exactly one choice of entries.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct Which {
-    /// Cached answers of this pack
-    #[arg(long, value_parser = PackName::new)]
-    pub(crate) pack: Option<PackName>,
-    /// Cached answers with this tag
-    #[arg(long)]
-    pub(crate) tag: Option<String>,
-    /// Entries of this caller: tenant/user (its sessions too) or tenant/user/session
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
-    pub(crate) namespace: Option<Namespace>,
-    /// Everything, of everybody
-    #[arg(long)]
-    pub(crate) all: bool,
 }
 
 /// `helmdeck serve`.

@@ -1,17 +1,15 @@
 //! The engine: what the doors call. It finds the pack and hands the call to its pipeline; everything else is in the layers.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+mod other_packs;
+mod register;
 
-use async_trait::async_trait;
-use helmdeck_core::call::CallingPack;
-use helmdeck_core::context::Packs;
-use helmdeck_core::manifest::{HandlerSpec, ManifestError, Scope};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::Secrets;
-use helmdeck_core::{
-    Builtin, Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Result, Version,
-};
+use helmdeck_core::{Builtin, Call, Clock, Code, Handler, Manifest, Outcome, PackName, Result, Version};
 use helmdeck_egress::Egress;
 use helmdeck_events::{Bus, EventKind};
 use tokio::task::JoinHandle;
@@ -19,30 +17,18 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::artifacts::ArtifactStore;
-use crate::audit::{Audit, is_learnable};
-use crate::cache::pack::PackCache;
+use crate::audit::Audit;
 use crate::command::CommandHandler;
 use crate::config::Config;
 use crate::folder::{self, Follow};
-use crate::handler::{HandlerService, Runner};
 use crate::http::HttpHandler;
 use crate::jobs::Jobs;
-use crate::layers::artifacts::{ArtifactsLayer, Files};
-use crate::layers::credentials::{CredentialsLayer, OuterSecrets};
-use crate::layers::observe::{ObserveLayer, Observer};
-use crate::layers::session::{Asks, SessionLayer};
-use crate::layers::validate_input::ValidateInputLayer;
-use crate::layers::validate_output::ValidateOutputLayer;
 use crate::mcp::{Fitted, Servers};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
-use crate::pipeline::{self, Gates, Parts};
 use crate::program::Program;
 use crate::registry::{PackInfo, Registered, Registry, Snapshot, Source};
 use crate::sessions::Sessions;
-
-/// The deepest chain of packs that call packs.
-const MAX_DEPTH: u8 = 8;
 
 /// Runs packs. Cheap to clone.
 #[derive(Clone)]
@@ -453,103 +439,5 @@ impl Inner {
         let registered =
             kept.unwrap_or_else(|| Arc::new(self.register(this, manifest, handler, contract, program, source)));
         snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
-    }
-
-    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks or not.
-    fn register(
-        &self,
-        this: &Arc<Self>,
-        manifest: Manifest,
-        handler: Arc<dyn Handler>,
-        contract: [u8; 32],
-        program: Option<Arc<Program>>,
-        source: Source,
-    ) -> Registered {
-        let manifest = Arc::new(manifest);
-        let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
-        let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
-        let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
-            let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
-            Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts, program))
-        });
-        let validate_input = ValidateInputLayer::new(Arc::clone(&manifest), hub.is_some());
-        let gates = match (&cache, hub) {
-            (Some(cache), _) => Gates::Cached(Arc::clone(cache)),
-            (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
-            _ => Gates::Shut,
-        };
-        // A run whose answer callers share must not know anything of the one who happened to ask first.
-        let memory = match &self.memory {
-            None => Err(self.no_memory.clone()),
-            Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
-            Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name)) as _),
-        };
-        let credentials = (!manifest.credentials.is_empty())
-            .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
-        let parts = Parts {
-            observe: ObserveLayer(Arc::new(Observer {
-                metrics: self.metrics.pack(&manifest.name, manifest.version),
-                audit: self.audit.clone().filter(|_| !manifest.no_audit),
-                learns: is_learnable(manifest.input.source()),
-                clock: Arc::clone(&self.clock),
-            })),
-            validate_input: validate_input.clone(),
-            credentials: credentials.clone(),
-            session: manifest.session.clone().map(|spec| {
-                let (manifest, sessions) = (Arc::clone(&manifest), self.sessions.clone());
-                SessionLayer(Arc::new(Asks { manifest, spec, sessions, clock: Arc::clone(&self.clock) }))
-            }),
-            artifacts: ArtifactsLayer(Arc::new(Files {
-                manifest: Arc::clone(&manifest),
-                store: self.artifacts.clone(),
-                clock: Arc::clone(&self.clock),
-            })),
-            validate_output: ValidateOutputLayer(Arc::clone(&manifest)),
-            handler: HandlerService(Arc::new(Runner {
-                manifest: Arc::clone(&manifest),
-                handler,
-                packs: Arc::new(OtherPacks(Arc::downgrade(this))),
-                memory,
-                clock: Arc::clone(&self.clock),
-            })),
-        };
-        Registered {
-            service: pipeline::build(parts, gates),
-            manifest,
-            source,
-            contract,
-            cache,
-            validate_input,
-            credentials,
-        }
-    }
-}
-
-/// The other packs, for a handler. Weak, because the engine holds the handler.
-struct OtherPacks(Weak<Inner>);
-
-#[async_trait]
-impl Packs for OtherPacks {
-    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
-        let Some(engine) = self.0.upgrade().map(Engine) else {
-            return Err(Error::new(Code::Cancelled, "the engine is shutting down"));
-        };
-        if from.depth >= MAX_DEPTH {
-            return Err(Error::new(Code::InvalidInput, format!("packs call packs more than {MAX_DEPTH} deep")));
-        }
-        let mut call = Call::new(pack.clone(), input.bytes().clone(), Arc::clone(&from.identity));
-        call.version = version;
-        call.deadline = from.deadline;
-        call.cancel.clone_from(&from.cancel);
-        call.progress.clone_from(&from.progress);
-        call.depth = from.depth + 1;
-        call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
-        if engine.0.memory.is_some() {
-            let shared = matches!(from.memory, Err(NoMemory::Shared));
-            let grants = from.secrets.as_ref().filter(|_| shared).map_or(&[][..], |secrets| secrets.grants());
-            let calling = CallingPack { name: from.pack.clone(), shared, grants: grants.to_vec() };
-            call.stage.called_by = Some(Arc::new(calling));
-        }
-        Box::pin(engine.call(call)).await
     }
 }

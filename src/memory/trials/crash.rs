@@ -36,7 +36,7 @@ async fn the_writing_process() {
             tokio::spawn(async move {
                 for index in (caller..count).step_by(4) {
                     let key = format!("{name}/{index}");
-                    // An answer does not wait long for a lock that another process keeps: under load, one of eight may.
+                    // A write that can be lost gives up early if one process keeps the lock; on a busy machine one may.
                     while let Err(error) = store.put(put(&key, &value(&key))).await {
                         assert_eq!(error.trouble(), "locked", "{error}");
                         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -25,6 +25,30 @@ async fn a_locked_database_is_temporary_reads_go_on_and_writes_recover() {
     assert_eq!(get(&store, "k").await.unwrap().unwrap().value, "w");
 }
 
+#[tokio::test]
+async fn a_write_waits_for_a_lock_that_another_connection_takes_again_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    let store = open_at(&path).await.unwrap();
+    store.put(put("k", "v")).await.unwrap();
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    // Without a gap between two transactions, far longer than a write waits for a lock that nobody gives back.
+    let other = std::thread::spawn(move || {
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch("PRAGMA synchronous = OFF; CREATE TABLE other (n); BEGIN IMMEDIATE").unwrap();
+        locked.send(()).unwrap();
+        for _ in 0..40 {
+            std::thread::sleep(Duration::from_millis(10));
+            other.execute_batch("INSERT INTO other VALUES (1); COMMIT; BEGIN IMMEDIATE").unwrap();
+        }
+        other.execute_batch("COMMIT").unwrap();
+    });
+    is_locked.recv().unwrap();
+    store.put(put("k", "w")).await.unwrap();
+    assert_eq!(get(&store, "k").await.unwrap().unwrap().value, "w");
+    other.join().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_fails_does_not_fail_its_neighbours() {
     let (_folder, _path, store) = fresh().await;

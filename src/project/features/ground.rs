@@ -76,7 +76,7 @@ impl Evidence {
 
     /// Says whether what is said to show that a feature works is there: the report of its own tests, or, of one that a person must see,
     /// any artifact.
-    pub(super) fn shows(&self, feature: &Feature) -> bool {
+    fn shows(&self, feature: &Feature) -> bool {
         let Some(evidence) = feature.evidence.as_deref() else { return false };
         let report = report_name(&feature.id);
         self.any(evidence, |kind, name| feature.manual == Some(true) || (kind == Kind::Reports && name == report))

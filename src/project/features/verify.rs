@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::{Feature, FeaturesFile, Status, unknown};
-use super::ground::Evidence;
 use super::{Features, Standing, execute, ground};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
@@ -114,6 +113,16 @@ pub enum Which {
     Stale,
 }
 
+/// Why the tests of a feature are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Somebody asked for it: a pass is stored in any case.
+    Verification,
+    /// A session starts: a pass is stored only if the code differs from the code that passed before. Features without stored evidence
+    /// are never probed.
+    Probe,
+}
+
 /// What shows that a feature works.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
@@ -147,7 +156,7 @@ impl Features<'_> {
     /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if the commit changed, or the
     /// feature, while its tests ran; what writing says. A test that fails is no error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
-        let verified = self.test(id, false)?;
+        let verified = self.test(id, Purpose::Verification)?;
         // A command that does not start, or does not end, tells nothing of the code.
         if !verified.problem.is_some_and(Problem::says_nothing) {
             self.project.recovery().tried_feature(verified.passed, id);
@@ -182,9 +191,8 @@ impl Features<'_> {
         ids.iter().map(|id| self.verify(id)).collect()
     }
 
-    /// Runs the tests of a feature and notes how they went. A `probe` that only finds what is known already, that they pass on this code,
-    /// writes nothing.
-    fn test(&self, id: &str, probe: bool) -> Result<Verified> {
+    /// Runs the tests of a feature and stores the result.
+    fn test(&self, id: &str, purpose: Purpose) -> Result<Verified> {
         let project = self.project;
         project.check_not_paused()?;
         let file = self.read()?;
@@ -210,12 +218,11 @@ impl Features<'_> {
         let tree = after.tree.clone().filter(|tree| before.tree.as_ref() == Some(tree));
         let executed = runs.iter().map(|run| run.executed).sum();
         let now = project.world().now().seconds();
-        let known = probe
+        let known = purpose == Purpose::Probe
             && problem.is_none()
             && feature.status == Status::Passing
             && tree.is_some()
-            && feature.verified_code_tree == tree
-            && Evidence::read(project)?.shows(&feature);
+            && feature.verified_code_tree == tree;
         let mut evidence = feature.evidence.clone().filter(|_| known);
         if problem.is_none() && !known {
             let report = Report {
@@ -306,12 +313,13 @@ impl Features<'_> {
             dirty: false,
             hint: None,
         };
-        let probed =
-            file.least_recent(&standings, count).into_iter().map(|feature| match self.test(&feature.id, true) {
+        let probed = file.least_recent(&standings, count).into_iter().map(|feature| {
+            match self.test(&feature.id, Purpose::Probe) {
                 // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
                 Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
                 tested => tested,
-            });
+            }
+        });
         probed.collect()
     }
 

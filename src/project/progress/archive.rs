@@ -61,7 +61,7 @@ pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Ar
 /// Moves the progress to its session's folder. Killed between this and what follows, it is simply done.
 pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
     let files = project.files();
-    if log.is_idle() {
+    if log.is_automatic() {
         return Ok(None);
     }
     let bytes = files.read(path)?.unwrap_or_default();

@@ -55,21 +55,21 @@ pub struct Entry {
     pub checkpoint: bool,
 }
 
-/// What the program itself writes when a session begins and ends.
+/// The beginning of the first line that a session's start writes; the branch follows.
 pub(crate) const STARTED: &str = "Started - branch: ";
-/// How many issues are open, as it is written when a session begins.
+/// The beginning of the second line that a session's start writes; the number of open issues follows.
 pub(crate) const ISSUES: &str = "Active issues: ";
-/// What is written when a session ends.
+/// The line that a session's end writes.
 pub(crate) const ENDING: &str = "Session ending";
 
 impl Log {
-    /// Says whether it holds nothing but what the program itself writes when a session begins and ends.
-    pub(crate) fn is_idle(&self) -> bool {
-        let by_itself = |entry: &Entry| {
+    /// Returns whether every entry was written by the start and the end of the session, and none by its agent.
+    pub(crate) fn is_automatic(&self) -> bool {
+        let automatic = |entry: &Entry| {
             !entry.checkpoint
                 && (entry.text == ENDING || [STARTED, ISSUES].iter().any(|begins| entry.text.starts_with(begins)))
         };
-        self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(by_itself)
+        self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(automatic)
     }
 
     /// Reads any text. What makes no sense is counted, and nothing fails. Times are of the zone that the text names, else of `zone`.

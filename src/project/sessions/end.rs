@@ -141,9 +141,13 @@ impl Sessions<'_> {
         let learned = on.learned();
         on.or_go_on(step::LEARNED, then, learned)?;
         on.caches()?;
-        on.archive()?;
-        let commit = on.commit();
-        on.or_go_on(step::COMMIT, then, commit)?;
+        if on.did_nothing() {
+            on.done(step::COMMIT, None)?;
+        } else {
+            on.archive()?;
+            let commit = on.commit();
+            on.or_go_on(step::COMMIT, then, commit)?;
+        }
         on.event()?;
         let finished = on.finished(false);
         // What the commit could not hold of it. From here on whoever looks for a session that lives does not find it.
@@ -310,9 +314,6 @@ impl On<'_> {
         if self.is_done(step::COMMIT) {
             return Ok(());
         }
-        if self.did_nothing()? {
-            return self.done(step::COMMIT, None);
-        }
         match parts::commit(self.sessions.project, &self.session, &self.ending)? {
             Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
             Kept::Nothing => self.done(step::COMMIT, None),
@@ -332,20 +333,24 @@ impl On<'_> {
 
     /// Puts the session away before the commit, which takes it along: afterwards nothing is left uncommitted.
     fn archive(&self) -> Result<()> {
-        if self.is_done(step::COMMIT) || self.did_nothing()? { Ok(()) } else { self.sessions.archive(&self.over()) }
+        if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
-    /// Says whether the session left nothing worth a commit: no commit, no learning, no word of its own, and no change of the memory.
-    fn did_nothing(&self) -> Result<bool> {
+    /// Returns whether the session leaves nothing to commit: no commit of its own, nothing learned, no text of the caller, and no
+    /// change of the memory. `false` where git cannot say.
+    fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
-        let Ok(git) = project.git() else { return Ok(false) };
         let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());
-        if !self.ending.says_nothing() || learned.is_some() || parts::commits(project, &self.session) > 0 {
-            return Ok(false);
-        }
-        let idle = self.sessions.progress(&self.session)?.read()?.is_none_or(|log| log.is_idle());
-        let below = |path: &str| path.strip_prefix(git.memory()).is_some_and(|rest| rest.starts_with('/'));
-        Ok(idle && !git.status()?.entries.iter().any(|entry| below(&entry.path)))
+        let spoke = || -> Result<bool> {
+            let log = self.sessions.progress(&self.session)?.read()?;
+            Ok(log.is_some_and(|log| !log.is_automatic()))
+        };
+        !self.is_done(step::COMMIT)
+            && self.ending.has_no_text()
+            && learned.is_none()
+            && matches!(spoke(), Ok(false))
+            && parts::commits(project, &self.session) == 0
+            && matches!(parts::is_memory_committed(project), Ok(true))
     }
 
     fn event(&mut self) -> Result<()> {

@@ -240,6 +240,12 @@ fn ignores(git: &Git) -> Result<bool> {
     Ok(!git.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())
 }
 
+/// Returns whether git has the memory as it is.
+pub(super) fn is_memory_committed(project: &Project) -> Result<bool> {
+    let git = project.git()?;
+    Ok(!git.status()?.entries.iter().any(|entry| below(&entry.path, git.memory())))
+}
+
 fn below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -12,8 +12,8 @@ use crate::project::Project;
 use crate::time::Time;
 
 impl Ending {
-    /// Says whether whoever ends the session leaves no word: nothing learned, nothing that comes next, no code left behind, no issue.
-    pub(super) fn says_nothing(&self) -> bool {
+    /// Returns whether the caller gave no text for the end: no learning, no next step, no reason for uncommitted code, no issue key.
+    pub(super) fn has_no_text(&self) -> bool {
         self.learned.is_empty() && self.next.is_none() && self.leave_dirty.is_none() && self.key.is_none()
     }
 

@@ -23,7 +23,8 @@ use crate::store::Written;
 const GROUP_BATCHES: usize = 256;
 /// The most bytes of a group; one batch may be larger.
 const GROUP_BYTES: usize = 8 << 20;
-/// How long writes that can be lost do not wait for a lock again that another process kept.
+/// How long writes that can be lost wait at most for a lock that many processes share, and how long they do not wait again for a lock
+/// that one process kept.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
@@ -131,7 +132,8 @@ impl Writer {
             lane.set_durable(group.durable)?;
             let Lane { connection, holes, .. } = lane;
             let connection = &*connection;
-            let begun = begin(connection, patience, all);
+            let begun = begin(connection, patience, patience.max(IMPATIENCE).min(all));
+            connection.busy_timeout(all)?;
             locked = begun.is_err();
             let transaction = begun?;
             let mut work = Work::new(&transaction, holes);
@@ -171,29 +173,37 @@ impl Writer {
     }
 }
 
-/// Begins a transaction that writes. Waits for the lock as long as `patience`, and as long as `all` while others commit meanwhile: then
-/// the lock changes hands, and nobody keeps it.
-fn begin(connection: &Connection, patience: Duration, all: Duration) -> Result<Transaction<'_>> {
+/// Begins a write transaction. Waits for the lock as long as `patience`; longer, at most `longest`, while other connections commit: then
+/// many processes share the lock, and none keeps it.
+fn begin(connection: &Connection, patience: Duration, longest: Duration) -> Result<Transaction<'_>> {
+    let attempt = |wait: Duration| {
+        connection.busy_timeout(wait)?;
+        // Not the checked form, which would borrow the connection until the end: the wait is set back first.
+        Ok(Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?)
+    };
+    let begun = attempt(Duration::ZERO);
+    if !is_locked(&begun) || patience.is_zero() {
+        return begun;
+    }
     // Grows with each commit of another connection.
-    let commits = || connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get::<_, i64>(0));
-    let until = Instant::now() + all;
+    let commits = || connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));
+    let until = Instant::now() + longest;
     let mut seen = commits()?;
     loop {
-        connection.busy_timeout(patience)?;
-        // Not the checked form, which would borrow the connection until the end: the wait is set back first.
-        let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
-        connection.busy_timeout(all)?;
-        match begun.map_err(StoreError::from) {
-            Err(error) if error.trouble() == "locked" && Instant::now() < until => {
-                let now = commits()?;
-                if now == seen {
-                    return Err(error);
-                }
-                seen = now;
-            }
-            begun => return begun,
+        let begun = attempt(patience);
+        if !is_locked(&begun) || Instant::now() >= until {
+            return begun;
         }
+        let now = commits()?;
+        if now == seen {
+            return begun;
+        }
+        seen = now;
     }
+}
+
+fn is_locked<T>(result: &Result<T>) -> bool {
+    result.as_ref().is_err_and(|error| error.trouble() == "locked")
 }
 
 /// Batches that share one commit.

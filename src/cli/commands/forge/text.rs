@@ -1,0 +1,105 @@
+//! Answers of `helmdeck forge` as text for people.
+
+use helmdeck_project::TrustState;
+use helmdeck_project::health::Health;
+use serde_json::Value;
+
+pub(super) fn health_text(health: &Health) -> String {
+    let mut text = format!("{}\n", health.overall.as_str());
+    for (name, colour, reasons) in health.components() {
+        text.push_str(&format!("  {name}: {}\n", colour.as_str()));
+        for reason in reasons {
+            text.push_str(&format!("    {}: {}\n", reason.code.as_str(), reason.detail));
+            text.push_str(&format!("      next: {}\n", reason.next));
+        }
+    }
+    text
+}
+
+/// Writes a value as lines of names and values, set in by their level.
+pub(super) fn plain(value: &Value) -> String {
+    let mut text = String::new();
+    write_plain(&mut text, value, 0);
+    text
+}
+
+fn write_plain(text: &mut String, value: &Value, level: usize) {
+    let indent = "  ".repeat(level);
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members.iter().filter(|(_, value)| !is_nothing(value)) {
+                match scalar(value) {
+                    Some(word) => text.push_str(&format!("{indent}{name}: {word}\n")),
+                    None => {
+                        text.push_str(&format!("{indent}{name}:\n"));
+                        write_plain(text, value, level + 1);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                match scalar(item) {
+                    Some(word) => text.push_str(&format!("{indent}- {word}\n")),
+                    None => {
+                        let mut inner = String::new();
+                        write_plain(&mut inner, item, level + 1);
+                        text.push_str(&format!("{indent}- {}", inner.trim_start()));
+                    }
+                }
+            }
+        }
+        word => text.push_str(&format!("{indent}{}\n", scalar(word).unwrap_or_default())),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns a value that fits on a line.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("none".to_owned()),
+        Value::String(text) if text.contains('\n') => Some(text.trim_end().replace('\n', "\n    ")),
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(yes) => Some(if *yes { "yes" } else { "no" }.to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Array(items) if items.is_empty() => Some("none".to_owned()),
+        Value::Object(members) if members.is_empty() => Some("none".to_owned()),
+        _ => None,
+    }
+}
+
+/// Returns what a project would run, a line each; those that nobody agreed to are marked.
+pub(super) fn trust_text(state: &TrustState) -> String {
+    let mut text = match state.trusted {
+        true => format!("trusted: {}\n", state.clone),
+        false => format!("not trusted: {}\n", state.clone),
+    };
+    let width = state.commands.iter().map(|one| one.purpose.len()).max().unwrap_or(0);
+    for one in &state.commands {
+        let mark = if state.new.contains(one) { "new" } else { "   " };
+        text.push_str(&format!("  {mark} {:width$}  {}\n", one.purpose, one.command.escape_debug()));
+    }
+    text.push_str("these run what the repository holds, such as its tests; a command that changes is asked for again");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_lines_of_names_and_values() {
+        let value = json!({"id": "A-001", "none": null, "yes": true, "list": ["a", "b"], "in": {"n": 1}, "all": [{"a": 1, "b": 2}]});
+        assert_eq!(plain(&value), "all:\n  - a: 1\n    b: 2\nid: A-001\nin:\n  n: 1\nlist:\n  - a\n  - b\nyes: yes\n");
+    }
+}

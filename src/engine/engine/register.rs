@@ -1,0 +1,93 @@
+//! The pipeline of one pack: this is where the two gates are.
+
+use std::sync::Arc;
+
+use helmdeck_core::manifest::Scope;
+use helmdeck_core::memory::NoMemory;
+use helmdeck_core::{Handler, Manifest};
+
+use super::Inner;
+use super::other_packs::OtherPacks;
+use crate::audit::is_learnable;
+use crate::cache::pack::PackCache;
+use crate::handler::{HandlerService, Runner};
+use crate::layers::artifacts::{ArtifactsLayer, Files};
+use crate::layers::credentials::CredentialsLayer;
+use crate::layers::observe::{ObserveLayer, Observer};
+use crate::layers::session::{Asks, SessionLayer};
+use crate::layers::validate_input::ValidateInputLayer;
+use crate::layers::validate_output::ValidateOutputLayer;
+use crate::pipeline::{self, Gates, Parts};
+use crate::program::Program;
+use crate::registry::{Registered, Source};
+
+impl Inner {
+    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks or not.
+    pub(super) fn register(
+        &self,
+        this: &Arc<Self>,
+        manifest: Manifest,
+        handler: Arc<dyn Handler>,
+        contract: [u8; 32],
+        program: Option<Arc<Program>>,
+        source: Source,
+    ) -> Registered {
+        let manifest = Arc::new(manifest);
+        let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
+        let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
+        let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
+            let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
+            Arc::new(PackCache::new(Arc::clone(hub), Arc::clone(&manifest), contract, secrets, artifacts, program))
+        });
+        let validate_input = ValidateInputLayer::new(Arc::clone(&manifest), hub.is_some());
+        let gates = match (&cache, hub) {
+            (Some(cache), _) => Gates::Cached(Arc::clone(cache)),
+            (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
+            _ => Gates::Shut,
+        };
+        // A run whose answer callers share must not know anything of the one who happened to ask first.
+        let memory = match &self.memory {
+            None => Err(self.no_memory.clone()),
+            Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
+            Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name)) as _),
+        };
+        let credentials = (!manifest.credentials.is_empty())
+            .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
+        let parts = Parts {
+            observe: ObserveLayer(Arc::new(Observer {
+                metrics: self.metrics.pack(&manifest.name, manifest.version),
+                audit: self.audit.clone().filter(|_| !manifest.no_audit),
+                learns: is_learnable(manifest.input.source()),
+                clock: Arc::clone(&self.clock),
+            })),
+            validate_input: validate_input.clone(),
+            credentials: credentials.clone(),
+            session: manifest.session.clone().map(|spec| {
+                let (manifest, sessions) = (Arc::clone(&manifest), self.sessions.clone());
+                SessionLayer(Arc::new(Asks { manifest, spec, sessions, clock: Arc::clone(&self.clock) }))
+            }),
+            artifacts: ArtifactsLayer(Arc::new(Files {
+                manifest: Arc::clone(&manifest),
+                store: self.artifacts.clone(),
+                clock: Arc::clone(&self.clock),
+            })),
+            validate_output: ValidateOutputLayer(Arc::clone(&manifest)),
+            handler: HandlerService(Arc::new(Runner {
+                manifest: Arc::clone(&manifest),
+                handler,
+                packs: Arc::new(OtherPacks(Arc::downgrade(this))),
+                memory,
+                clock: Arc::clone(&self.clock),
+            })),
+        };
+        Registered {
+            service: pipeline::build(parts, gates),
+            manifest,
+            source,
+            contract,
+            cache,
+            validate_input,
+            credentials,
+        }
+    }
+}
