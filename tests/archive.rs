@@ -60,6 +60,8 @@ async fn an_archive_moves_a_store_to_another_home_and_cached_answers_hit_there()
     assert_eq!(std::fs::read(&file).unwrap(), bytes, "never overwritten");
     assert_eq!(here.run(KEY, &["memory", "export", path, "--force"]).code, 0);
 
+    let absent = here.run(KEY, &["memory", "import", "absent.archive"]);
+    assert_eq!((absent.code, absent.stderr.contains("absent.archive")), (3, true), "{}", absent.stderr);
     let run = there.run(OTHER_KEY, &["memory", "import", path]);
     assert_eq!((run.code, run.stderr.contains("sealed with key")), (78, true), "{}", run.stderr);
     assert!(!there.store().exists(), "a store of the wrong key would refuse the right one");

@@ -91,6 +91,17 @@ fn what_a_client_computed_is_kept_when_it_leaves() {
 }
 
 #[test]
+fn a_signal_ends_it_as_it_ends_a_server() {
+    let home = Home::new();
+    for (signal, code) in [("-INT", 130), ("-TERM", 0)] {
+        let spoken = Spoken::start(home.command(KEY, &["mcp"]));
+        let sent = Command::new("kill").args([signal, &spoken.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(spoken.end().0, Some(code), "{signal}, while the client holds stdin open");
+    }
+}
+
+#[test]
 fn without_a_key_nothing_is_added_and_nothing_is_made() {
     let home = Home::new();
     let mut command = home.command(KEY, &["mcp"]);

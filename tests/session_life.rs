@@ -246,6 +246,10 @@ fn a_session_of_one_call_outlives_it_and_is_used_listed_and_ended_from_the_shell
     let id = kept(&home);
     let run = home.run(KEY, &["session", "exec", &id, "--", "sh", "-c", "echo hello > file; pwd"]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "/workspace\n"), "{}", run.stderr);
+    for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
+        let run = home.run(KEY, &["session", "exec", &id, "--", "sh", "-c", script]);
+        assert_eq!((run.code, run.stderr.as_str()), (code, ""), "it ends as its command does: {script}");
+    }
     let run = home.run(KEY, &["session", "exec", &id, "--json", "--", "cat", "file", "none"]);
     let value: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((run.code, &value["stdout"], &value["status"]), (1, &json!("hello\n"), &json!(1)));

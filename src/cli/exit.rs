@@ -105,6 +105,12 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
+    /// Makes a failure of a file that the command line names and that cannot be read.
+    pub(crate) fn of_file(name: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        let absent = error.kind() == std::io::ErrorKind::NotFound;
+        Self::new(if absent { Exit::Absent } else { Exit::Failed }, format!("{name}: {error}"))
+    }
+
     /// Makes a failure of the configuration.
     pub(crate) fn config(message: impl Into<String>) -> Self {
         Self::new(Exit::Config, message)

@@ -57,14 +57,14 @@ async fn destination(
     Ok(Destination::Later(Box::pin(async move { helmdeck_memory::open(&url, ring, config, clock).await })))
 }
 
+fn open(file: &Path) -> Result<File> {
+    File::open(file).map_err(|error| Failure::of_file(file.display(), &error))
+}
+
 async fn of_archive(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, target: Target) -> Result<()> {
     let filter = Filter::from(&arguments.only);
-    let input: Box<dyn Read + Send> = if arguments.file == Path::new("-") {
-        Box::new(io::stdin())
-    } else {
-        let about = |error: io::Error| Failure::new(Exit::Failed, format!("{}: {error}", arguments.file.display()));
-        Box::new(File::open(&arguments.file).map_err(about)?)
-    };
+    let input: Box<dyn Read + Send> =
+        if arguments.file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(open(&arguments.file)?) };
     let mut steps = Steps::new(setup.output, "read");
     let mut show = |count| steps.at(count, None);
     let (imported, end) = archive::import(target, ring.clone(), &filter, input, &mut show).await;
@@ -92,6 +92,8 @@ async fn original(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, target:
     if Filter::from(&arguments.only) != Filter::default() {
         return Err(Failure::usage("--namespace and --kind choose from an archive, not with --helmdeck-go"));
     }
+    // SQLite would only say that it cannot open it.
+    drop(open(&arguments.file)?);
     let sessions = match arguments.split_sessions {
         SplitSessions::Proven => Sessions::Proven,
         SplitSessions::Always => Sessions::Always,

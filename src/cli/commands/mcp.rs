@@ -16,7 +16,7 @@ use crate::env::Environment;
 use crate::exit::Result;
 use crate::input::absolute_paths;
 use crate::output::Output;
-use crate::signals::Stop;
+use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
 /// Serves the client that started the program.
@@ -57,5 +57,6 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     setup.shut_down(&engine).await;
-    answer.map_err(internal)
+    answer.map_err(internal)?;
+    signals::end_of_server()
 }

@@ -117,11 +117,7 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
         }
     };
     setup.shut_down(&engine).await;
-    // SIGTERM is how a server is asked to end, and it did; Ctrl-C ends with its own code, as everywhere.
-    match answer {
-        Ok(()) if signals::interrupted() => Err(Failure::silent(Exit::Failed)),
-        answer => answer,
-    }
+    answer.and_then(|()| signals::end_of_server())
 }
 
 /// Reads the keys for tokens once. A file that cannot be used is a mistake; an address that does not answer may do so later.

@@ -20,8 +20,8 @@ const MAX_STDIN: u64 = 64 << 20;
 /// Runs `helmdeck session`.
 ///
 /// # Errors
-/// Exit 3 for a session that is not there or not the local caller's; 1 if a command ends with another status than 0, after printing
-/// what it wrote; a failure if sessions cannot be used here.
+/// Exit 3 for a session that is not there or not the local caller's; the status of a command that does not end with 0, after
+/// printing what it wrote, and 1 if it was killed for what it took; a failure if sessions cannot be used here.
 pub(crate) async fn run(setup: &Setup, command: &SessionCommand) -> Result<()> {
     let engine = setup.engine(MemoryUse::Nothing, false).await?;
     let answer = match command {
@@ -77,13 +77,19 @@ async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Re
     print(setup, &executed)?;
     let how = match executed.ended {
         Ended::Exited(0) => return Ok(()),
-        Ended::Exited(status) => format!("the command exited with status {status}"),
-        Ended::Signalled(signal) => format!("the command was killed by signal {signal}"),
+        // It said itself what went wrong.
+        Ended::Exited(status) => return Err(Failure::of_child(exit_code(status))),
+        Ended::Signalled(signal) => return Err(Failure::of_child(exit_code(signal.saturating_add(128)))),
         Ended::TimedOut => "the command took longer than it may and was killed".to_owned(),
         Ended::OutOfMemory => "the command took more memory than it may and was killed".to_owned(),
         Ended::OutOfDisk => "the session's folder holds more than it may, and the command was killed".to_owned(),
     };
     Err(if setup.output.json { Failure::silent(Exit::Failed) } else { Failure::new(Exit::Failed, how) })
+}
+
+/// Returns the status of the command as this process can end with it.
+fn exit_code(status: i32) -> u8 {
+    u8::try_from(status).unwrap_or(Exit::Failed as u8)
 }
 
 fn stdin() -> Result<Vec<u8>> {

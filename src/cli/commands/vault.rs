@@ -300,7 +300,7 @@ async fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Re
         Some(path) => {
             let path = setup.env.absolute(path)?;
             let file = std::fs::File::open(&path)
-                .map_err(|error| Failure::usage(format!("--passphrase-file {}: {error}", path.display())))?;
+                .map_err(|error| Failure::of_file(format_args!("--passphrase-file {}", path.display()), &error))?;
             Some(line(read(file, "the passphrase file")?))
         }
         None => None,

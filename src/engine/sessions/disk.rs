@@ -182,9 +182,18 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     };
     let mut flat = Flat { root, moved: 0 };
-    while flat.empty_root()? {}
-    Ok(gone(unlinkat(CWD, folder, AtFlags::REMOVEDIR))?)
+    for _ in 0..ROUNDS {
+        while flat.empty_root()? {}
+        match unlinkat(CWD, folder, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY) => {}
+            other => return Ok(gone(other)?),
+        }
+    }
+    Err(Errno::NOTEMPTY.into())
 }
+
+/// How often a folder is emptied again because somebody else, who removes it too, moved something up into it.
+const ROUNDS: usize = 1000;
 
 /// A folder that is being removed: what is deep in it is moved up, so that two folders are open at most.
 struct Flat {
@@ -213,7 +222,11 @@ impl Flat {
             drop(open_for_removal(folder.as_fd(), inner)?);
             self.move_up(folder.as_fd(), inner)
         })? {}
-        Ok(gone(unlinkat(&self.root, name, AtFlags::REMOVEDIR))?)
+        match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
+            // Somebody else, who removes it too, moved something into it: the next round over the root finds it.
+            Err(Errno::NOTEMPTY) => Ok(()),
+            other => Ok(gone(other)?),
+        }
     }
 
     fn move_up(&mut self, from: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {

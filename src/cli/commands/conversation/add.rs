@@ -83,7 +83,7 @@ async fn of_file(on: &On<'_>, identity: &Identity, file: &Path) -> Result<()> {
         ("stdin".to_owned(), Box::new(io::stdin().lock()))
     } else {
         let name = file.display().to_string();
-        let opened = File::open(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let opened = File::open(file).map_err(|error| Failure::of_file(&name, &error))?;
         (name, Box::new(BufReader::new(opened)))
     };
     let (mut added, mut repeated) = (0, 0);

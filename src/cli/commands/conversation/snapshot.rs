@@ -49,14 +49,14 @@ pub(super) async fn take(on: &On<'_>, arguments: &SnapshotArgs) -> Result<()> {
 /// Puts a snapshot in the place of a dialogue.
 ///
 /// # Errors
-/// A usage failure for a file that cannot be read, or if nobody says yes; exit 1 for what is no snapshot, or one of another strategy:
+/// Exit 3 if there is no such file; a usage failure if nobody says yes; exit 1 for a file that cannot be read, and for what is no snapshot, or one of another strategy:
 /// nothing has changed then.
 pub(super) async fn restore(on: &On<'_>, which: &DialogueArgs, file: &Path, yes: bool) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?
     } else {
         let name = file.display().to_string();
-        let opened = File::open(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let opened = File::open(file).map_err(|error| Failure::of_file(&name, &error))?;
         read_all(opened, MAX_BYTES, &name)?
     };
     if bytes.trim_ascii().is_empty() {

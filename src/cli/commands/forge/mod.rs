@@ -41,6 +41,14 @@ const KEEP: Duration = Duration::from_secs(30);
 /// What is said where there is no memory.
 const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
 
+/// Makes the error of a file that the command line names and that cannot be read.
+fn unreadable(file: &std::path::Path, error: &std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Error::not_found(format!("cannot read {}: {error}", file.display())),
+        _ => Error::io("cannot read", file, error),
+    }
+}
+
 /// Runs one of the commands. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
 ///
 /// # Errors
