@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::Result;
+use crate::exit::{Exit, Failure, Result};
 use crate::last_signal;
 
 /// The first signal that a command acted on; 0 = none.

@@ -103,7 +103,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
 fn message(file: &Path) -> helmdeck_project::Result<Vec<u8>> {
     use std::io::Read as _;
 
-    let io = |error| unreadable(file, &error);
+    let io = |error| super::unreadable(file, &error);
     let mut text = Vec::new();
     std::fs::File::open(file).map_err(io)?.take(MAX_MESSAGE + 1).read_to_end(&mut text).map_err(io)?;
     Ok(text)

@@ -335,7 +335,7 @@ fn asked(query: &SkillQuery) -> Query {
 fn read(file: &Path) -> helmdeck_project::Result<String> {
     use std::io::Read as _;
 
-    let io = |error| unreadable(file, &error);
+    let io = |error| super::unreadable(file, &error);
     let mut text = String::new();
     std::fs::File::open(file).map_err(io)?.take(MAX_TEXT).read_to_string(&mut text).map_err(io)?;
     Ok(text)
