@@ -195,7 +195,7 @@ fn a_file_is_added_in_order_up_to_the_first_bad_line() {
     let problem: Value = serde_json::from_str(&run.stderr).unwrap();
     assert!(problem["detail"].as_str().unwrap().contains("stdin, line 3"), "{problem}");
     assert_eq!(users(&json_of(&home, &["context", "s"])), ["u1", "u2", "u3", "u4"]);
-    assert!(fails(&home, 2, &["add", "s", "--file", "/no/such"]).contains("/no/such"));
+    assert!(fails(&home, 3, &["add", "s", "--file", "/no/such"]).contains("/no/such"));
 }
 
 #[test]

@@ -261,13 +261,21 @@ pub(crate) async fn items(memory: &ConversationMemory, identity: &Identity) -> V
 }
 
 /// Returns the marks of all turns that are kept, oldest first.
+///
+/// A turn that is pruned between the list and the read of it is no error: the list is asked for again, up to 100 times.
 pub(crate) async fn kept(memory: &ConversationMemory, identity: &Identity) -> Vec<String> {
-    let mut all = Vec::new();
-    for item in items(memory, identity).await {
-        let detail = memory.get_item(identity, &item.key.to_string()).await.unwrap();
-        all.extend(marks(&detail.turn.user_message));
+    'list: for _ in 0..100 {
+        let mut all = Vec::new();
+        for item in items(memory, identity).await {
+            match memory.get_item(identity, &item.key.to_string()).await {
+                Ok(detail) => all.extend(marks(&detail.turn.user_message)),
+                Err(ConversationError::NotFound) => continue 'list,
+                Err(error) => panic!("a turn cannot be read: {error}"),
+            }
+        }
+        return all;
     }
-    all
+    panic!("a turn of the list is never found");
 }
 
 /// Every method that takes an identity, by the name that events give it.
