@@ -32,7 +32,7 @@ pub struct Dependencies {
     pub llm: Client,
     /// How a model works on a repository.
     pub swe: swe::Config,
-    /// Where dialogues are kept; may be filled later.
+    /// Where conversations are kept; may be filled later.
     pub conversations: Conversations,
     /// The project whose memory is worked on.
     pub forge: forge::Config,

@@ -13,12 +13,12 @@ use crate::support::program::{Home, Run, SERVE, Server};
 use crate::support::{KEY, wait_for};
 
 /// A home whose files are in its folder or in a bucket.
-struct Place {
+struct Fixture {
     home: Home,
     bucket: Option<(Arc<S3>, String)>,
 }
 
-impl Place {
+impl Fixture {
     fn both() -> [Self; 2] {
         let s3 = S3::shared();
         let bucket = s3.bucket();
@@ -119,7 +119,7 @@ fn long() -> String {
 
 #[tokio::test]
 async fn the_command_lists_fetches_checks_and_deletes_files() {
-    for place in Place::both() {
+    for place in Fixture::both() {
         assert_eq!(place.json(&["artifact", "list"])["artifacts"], json!([]));
         let keys = place.write("local", &["first".to_owned(), long()]).await;
         let others = place.write("eve", &["hers".to_owned()]).await;
@@ -171,7 +171,7 @@ async fn the_command_lists_fetches_checks_and_deletes_files() {
 
 #[tokio::test]
 async fn the_routes_list_stream_and_delete_files() {
-    for place in Place::both() {
+    for place in Fixture::both() {
         let server = place.serve();
         let keys = place.write("local", &["first".to_owned(), long()]).await;
         let others = place.write("eve", &["hers".to_owned()]).await;
@@ -222,7 +222,7 @@ async fn the_routes_list_stream_and_delete_files() {
 
 #[tokio::test]
 async fn who_is_forgotten_leaves_no_file() {
-    for place in Place::both() {
+    for place in Fixture::both() {
         place.write("alice", &["a".to_owned(), "b".to_owned()]).await;
         let kept = place.write("bob", &["c".to_owned()]).await;
         let receipt = place.json(&["memory", "forget", "--subject", "alice", "--yes"]);

@@ -1,4 +1,4 @@
-//! One flight per key through two doors of one engine: REST and in process.
+//! One flight per key through two transports of one engine: REST and in process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -26,12 +26,12 @@ use crate::stand_in::GitHub;
 const DIRECTIVES: [Option<&str>; 4] = [None, None, Some("no-cache"), Some("only-if-cached")];
 
 /// What the packs are run on.
-struct World {
+struct Fixture {
     github: GitHub,
     source: tempfile::TempDir,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let source = tempfile::tempdir().unwrap();
         std::fs::write(source.path().join("lib.rs"), "pub fn greet() {}\npub fn twice() { greet(); greet() }\n")
@@ -109,7 +109,7 @@ struct Seen {
 }
 
 /// Runs every pack through a stack of its own, in process and over REST.
-fn observe(world: &World, gate_one: bool, author: Author) -> Seen {
+fn observe(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
     let log = Log::default();
     let writer = log.clone();
     let ours = tracing_subscriber::filter::filter_fn(|metadata| metadata.target().starts_with("helmdeck"));
@@ -118,14 +118,14 @@ fn observe(world: &World, gate_one: bool, author: Author) -> Seen {
     let _while_here = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
     // One thread, so that the log of this stack is complete and of no other.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut seen = runtime.block_on(run_all(world, gate_one, author));
+    let mut seen = runtime.block_on(run_all(fixture, gate_one, author));
     seen.log = log.text();
     seen
 }
 
-async fn run_all(world: &World, gate_one: bool, author: Author) -> Seen {
+async fn run_all(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
     let (clock, folder) = (Arc::new(TestClock::default()), tempfile::tempdir().unwrap());
-    let mut packs = deck::builtins(&world.github.url(), &clock);
+    let mut packs = deck::builtins(&fixture.github.url(), &clock);
     for pack in &mut packs {
         pack.manifest = Box::leak(author.edit(pack.manifest).into_boxed_str());
     }
@@ -144,7 +144,7 @@ async fn run_all(world: &World, gate_one: bool, author: Author) -> Seen {
         if has_tasks(pack) && seen.tasks == usize::MAX {
             seen.tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         }
-        run_pack(world, pack, &engine, &router, &mut seen.answers).await;
+        run_pack(fixture, pack, &engine, &router, &mut seen.answers).await;
     }
     for path in ["/healthz", "/readyz", "/metrics"] {
         let answer = send(&router, Request::get(path).body(Body::empty()).unwrap()).await;
@@ -157,7 +157,7 @@ async fn run_all(world: &World, gate_one: bool, author: Author) -> Seen {
 }
 
 async fn run_pack(
-    world: &World,
+    fixture: &Fixture,
     pack: &Builtin,
     engine: &Engine,
     router: &Router,
@@ -165,7 +165,7 @@ async fn run_pack(
 ) {
     let manifest = Manifest::parse(pack.file, pack.manifest, &|_| Err(String::new())).unwrap();
     let name = manifest.name.as_str();
-    for input in world.inputs(&manifest) {
+    for input in fixture.inputs(&manifest) {
         // Twice in process and four times over REST: GitHub's stand-in answers writes with its recordings in turn, and six
         // calls bring each of these inputs back to the first.
         for _ in 0..2 {
@@ -215,8 +215,8 @@ fn is_cached(answer: &str) -> bool {
 
 #[test]
 fn with_a_gate_shut_every_pack_answers_as_if_there_were_no_memory() {
-    let world = World::new();
-    let plain = observe(&world, false, Author::Unaware);
+    let fixture = Fixture::new();
+    let plain = observe(&fixture, false, Author::Unaware);
     let answered: BTreeSet<&str> = plain
         .answers
         .iter()
@@ -230,12 +230,12 @@ fn with_a_gate_shut_every_pack_answers_as_if_there_were_no_memory() {
     }
 
     for author in [Author::Shut, Author::AsShipped] {
-        let shut = observe(&world, false, author);
+        let shut = observe(&fixture, false, author);
         assert_same(&plain.answers, &shut.answers, &format!("gate 1 shut, {author:?}"));
         assert_eq!((&plain.operations, &plain.log), (&shut.operations, &shut.log), "gate 1 shut, {author:?}");
         assert_eq!((shut.files.as_slice(), shut.tasks), (&[] as &[PathBuf], 0), "gate 1 shut, {author:?}");
     }
-    let second_shut = observe(&world, true, Author::Shut);
+    let second_shut = observe(&fixture, true, Author::Shut);
     // What the packs `memory.*` do is gate 1 itself.
     let rest = |answers: &[(String, String)]| -> Vec<(String, String)> {
         answers.iter().filter(|(request, _)| !request.contains(" memory.")).cloned().collect()
@@ -243,7 +243,7 @@ fn with_a_gate_shut_every_pack_answers_as_if_there_were_no_memory() {
     assert_same(&rest(&plain.answers), &rest(&second_shut.answers), "gate 1 open, gate 2 shut");
 
     // Were there no difference with both open, all of the above would say nothing.
-    let open = observe(&world, true, Author::AsShipped);
+    let open = observe(&fixture, true, Author::AsShipped);
     let cached: BTreeSet<&str> = open
         .answers
         .iter()

@@ -1,5 +1,5 @@
 //! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody sees, lists, purges,
-//! cancels, follows or joins anything of another, and everybody finds their own through both doors and with every token.
+//! cancels, follows or joins anything of another, and everybody finds their own through both transports and with every token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -19,12 +19,12 @@ const CALLERS: [(&str, &str); 4] = [("acme", "alice"), ("acme", "bob"), ("globex
 
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Door {
+enum Transport {
     Rest,
     Mcp,
 }
 
-const DOORS: [Door; 2] = [Door::Rest, Door::Mcp];
+const DOORS: [Transport; 2] = [Transport::Rest, Transport::Mcp];
 
 /// Somebody with a token, at one server.
 struct Someone<'a> {
@@ -52,24 +52,24 @@ impl<'a> Someone<'a> {
     }
 
     /// Calls a pack; returns the cache status (or the error's code) and the output.
-    fn call(&self, door: Door, pack: &str, input: &Value) -> (String, Value) {
-        self.directed(door, pack, input, "default")
+    fn call(&self, transport: Transport, pack: &str, input: &Value) -> (String, Value) {
+        self.directed(transport, pack, input, "default")
     }
 
     /// Asks for a cached answer and nothing else: `hit` or `cache_miss`.
-    fn look(&self, door: Door, pack: &str, input: &Value) -> String {
-        self.directed(door, pack, input, "only_if_cached").0
+    fn look(&self, transport: Transport, pack: &str, input: &Value) -> String {
+        self.directed(transport, pack, input, "only_if_cached").0
     }
 
-    fn directed(&self, door: Door, pack: &str, input: &Value, directive: &str) -> (String, Value) {
-        match door {
-            Door::Rest => {
+    fn directed(&self, transport: Transport, pack: &str, input: &Value, directive: &str) -> (String, Value) {
+        match transport {
+            Transport::Rest => {
                 let header = if directive == "default" { "" } else { "\nCache-Control: only-if-cached" };
                 let (_, answer) = self.rest(&format!("POST /api/v1/packs/{pack}{header}"), input);
                 let status = answer["cache"]["status"].as_str().or(answer["code"].as_str());
                 (status.unwrap_or("none").to_owned(), answer["output"].clone())
             }
-            Door::Mcp => {
+            Transport::Mcp => {
                 let result = self.mcp.call(pack, input, directive);
                 let meta = &result["_meta"];
                 let status = meta["helmdeck/cache"]["status"].as_str().or(meta["helmdeck/problem"]["code"].as_str());
@@ -105,8 +105,10 @@ fn start(home: &Home) -> Server {
     Server::start_with(home, KEY, &[("HELMDECK_JWT_SECRET", SECRET)])
 }
 
-/// Every pair of different callers with every pair of doors.
-fn pairs<'a, 'b>(all: &'a [Someone<'b>]) -> impl Iterator<Item = (&'a Someone<'b>, Door, &'a Someone<'b>, Door)> {
+/// Every pair of different callers with every pair of transports.
+fn pairs<'a, 'b>(
+    all: &'a [Someone<'b>],
+) -> impl Iterator<Item = (&'a Someone<'b>, Transport, &'a Someone<'b>, Transport)> {
     all.iter().flat_map(move |one| {
         all.iter().filter(move |other| other.name != one.name).flat_map(move |other| {
             DOORS.iter().flat_map(move |first| DOORS.iter().map(move |second| (one, *first, other, *second)))
@@ -159,7 +161,7 @@ fn nobody_lists_recalls_or_forgets_what_is_kept_for_another() {
         let key = format!("{}.{}", one.name.0, one.name.1);
         let (code, answer) = one.rest("POST /api/v1/memory/store", &json!({"key": key, "value": "v", "tags": ["t"]}));
         assert_eq!(code, 200, "{answer}");
-        one.call(Door::Rest, "test.echo", &json!({"repo": key}));
+        one.call(Transport::Rest, "test.echo", &json!({"repo": key}));
     }
     for (one, first, other, _) in pairs(&all) {
         let theirs = format!("{}.{}", one.name.0, one.name.1);
@@ -246,11 +248,11 @@ fn runs_are_joined_by_the_same_caller_through_any_door_and_by_nobody_else() {
     let runs = || std::fs::read_to_string(home.packs().join("held")).unwrap_or_default().lines().count();
     std::thread::scope(|scope| {
         let input = &input;
-        let call = move |one: &Someone<'_>, door| one.call(door, "test.held", input).0;
-        let first: Vec<_> = all.iter().map(|one| scope.spawn(move || call(one, Door::Rest))).collect();
+        let call = move |one: &Someone<'_>, transport| one.call(transport, "test.held", input).0;
+        let first: Vec<_> = all.iter().map(|one| scope.spawn(move || call(one, Transport::Rest))).collect();
         wait_for("one run for each caller", || runs() == CALLERS.len());
         // Whether they board before the run has ended or ask after it, they start none of their own.
-        let second: Vec<_> = all.iter().map(|one| scope.spawn(move || call(one, Door::Mcp))).collect();
+        let second: Vec<_> = all.iter().map(|one| scope.spawn(move || call(one, Transport::Mcp))).collect();
         std::fs::write(home.packs().join("go"), "").unwrap();
         for status in first.into_iter().map(|call| call.join().unwrap()) {
             assert_eq!(status, "miss");
@@ -387,12 +389,12 @@ fn a_refreshed_token_of_the_same_subject_still_hits() {
     let server = start(&home);
     let alice = Someone::new(&server, CALLERS[0], EVERYTHING);
     let input = fresh();
-    alice.call(Door::Rest, "test.echo", &input);
+    alice.call(Transport::Rest, "test.echo", &input);
     let refreshed = token(CALLERS[0], EVERYTHING, 1200);
     assert_ne!(refreshed, alice.token);
     let again = Someone::with_token(&server, CALLERS[0], refreshed);
-    for door in DOORS {
-        assert_eq!(again.look(door, "test.echo", &input), "hit", "{door:?}");
+    for transport in DOORS {
+        assert_eq!(again.look(transport, "test.echo", &input), "hit", "{transport:?}");
     }
 }
 

@@ -15,7 +15,7 @@ const FAIL: &str = "#!/bin/sh\necho 'it broke' >&2\nexit 3\n";
 
 /// How a client reaches the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Door {
+enum Transport {
     Http,
     Stdio,
 }
@@ -55,11 +55,11 @@ struct Desk {
 }
 
 impl Desk {
-    fn open(door: Door) -> Self {
+    fn open(transport: Transport) -> Self {
         let home = Home::new();
         home.install("test.wait", WAIT, "");
         home.install("test.fail", FAIL, "");
-        let desk = Self { server: (door == Door::Http).then(|| Server::start(&home, KEY)), home };
+        let desk = Self { server: (transport == Transport::Http).then(|| Server::start(&home, KEY)), home };
         std::fs::create_dir(desk.sources()).unwrap();
         std::fs::write(desk.sources().join("lib.rs"), "pub struct Anchor;\npub fn weigh(anchor: &Anchor) {}\n")
             .unwrap();
@@ -102,8 +102,8 @@ fn steps(answer: &Value) -> &[Value] {
 }
 
 /// Checks everything that a client can do with packs.
-fn a_client_sees_what_the_shell_sees(client: Client, door: Door) {
-    let desk = Desk::open(door);
+fn a_client_sees_what_the_shell_sees(client: Client, transport: Transport) {
+    let desk = Desk::open(transport);
     let map = format!("path={}", desk.sources().display());
     let map = as_seen(&desk.at_the_shell(&["repo.map", &map]));
     let pid = desk.home.packs().join("pid");
@@ -176,32 +176,32 @@ fn a_client_sees_what_the_shell_sees(client: Client, door: Door) {
 
 #[test]
 fn the_python_client_over_http() {
-    a_client_sees_what_the_shell_sees(Client::Python, Door::Http);
+    a_client_sees_what_the_shell_sees(Client::Python, Transport::Http);
 }
 
 #[test]
 fn the_python_client_over_stdio() {
-    a_client_sees_what_the_shell_sees(Client::Python, Door::Stdio);
+    a_client_sees_what_the_shell_sees(Client::Python, Transport::Stdio);
 }
 
 #[test]
 fn the_python_client_with_the_handshake_over_http() {
-    a_client_sees_what_the_shell_sees(Client::PythonWithHandshake, Door::Http);
+    a_client_sees_what_the_shell_sees(Client::PythonWithHandshake, Transport::Http);
 }
 
 #[test]
 fn the_python_client_with_the_handshake_over_stdio() {
-    a_client_sees_what_the_shell_sees(Client::PythonWithHandshake, Door::Stdio);
+    a_client_sees_what_the_shell_sees(Client::PythonWithHandshake, Transport::Stdio);
 }
 
 #[test]
 fn the_typescript_client_over_http() {
-    a_client_sees_what_the_shell_sees(Client::TypeScript, Door::Http);
+    a_client_sees_what_the_shell_sees(Client::TypeScript, Transport::Http);
 }
 
 #[test]
 fn the_typescript_client_over_stdio() {
-    a_client_sees_what_the_shell_sees(Client::TypeScript, Door::Stdio);
+    a_client_sees_what_the_shell_sees(Client::TypeScript, Transport::Stdio);
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn inspect(desk: &Desk, arguments: &[&str]) -> Value {
 
 #[test]
 fn the_inspector_lists_and_calls_and_finds_every_schema_portable() {
-    for door in [Door::Http, Door::Stdio] {
-        let desk = Desk::open(door);
+    for transport in [Transport::Http, Transport::Stdio] {
+        let desk = Desk::open(transport);
         let sources = desk.sources();
         let path = format!("path={}", sources.display());
         let listed = inspect(&desk, &["--method", "tools/list", "--strict"]);
@@ -263,13 +263,13 @@ fn the_inspector_lists_and_calls_and_finds_every_schema_portable() {
             listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         let shown = names.clone();
         names.sort_unstable();
-        assert_eq!(shown, names, "{door:?}: the order of a list is the same at each time");
-        assert!(names.contains(&"repo__map") && names.contains(&"test__echo"), "{door:?}: {names:?}");
+        assert_eq!(shown, names, "{transport:?}: the order of a list is the same at each time");
+        assert!(names.contains(&"repo__map") && names.contains(&"test__echo"), "{transport:?}: {names:?}");
         let called = inspect(&desk, &["--method", "tools/call", "--tool-name", "repo__map", "--tool-arg", &path]);
         let shown = desk.at_the_shell(&["repo.map", &path]);
-        assert_eq!(as_seen(&called["structuredContent"]), as_seen(&shown), "{door:?}");
+        assert_eq!(as_seen(&called["structuredContent"]), as_seen(&shown), "{transport:?}");
         let guide = inspect(&desk, &["--method", "resources/read", "--uri", "helmdeck://guide"]);
-        assert!(guide["contents"][0]["text"].as_str().unwrap().contains("repo__map"), "{door:?}: {guide}");
+        assert!(guide["contents"][0]["text"].as_str().unwrap().contains("repo__map"), "{transport:?}: {guide}");
     }
 }
 
@@ -285,7 +285,7 @@ const WARNED: &[(&str, &str)] = &[
 /// `jbt-mcpcheck` knows the revision 2026-07-28 and has nothing to do with the official suite.
 #[test]
 fn an_independent_checker_finds_nothing_wrong() {
-    let desk = Desk::open(Door::Http);
+    let desk = Desk::open(Transport::Http);
     let url = desk.server.as_ref().unwrap().url("/mcp");
     let mut checker = Programs::installed().python_program("jbt-mcpcheck");
     let output = checker.args(["--json", "--legacy-probes", &url]).output().unwrap();

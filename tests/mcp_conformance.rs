@@ -1,4 +1,4 @@
-//! The official conformance suite against the real MCP door: the server with its checks in front, over an engine with the
+//! The official conformance suite against the real MCP transport: the server with its checks in front, over an engine with the
 //! built-in packs. What the suite wants beyond packs is in `support/conformance.rs`.
 //!
 //! The suite's exit code and summary are not believed: each scored scenario must have left its checks, and each check must be a
@@ -185,7 +185,7 @@ async fn every_counted_scenario_succeeds(revision: &str, how_many: usize) {
     assert_eq!(answer("tools-call-simple-text"), (simple, false));
     let failure = json!([{"type": "text", "text": "This tool intentionally returns an error for testing"}]);
     assert_eq!(answer("tools-call-error"), (failure, true));
-    // What the suite saw was packs and fixtures, behind one door.
+    // What the suite saw was packs and fixtures, behind one transport.
     let names = results["tools-list"].iter().find(|check| check["id"] == "tools-name-format").unwrap();
     let valid = |name: &str| names["details"]["results"][name] == "valid";
     assert!(valid("repo__map") && valid("conformance__in_a_header") && valid("test_simple_text"), "{names}");

@@ -8,16 +8,16 @@ use crate::mcp_process::Spoken;
 use crate::support::program::{Home, Server};
 use crate::support::{KEY, wait_for};
 
-const SCRIPT: &str = include_str!("../src/engine/trials/mcp_server.sh");
+const SCRIPT: &str = include_str!("../src/engine/tests/mcp_server.sh");
 
 /// A home with servers; each has a folder, where its script looks how it is to behave.
-struct Deck {
+struct Fixture {
     home: Home,
     folders: tempfile::TempDir,
     config: String,
 }
 
-impl Deck {
+impl Fixture {
     fn new() -> Self {
         Self { home: Home::new(), folders: tempfile::tempdir().unwrap(), config: String::new() }
     }
@@ -70,20 +70,20 @@ fn names(answer: &Value) -> Vec<&str> {
 }
 
 /// A slow server, one that never answers and one that ends at once.
-fn mixed() -> Deck {
-    let mut deck = Deck::new();
-    deck.add("slow", "", &count(), &[("delay", "2")]);
-    deck.add("hangs", "start_timeout = \"4s\"", &count(), &[("mute", "")]);
-    deck.add("broken", "", &count(), &[("refuse", "")]);
-    deck.wrap("team.read", "slow", "");
-    deck.wrap("team.lost", "broken", "");
-    deck
+fn mixed() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.add("slow", "", &count(), &[("delay", "2")]);
+    fixture.add("hangs", "start_timeout = \"4s\"", &count(), &[("mute", "")]);
+    fixture.add("broken", "", &count(), &[("refuse", "")]);
+    fixture.wrap("team.read", "slow", "");
+    fixture.wrap("team.lost", "broken", "");
+    fixture
 }
 
 #[test]
 fn first_list_over_stdio_has_slow_servers_tools() {
-    let deck = mixed();
-    let mut client = deck.spoken();
+    let fixture = mixed();
+    let mut client = fixture.spoken();
     let list = client.ask(1, "tools/list", json!({}));
     let listed = names(&list);
     assert!(listed.contains(&"mcp__slow__count") && listed.contains(&"team__read"), "{listed:?}");
@@ -94,15 +94,15 @@ fn first_list_over_stdio_has_slow_servers_tools() {
 
 #[test]
 fn first_call_over_stdio_waits_for_its_server() {
-    let deck = mixed();
+    let fixture = mixed();
     for tool in ["mcp__slow__count", "team__read", "team.read"] {
-        std::fs::remove_dir_all(deck.home.data()).ok();
-        let mut client = deck.spoken();
+        std::fs::remove_dir_all(fixture.home.data()).ok();
+        let mut client = fixture.spoken();
         let answer = client.call(1, tool);
         assert_eq!(answer["result"]["isError"], false, "{tool}: {answer}");
         client.leave();
     }
-    let mut client = deck.spoken();
+    let mut client = fixture.spoken();
     let answer = client.call(1, "team__lost");
     let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
     assert!(text.contains("MCP server \"broken\""), "{text}");
@@ -112,8 +112,8 @@ fn first_call_over_stdio_waits_for_its_server() {
 
 #[test]
 fn first_list_and_call_of_a_server_wait_too() {
-    let deck = mixed();
-    let server = Server::start(&deck.home, KEY);
+    let fixture = mixed();
+    let server = Server::start(&fixture.home, KEY);
     let accept =
         "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list";
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -127,15 +127,15 @@ fn first_list_and_call_of_a_server_wait_too() {
 
 #[test]
 fn remembered_tools_are_listed_at_once_and_changes_are_announced() {
-    let mut deck = Deck::new();
-    deck.add("x", "", &count(), &[]);
-    let mut client = deck.spoken();
+    let mut fixture = Fixture::new();
+    fixture.add("x", "", &count(), &[]);
+    let mut client = fixture.spoken();
     assert!(names(&client.ask(1, "tools/list", json!({}))).contains(&"mcp__x__count"));
     client.leave();
     // The next start needs long, and the server has other tools by then.
-    deck.write("x", "delay", "2");
-    deck.write("x", "tools.json", &json!([{"name": "fresh", "inputSchema": {"type": "object"}}]).to_string());
-    let mut client = deck.spoken();
+    fixture.write("x", "delay", "2");
+    fixture.write("x", "tools.json", &json!([{"name": "fresh", "inputSchema": {"type": "object"}}]).to_string());
+    let mut client = fixture.spoken();
     let list = client.ask(1, "tools/list", json!({}));
     assert!(names(&list).contains(&"mcp__x__count"), "what it had: {list}");
     assert_eq!(client.receive()["method"], "notifications/tools/list_changed");
@@ -146,26 +146,26 @@ fn remembered_tools_are_listed_at_once_and_changes_are_announced() {
 
 #[test]
 fn a_hit_and_the_lists_of_packs_start_no_server() {
-    let mut deck = Deck::new();
-    deck.add("x", "", &count(), &[]);
-    deck.wrap("team.read", "x", "[memory]\ncache = true\nttl = \"1h\"\n");
-    assert_eq!(deck.home.call(KEY, &["team.read"]).0, "miss");
-    assert_eq!(deck.starts("x"), 1);
+    let mut fixture = Fixture::new();
+    fixture.add("x", "", &count(), &[]);
+    fixture.wrap("team.read", "x", "[memory]\ncache = true\nttl = \"1h\"\n");
+    assert_eq!(fixture.home.call(KEY, &["team.read"]).0, "miss");
+    assert_eq!(fixture.starts("x"), 1);
     // It could not start any more.
-    deck.write("x", "refuse", "");
-    assert_eq!(deck.home.call(KEY, &["team.read"]).0, "hit");
+    fixture.write("x", "refuse", "");
+    assert_eq!(fixture.home.call(KEY, &["team.read"]).0, "hit");
     for command in
         [&["pack", "list"][..], &["pack", "show", "team.read"], &["pack", "show", "mcp.x.count"], &["pack", "check"]]
     {
-        let run = deck.home.run(KEY, command);
+        let run = fixture.home.run(KEY, command);
         assert_eq!(run.code, 0, "{command:?}: {}{}", run.stdout, run.stderr);
     }
-    assert_eq!(deck.starts("x"), 1, "nothing was started");
-    let run = deck.home.run(KEY, &["mcp", "list"]);
-    assert_eq!((run.code, deck.starts("x")), (1, 2), "`mcp list` asks");
+    assert_eq!(fixture.starts("x"), 1, "nothing was started");
+    let run = fixture.home.run(KEY, &["mcp", "list"]);
+    assert_eq!((run.code, fixture.starts("x")), (1, 2), "`mcp list` asks");
     assert!(run.stdout.contains("the tools are those of its last start"), "{}", run.stdout);
     // Without the key the file is of no use, and nothing of it can be read.
-    let sealed = std::fs::read(deck.home.data().join("mcp/x.sealed")).unwrap();
+    let sealed = std::fs::read(fixture.home.data().join("mcp/x.sealed")).unwrap();
     assert!(!String::from_utf8_lossy(&sealed).contains("inputSchema"));
 }
 
@@ -185,15 +185,15 @@ fn hostile_schemas_do_not_stop_a_server() {
     let node = vec![json!({"properties": {"a": {"$ref": "#/$defs/n"}}}); 4];
     let branching = json!({"type": "object", "allOf": [{"$ref": "#/$defs/n"}], "$defs": {"n": {"anyOf": node, "not": {"const": 1}}}});
     let deep = (0..100).fold(json!(1), |inner, _| json!({"a": inner}));
-    let mut deck = Deck::new();
+    let mut fixture = Fixture::new();
     let tools = json!([
         {"name": "in", "inputSchema": tower(14)},
         {"name": "out", "inputSchema": {"type": "object"}, "outputSchema": tower(14)},
         {"name": "count", "inputSchema": branching},
         {"name": "nested", "inputSchema": {"type": "object"}, "outputSchema": branching},
     ]);
-    deck.add("e", "", &tools, &[("nested.json", &deep.to_string())]);
-    let server = Server::start(&deck.home, KEY);
+    fixture.add("e", "", &tools, &[("nested.json", &deep.to_string())]);
+    let server = Server::start(&fixture.home, KEY);
     for name in ["in", "out"] {
         let answer = server.ask(&format!("POST /api/v1/packs/mcp.e.{name}"), r#"{"a":"x"}"#);
         assert_eq!(answer.code, 404, "{}", answer.body);

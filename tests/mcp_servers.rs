@@ -18,26 +18,26 @@ const FILESYSTEM: &str = "@modelcontextprotocol/server-filesystem/dist/index.js"
 const COUNTING: &str = "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho $$ >group\ntee -a asked | \"$@\"\n";
 
 /// A home with one server and a folder of notes.
-struct Rig {
+struct Fixture {
     home: Home,
     folder: tempfile::TempDir,
 }
 
-impl Rig {
+impl Fixture {
     /// Adds a server from npm with `helmdeck mcp add`; the argument `notes` becomes the folder of notes.
     fn with(name: &str, script: &str, arguments: &[&str]) -> Self {
-        let rig = Self { home: Home::new(), folder: tempfile::tempdir().unwrap() };
-        rig.write("counting.sh", COUNTING);
-        rig.write("notes/a.txt", "note a");
-        rig.write("notes/b.txt", "note b");
-        let (counting, notes) = (rig.path("counting.sh"), rig.path("notes"));
+        let fixture = Self { home: Home::new(), folder: tempfile::tempdir().unwrap() };
+        fixture.write("counting.sh", COUNTING);
+        fixture.write("notes/a.txt", "note a");
+        fixture.write("notes/b.txt", "note b");
+        let (counting, notes) = (fixture.path("counting.sh"), fixture.path("notes"));
         let program = Programs::installed().node_script(script);
         let mut words = vec!["mcp", "add", name, "--", "/bin/sh", counting.to_str().unwrap()];
         words.extend(program.iter().map(String::as_str));
         words.extend(arguments.iter().map(|word| if *word == "notes" { notes.to_str().unwrap() } else { word }));
-        let run = rig.home.run(KEY, &words);
+        let run = fixture.home.run(KEY, &words);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        rig
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -92,28 +92,28 @@ fn lives(pid: &str) -> bool {
 
 #[test]
 fn a_read_tool_is_cached_and_a_write_tool_never() {
-    let rig = Rig::with("files", FILESYSTEM, &["notes"]);
-    let notes = rig.path("notes");
+    let fixture = Fixture::with("files", FILESYSTEM, &["notes"]);
+    let notes = fixture.path("notes");
     let path = |name: &str| json!({"path": notes.join(name)});
 
     // One command was enough: the tools are packs.
-    let run = rig
+    let run = fixture
         .home
         .run(KEY, &["run", "mcp.files.read_text_file", &format!("path={}", notes.join("a.txt").display()), "--json"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let outcome: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(outcome["output"], json!({"content": "note a"}));
     assert_eq!(outcome["cache"], Value::Null, "a tool by its own name is never cached");
-    let listed = rig.home.run(KEY, &["mcp", "list", "--json"]);
+    let listed = fixture.home.run(KEY, &["mcp", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
     assert_eq!(listed["servers"][0]["server"], "secure-filesystem-server 0.2.0", "{listed}");
-    assert_eq!(rig.asked("read_text_file"), 1);
+    assert_eq!(fixture.asked("read_text_file"), 1);
 
-    rig.put("team.read", "files", "read_text_file", "read_only = true", CACHED);
-    rig.put("team.write", "files", "write_file", "", "");
-    rig.put("team.lie", "files", "write_file", "read_only = true", CACHED);
-    rig.put("team.slip", "files", "write_file", "read_only = false", CACHED);
-    let check = rig.home.run(KEY, &["pack", "check"]);
+    fixture.put("team.read", "files", "read_text_file", "read_only = true", CACHED);
+    fixture.put("team.write", "files", "write_file", "", "");
+    fixture.put("team.lie", "files", "write_file", "read_only = true", CACHED);
+    fixture.put("team.slip", "files", "write_file", "read_only = false", CACHED);
+    let check = fixture.home.run(KEY, &["pack", "check"]);
     assert_eq!(check.code, 1);
     assert!(
         check.stdout.contains("the MCP server \"files\" says that its tool \"write_file\" writes"),
@@ -122,12 +122,12 @@ fn a_read_tool_is_cached_and_a_write_tool_never() {
     );
     assert!(check.stdout.contains("a pack that writes can never be cached"), "{}", check.stdout);
 
-    let server = Server::start(&rig.home, KEY);
+    let server = Server::start(&fixture.home, KEY);
     let (first, output) = server.call("team.read", &path("a.txt"));
     assert_eq!((first.as_str(), &output), ("miss", &json!({"content": "note a"})));
     let (second, again) = server.call("team.read", &path("a.txt"));
     assert_eq!((second.as_str(), &again), ("hit", &output));
-    assert_eq!(rig.asked("read_text_file"), 2, "one by its own name, one behind the cache");
+    assert_eq!(fixture.asked("read_text_file"), 2, "one by its own name, one behind the cache");
 
     let (server, input) = (&server, &path("b.txt"));
     let statuses: Vec<String> = std::thread::scope(|scope| {
@@ -141,7 +141,7 @@ fn a_read_tool_is_cached_and_a_write_tool_never() {
             })
             .collect()
     });
-    assert_eq!(rig.asked("read_text_file"), 3, "50 callers are one call of the server: {statuses:?}");
+    assert_eq!(fixture.asked("read_text_file"), 3, "50 callers are one call of the server: {statuses:?}");
     assert_eq!(statuses.iter().filter(|status| *status == "miss").count(), 1, "{statuses:?}");
 
     let write = json!({"path": notes.join("c.txt"), "content": "new"});
@@ -150,7 +150,7 @@ fn a_read_tool_is_cached_and_a_write_tool_never() {
         assert_eq!(answer.code, 200, "{}", answer.body);
         assert_eq!(answer.json()["cache"], Value::Null);
     }
-    assert_eq!(rig.asked("write_file"), 3, "each write is one");
+    assert_eq!(fixture.asked("write_file"), 3, "each write is one");
     assert_eq!(std::fs::read_to_string(notes.join("c.txt")).unwrap(), "new");
 
     // The tool's own failure: outside its folder. Never stored.
@@ -159,7 +159,7 @@ fn a_read_tool_is_cached_and_a_write_tool_never() {
         assert_eq!((answer.code, answer.status().as_str()), (502, "handler_failed"), "{}", answer.body);
         assert!(answer.body.contains("Access denied"), "{}", answer.body);
     }
-    assert_eq!(rig.asked("read_text_file"), 5);
+    assert_eq!(fixture.asked("read_text_file"), 5);
     assert!(server.says("Secure MCP Filesystem Server running on stdio"), "stderr goes to the log");
     let metrics = server.ask("GET /metrics", "").body;
     assert!(metrics.contains("helmdeck_mcp_server_up{server=\"files\"} 1"), "{metrics}");
@@ -167,15 +167,15 @@ fn a_read_tool_is_cached_and_a_write_tool_never() {
 
 #[test]
 fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_works() {
-    let rig = Rig::with("every", EVERYTHING, &["stdio"]);
-    let mut server = Server::start(&rig.home, KEY);
+    let fixture = Fixture::with("every", EVERYTHING, &["stdio"]);
+    let mut server = Server::start(&fixture.home, KEY);
     let slow = "mcp.every.trigger-long-running-operation";
     let quick = json!({"duration": 0.1, "steps": 1});
     assert_eq!(post(&server, slow, &quick).code, 200);
-    let first = rig.group();
+    let first = fixture.group();
     let answer = std::thread::scope(|scope| {
         let calling = scope.spawn(|| post(&server, slow, &json!({"duration": 50, "steps": 1})));
-        wait_for("the call to be under way", || rig.asked("trigger-long-running-operation") == 2);
+        wait_for("the call to be under way", || fixture.asked("trigger-long-running-operation") == 2);
         kill_group(&first);
         calling.join().unwrap()
     });
@@ -184,7 +184,7 @@ fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_wo
     assert!(answer.body.contains("it was killed by signal 9"), "{}", answer.body);
     let answer = post(&server, slow, &quick);
     assert_eq!(answer.code, 200, "{}", answer.body);
-    let second = rig.group();
+    let second = fixture.group();
     assert_ne!(first, second, "another process");
 
     server.signal("-TERM");
@@ -194,10 +194,10 @@ fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_wo
 
 #[test]
 fn fifty_callers_of_a_slow_tool_are_one_call_of_its_server() {
-    let rig = Rig::with("every", EVERYTHING, &["stdio"]);
+    let fixture = Fixture::with("every", EVERYTHING, &["stdio"]);
     let tool = "trigger-long-running-operation";
-    rig.put("team.slow", "every", tool, "read_only = true", CACHED);
-    let server = Server::start(&rig.home, KEY);
+    fixture.put("team.slow", "every", tool, "read_only = true", CACHED);
+    let server = Server::start(&fixture.home, KEY);
     // Started and listed already: what takes long is the tool.
     assert_eq!(post(&server, &format!("mcp.every.{tool}"), &json!({"duration": 0.1, "steps": 1})).code, 200);
     let input = json!({"duration": 8, "steps": 1});
@@ -209,7 +209,7 @@ fn fifty_callers_of_a_slow_tool_are_one_call_of_its_server() {
     });
     let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
     assert!(begun.elapsed() >= Duration::from_secs(8), "the tool took its time");
-    assert_eq!(rig.asked(tool), 2, "one before, and one for all: {statuses:?}");
+    assert_eq!(fixture.asked(tool), 2, "one before, and one for all: {statuses:?}");
     // Who is late on a busy machine finds the answer.
     assert_eq!((count("miss"), count("coalesced") + count("hit")), (1, 49), "all wait for the same call: {statuses:?}");
     assert!(count("coalesced") > 0, "{statuses:?}");

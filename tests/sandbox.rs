@@ -8,7 +8,7 @@ use helmdeck_engine::{Config, Engine};
 use serde_json::json;
 
 use crate::support::program::{Home, Run};
-use crate::support::sessions::{Bench, is_running, place, runs};
+use crate::support::sessions::{SessionFixture, is_running, place, runs};
 use crate::support::{KEY, wait_for};
 
 /// Makes each call in the sandbox, also as the other ABI of x86-64 numbers it, and prints what is not refused.
@@ -37,10 +37,10 @@ shared.unlink()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_past_the_limits_and_the_namespaces_are_refused_and_those_of_programs_are_not() {
-    let bench = Bench::new();
-    let came = bench.once(json!({"argv": ["python3", "-c", CALLS]})).await;
+    let fixture = SessionFixture::new();
+    let came = fixture.once(json!({"argv": ["python3", "-c", CALLS]})).await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "3 ok\n"), "{came:?}");
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 /// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be: the four families of the network
@@ -69,17 +69,17 @@ print("ok")
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_outside_the_network_namespace_are_refused() {
-    let bench = Bench::new();
-    let came = bench.once(json!({"argv": ["python3", "-c", FAMILIES]})).await;
+    let fixture = SessionFixture::new();
+    let came = fixture.once(json!({"argv": ["python3", "-c", FAMILIES]})).await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processes() {
-    let bench = Bench::new();
+    let fixture = SessionFixture::new();
     // The linker writes to stderr about every program that it starts.
-    let came = bench.once(json!({"argv": ["/usr/bin/env"], "env": {"LD_DEBUG": "files", "PATH": "/nowhere"}})).await;
+    let came = fixture.once(json!({"argv": ["/usr/bin/env"], "env": {"LD_DEBUG": "files", "PATH": "/nowhere"}})).await;
     assert_eq!(came.ended, "0", "{came:?}");
     assert!(came.stderr.contains("transferring control: /usr/bin/env"), "{came:?}");
     assert_eq!(came.stderr.matches("transferring control").count(), 1, "{came:?}");
@@ -87,9 +87,9 @@ async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processe
     // One that is longer than a pipe holds, and an input after it.
     let long = "x".repeat(100_000);
     let input = json!({"sh": "echo ${#LONG}; cat", "env": {"LONG": long}, "stdin": "the input"});
-    assert_eq!(bench.once(input).await.stdout, "100000\nthe input");
+    assert_eq!(fixture.once(input).await.stdout, "100000\nthe input");
     let script = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; [ -n \"$WHAT\" ] && sleep 198712";
-    let call = bench.once(json!({"sh": script, "env": {"WHAT": "the-value-of-a-variable"}, "timeout_ms": 10_000}));
+    let call = fixture.once(json!({"sh": script, "env": {"WHAT": "the-value-of-a-variable"}, "timeout_ms": 10_000}));
     let mut call = std::pin::pin!(call);
     let began = async {
         while !is_running("sleep\u{0}198712") {
@@ -101,12 +101,12 @@ async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processe
     assert!(!seen, "seen from outside");
     let came = call.await;
     assert!(came.stdout.contains("sleep 198712") && !came.stdout.contains("the-value-of"), "{came:?}");
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_that_forked_processes_share_counts_once() {
-    let bench = Bench::with(|config| config.sessions.memory = 400 << 20);
+    let fixture = SessionFixture::with(|config| config.sessions.memory = 400 << 20);
     let script = "import os, time\n\
          held = bytearray(os.urandom(1)) * (100 << 20)\n\
          for _ in range(8):\n\
@@ -114,19 +114,19 @@ async fn memory_that_forked_processes_share_counts_once() {
          \x20       time.sleep(2); os._exit(0)\n\
          for _ in range(8): os.wait()\n\
          print(sum(held[::1 << 20]) == 100 * held[0])\n";
-    let came = bench.once(json!({"argv": ["python3", "-c", script]})).await;
+    let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "True\n"), "{came:?}");
     // As soon as each has its own, it counts for each.
     let script = script.replace("time.sleep(2)", "held[:] = bytes(100 << 20); time.sleep(1000)");
-    let came = bench.once(json!({"argv": ["python3", "-c", script]})).await;
+    let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
     assert_eq!(came.ended, "OutOfMemory", "{came:?}");
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_without_memory_takes_the_command_and_a_lost_one_is_reported_as_killed() {
-    let bench = Bench::new();
-    let call = bench.sh("cat /proc/self/oom_score_adj; sleep 287612");
+    let fixture = SessionFixture::new();
+    let call = fixture.sh("cat /proc/self/oom_score_adj; sleep 287612");
     let killed = async {
         let supervisor = loop {
             let running = is_running("sleep\u{0}287612");
@@ -143,7 +143,7 @@ async fn a_machine_without_memory_takes_the_command_and_a_lost_one_is_reported_a
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("Signalled(9)", "1000\n"), "{came:?}");
     assert_eq!(own, std::fs::read_to_string("/proc/self/oom_score_adj").unwrap());
     wait_for("the command to be gone", || !is_running("sleep\u{0}287612"));
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 /// Returns the process that waits for a command with this in its line.

@@ -14,7 +14,7 @@ use helmdeck_testkit::TestClock;
 use serde_json::{Value, json};
 
 use crate::support::program::{Home, Run, Server};
-use crate::support::sessions::{Bench, folders, is_running, place, runs};
+use crate::support::sessions::{SessionFixture, folders, is_running, place, runs};
 use crate::support::{KEY, wait_for};
 
 fn callers() -> Vec<Identity> {
@@ -24,21 +24,21 @@ fn callers() -> Vec<Identity> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_of_another_caller_is_not_found() {
-    let bench = Bench::new();
+    let fixture = SessionFixture::new();
     let callers = callers();
     let mut kept = Vec::new();
     for caller in &callers {
-        kept.push(bench.kept(caller, &format!("echo {}-{} > secret", caller.tenant(), caller.user())).await);
+        kept.push(fixture.kept(caller, &format!("echo {}-{} > secret", caller.tenant(), caller.user())).await);
     }
     let absent = json!({"sh": "cat secret", "_session_id": "0".repeat(32)});
-    let absent = bench.call_as(&callers[0], "once", absent).await.unwrap_err();
+    let absent = fixture.call_as(&callers[0], "once", absent).await.unwrap_err();
     assert_eq!(absent.code(), Code::NotFound);
     for (mine, caller) in callers.iter().enumerate() {
-        let listed = bench.engine.sessions(Some(caller)).await.unwrap();
+        let listed = fixture.engine.sessions(Some(caller)).await.unwrap();
         assert_eq!(listed.iter().map(|session| session.id.as_str()).collect::<Vec<_>>(), [kept[mine].id()]);
         for (other, session) in kept.iter().enumerate() {
             let input = json!({"sh": "cat secret", "_session_id": session.id()});
-            let answer = bench.call_as(caller, "once", input).await;
+            let answer = fixture.call_as(caller, "once", input).await;
             if mine == other {
                 let (came, _) = answer.unwrap();
                 assert_eq!(came.stdout, format!("{}-{}\n", caller.tenant(), caller.user()));
@@ -46,89 +46,89 @@ async fn a_session_of_another_caller_is_not_found() {
             } else {
                 let error = answer.unwrap_err();
                 assert_eq!((error.code(), error.message()), (absent.code(), absent.message()));
-                let error = bench.engine.end_session(Some(caller), session.id()).await.unwrap_err();
+                let error = fixture.engine.end_session(Some(caller), session.id()).await.unwrap_err();
                 assert_eq!((error.code(), error.message()), (absent.code(), absent.message()));
-                assert!(bench.engine.session(caller, session.id()).await.is_err());
+                assert!(fixture.engine.session(caller, session.id()).await.is_err());
             }
         }
     }
     let anonymous = Identity::anonymous();
-    assert!(bench.engine.session(&anonymous, kept[0].id()).await.is_err());
-    let (came, _) = bench.call_as(&anonymous, "keep", json!({"sh": "true"})).await.unwrap();
+    assert!(fixture.engine.session(&anonymous, kept[0].id()).await.is_err());
+    let (came, _) = fixture.call_as(&anonymous, "keep", json!({"sh": "true"})).await.unwrap();
     assert_eq!(came.session, None, "an anonymous caller keeps no session");
     for odd in ["..", "../../x", "", "a", &"F".repeat(32), "%2e%2e"] {
-        assert!(bench.engine.session(&callers[0], odd).await.is_err(), "{odd}");
+        assert!(fixture.engine.session(&callers[0], odd).await.is_err(), "{odd}");
     }
-    assert_eq!(bench.engine.sessions(None).await.unwrap().len(), 4);
-    bench.engine.end_session(None, kept[1].id()).await.unwrap();
-    assert!(bench.engine.session(&callers[1], kept[1].id()).await.is_err());
+    assert_eq!(fixture.engine.sessions(None).await.unwrap().len(), 4);
+    fixture.engine.end_session(None, kept[1].id()).await.unwrap();
+    assert!(fixture.engine.session(&callers[1], kept[1].id()).await.is_err());
     assert_eq!(kept[1].exec(Exec::new(["true"])).await.unwrap_err().code(), Code::SessionUnavailable);
-    assert_eq!(bench.folders().len(), 3);
-    bench.engine.shutdown().await;
-    assert!(bench.folders().is_empty(), "kept sessions end with a server");
+    assert_eq!(fixture.folders().len(), 3);
+    fixture.engine.shutdown().await;
+    assert!(fixture.folders().is_empty(), "kept sessions end with a server");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pinned_session_has_what_was_written_and_a_fresh_one_has_not() {
-    let bench = Bench::new();
+    let fixture = SessionFixture::new();
     let local = Identity::local();
-    let session = bench.kept(&local, "echo here > file").await;
+    let session = fixture.kept(&local, "echo here > file").await;
     let given = session.supplies().join("given");
     std::fs::write(&given, "supplied\n").unwrap();
     // A command of the sandbox may be another user, whatever files the user who runs the tests makes.
     std::fs::set_permissions(&given, std::fs::Permissions::from_mode(0o644)).unwrap();
     let input = json!({"sh": "cat file /supplies/given; : > /supplies/given", "_session_id": session.id()});
-    let (came, _) = bench.call_as(&local, "maybe", input).await.unwrap();
+    let (came, _) = fixture.call_as(&local, "maybe", input).await.unwrap();
     assert_eq!(came.stdout, "here\nsupplied\n");
-    let (came, _) = bench.call_as(&local, "maybe", json!({"sh": "true"})).await.unwrap();
+    let (came, _) = fixture.call_as(&local, "maybe", json!({"sh": "true"})).await.unwrap();
     assert_eq!((came.ended.as_str(), came.session), ("no session", None));
-    assert_eq!(bench.sh("cat file").await.ended, "1");
+    assert_eq!(fixture.sh("cat file").await.ended, "1");
     // A file that helmdeck puts there is the command's to change.
     std::fs::write(session.folder().join("put"), "by helmdeck").unwrap();
     let executed = session.exec(Exec::new(["sh", "-c", "echo more >> put && rm put"])).await.unwrap();
     assert_eq!(executed.ended, Ended::Exited(0));
     // A call that fails does not take a pinned session with it.
     let input = json!({"sh": "true", "fail": true, "_session_id": session.id()});
-    assert_eq!(bench.call_as(&local, "once", input).await.unwrap_err().code(), Code::HandlerFailed);
+    assert_eq!(fixture.call_as(&local, "once", input).await.unwrap_err().code(), Code::HandlerFailed);
     assert_eq!(session.exec(Exec::new(["cat", "file"])).await.unwrap().ended, Ended::Exited(0));
     // One that it made goes, also if the pack would keep it.
-    let failed = bench.call_as(&local, "keep", json!({"sh": "true", "fail": true})).await.unwrap_err();
+    let failed = fixture.call_as(&local, "keep", json!({"sh": "true", "fail": true})).await.unwrap_err();
     assert_eq!(failed.code(), Code::HandlerFailed);
-    assert_eq!(bench.folders().len(), 1);
+    assert_eq!(fixture.folders().len(), 1);
     // A planted link leads its removal nowhere.
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("file"), "stays").unwrap();
     std::os::unix::fs::symlink(outside.path(), session.folder().join("link")).unwrap();
-    bench.engine.end_session(Some(&local), session.id()).await.unwrap();
-    assert!(bench.folders().is_empty() && outside.path().join("file").exists());
-    bench.engine.shutdown().await;
+    fixture.engine.end_session(Some(&local), session.id()).await.unwrap();
+    assert!(fixture.folders().is_empty() && outside.path().join("file").exists());
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_are_only_so_many_sessions_of_a_caller_and_in_all() {
-    let bench = Bench::with(|config| (config.sessions.max_per_caller, config.sessions.max_total) = (2, 3));
+    let fixture = SessionFixture::with(|config| (config.sessions.max_per_caller, config.sessions.max_total) = (2, 3));
     let callers = callers();
-    let first = bench.kept(&callers[0], "true").await;
-    bench.kept(&callers[0], "true").await;
+    let first = fixture.kept(&callers[0], "true").await;
+    fixture.kept(&callers[0], "true").await;
     let refused = |caller: Identity| {
-        let bench = &bench;
-        async move { bench.call_as(&caller, "once", json!({"sh": "true"})).await.unwrap_err().code() }
+        let fixture = &fixture;
+        async move { fixture.call_as(&caller, "once", json!({"sh": "true"})).await.unwrap_err().code() }
     };
     assert_eq!(refused(callers[0].clone()).await, Code::ResourceExhausted);
-    bench.kept(&callers[1], "true").await;
+    fixture.kept(&callers[1], "true").await;
     assert_eq!(refused(callers[2].clone()).await, Code::Overloaded);
     // Those of other processes on the same folder count too.
-    let other = Bench::engine(bench.data.path(), |config| config.sessions.max_total = 3);
+    let other = SessionFixture::engine(fixture.data.path(), |config| config.sessions.max_total = 3);
     let call = |identity: &Identity| {
         let name = PackName::new("test.once").unwrap();
         Call::new(name, json!({"sh": "true"}).to_string(), Arc::new(identity.clone()))
     };
     assert_eq!(other.call(call(&callers[2])).await.unwrap_err().code(), Code::Overloaded);
-    bench.engine.end_session(Some(&callers[0]), first.id()).await.unwrap();
+    fixture.engine.end_session(Some(&callers[0]), first.id()).await.unwrap();
     other.call(call(&callers[2])).await.unwrap();
     other.shutdown().await;
-    assert_eq!(bench.folders().len(), 2, "another process ends only its own");
-    bench.engine.shutdown().await;
+    assert_eq!(fixture.folders().len(), 2, "another process ends only its own");
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,16 +171,16 @@ async fn a_session_ends_at_its_time_with_what_runs_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_kills_what_runs() {
-    let bench = Bench::new();
-    let session = bench.kept(&Identity::local(), "true").await;
+    let fixture = SessionFixture::new();
+    let session = fixture.kept(&Identity::local(), "true").await;
     let running = tokio::spawn(async move { session.exec(Exec::new(["sleep", "543210"])).await });
     while !is_running("543210") {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    bench.engine.shutdown().await;
-    assert!(!is_running("543210") && bench.folders().is_empty());
+    fixture.engine.shutdown().await;
+    assert!(!is_running("543210") && fixture.folders().is_empty());
     assert_eq!(running.await.unwrap().unwrap_err().code(), Code::SessionUnavailable);
-    let late = bench.call_as(&Identity::local(), "once", json!({"sh": "true"})).await.unwrap_err();
+    let late = fixture.call_as(&Identity::local(), "once", json!({"sh": "true"})).await.unwrap_err();
     assert_eq!(late.code(), Code::SessionUnavailable);
 }
 

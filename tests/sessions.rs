@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use helmdeck_core::Identity;
 use serde_json::json;
 
-use crate::support::sessions::{Bench, folders, is_running};
+use crate::support::sessions::{SessionFixture, folders, is_running};
 use crate::support::wait_for;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_has_its_folder_its_environment_and_nobody_elses() {
-    let bench = Bench::new();
-    let came = bench.sh("pwd; echo $HOME; id -u; cat; touch here && ls; test -w /tmp; echo out >&2; exit 3").await;
+    let fixture = SessionFixture::new();
+    let came = fixture.sh("pwd; echo $HOME; id -u; cat; touch here && ls; test -w /tmp; echo out >&2; exit 3").await;
     assert_eq!((came.ended.as_str(), came.stderr.as_str()), ("3", "out\n"));
     assert_eq!(came.stdout, "/workspace\n/workspace\n1000\nhere\n");
-    let came = bench.sh("env; tr '\\0' '\\n' < /proc/1/environ; cat /proc/[0-9]*/environ | tr '\\0' '\\n'").await;
+    let came = fixture.sh("env; tr '\\0' '\\n' < /proc/1/environ; cat /proc/[0-9]*/environ | tr '\\0' '\\n'").await;
     for line in came.stdout.lines() {
         let name = line.split('=').next().unwrap_or_default();
         let known = [
@@ -42,38 +42,38 @@ async fn a_command_has_its_folder_its_environment_and_nobody_elses() {
         assert!(known.contains(&name), "{line}");
     }
     assert!(came.stdout.contains("TERM=dumb"));
-    bench.engine.shutdown().await;
-    assert!(bench.folders().is_empty());
+    fixture.engine.shutdown().await;
+    assert!(fixture.folders().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn input_output_folder_and_variables_are_as_asked() {
-    let bench = Bench::new();
-    let came = bench.once(json!({"argv": ["cat"], "stdin": "x".repeat(1 << 20)})).await;
+    let fixture = SessionFixture::new();
+    let came = fixture.once(json!({"argv": ["cat"], "stdin": "x".repeat(1 << 20)})).await;
     assert_eq!((came.ended.as_str(), came.stdout.len(), came.left_out), ("0", 1 << 20, 0));
     // A command that does not read does not hang.
-    let came = bench.once(json!({"argv": ["true"], "stdin": "x".repeat(1 << 20)})).await;
+    let came = fixture.once(json!({"argv": ["true"], "stdin": "x".repeat(1 << 20)})).await;
     assert_eq!(came.ended, "0");
     let input = json!({"sh": "echo a; echo b >&2; echo c; echo $WHO", "merge": true, "env": {"WHO": "me"}});
-    let came = bench.once(input).await;
+    let came = fixture.once(input).await;
     assert_eq!((came.stdout.as_str(), came.stderr.as_str()), ("a\nb\nc\nme\n", ""));
-    let came = bench.once(json!({"argv": ["no-such-program"]})).await;
+    let came = fixture.once(json!({"argv": ["no-such-program"]})).await;
     assert_eq!(came.ended, "127");
     assert!(came.stderr.contains("no-such-program"), "{came:?}");
-    let came = bench.once(json!({"argv": ["true"], "cwd": "not/there"})).await;
+    let came = fixture.once(json!({"argv": ["true"], "cwd": "not/there"})).await;
     assert_eq!(came.ended, "126", "{came:?}");
-    let came = bench.sh("kill -9 $$").await;
+    let came = fixture.sh("kill -9 $$").await;
     assert_eq!(came.ended, "137", "{came:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 async fn nothing_of_this_machine_is_seen_but_programs() {
-    let bench = Bench::new();
-    std::fs::write(bench.data.path().join("helmdeck.db"), "the vault").unwrap();
-    let data = bench.data.path().display();
+    let fixture = SessionFixture::new();
+    std::fs::write(fixture.data.path().join("helmdeck.db"), "the vault").unwrap();
+    let data = fixture.data.path().display();
     let home = std::env::var("HOME").unwrap();
-    let came = bench
+    let came = fixture
         .sh(&format!(
             "for p in /etc/shadow /etc/hostname {data} {data}/helmdeck.db {home} /root /home /var/log /sys /boot \
              /run/systemd /tmp/helmdeck-not-there; do if [ -e $p ]; then echo $p; fi; done; \
@@ -85,19 +85,19 @@ async fn nothing_of_this_machine_is_seen_but_programs() {
         "/run:\nhelmdeck\n\n/supplies:\nroot:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
          agent:x:1000:1000:agent:/workspace:/bin/sh\n"
     );
-    let came = bench
+    let came = fixture
         .sh("for p in / /usr /usr/bin /etc /dev /supplies /run /proc/sys/kernel/hostname; do \
              if touch $p/x 2>/dev/null || ( : > $p ) 2>/dev/null; then echo $p; fi; done; \
              ln -s / up && ls up/ >/dev/null; mount -t tmpfs x /tmp 2>/dev/null && echo mounted; \
              unshare -U true 2>/dev/null && echo namespaces; grep -h ^CapEff /proc/self/status; grep NoNewPrivs /proc/self/status")
         .await;
     assert_eq!(came.stdout, "CapEff:\t0000000000000000\nNoNewPrivs:\t1\n", "{came:?}");
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_socket_leads_out() {
-    let bench = Bench::new();
+    let fixture = SessionFixture::new();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let path = folder.path().join("socket");
@@ -112,7 +112,7 @@ async fn no_socket_leads_out() {
          \x20   except OSError as error:\n\
          \x20       print('closed')\n"
     );
-    let came = bench.once(json!({"argv": ["python3", "-c", script]})).await;
+    let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
     assert_eq!(came.stdout, "closed\n".repeat(4), "{came:?}");
     tcp.set_nonblocking(true).unwrap();
     assert!(tcp.accept().is_err());
@@ -120,8 +120,8 @@ async fn no_socket_leads_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_output_costs_little_memory() {
-    let bench = Bench::new();
-    let came = bench.sh("head -c 1073741824 /dev/zero | tr '\\0' 'x'; echo end").await;
+    let fixture = SessionFixture::new();
+    let came = fixture.sh("head -c 1073741824 /dev/zero | tr '\\0' 'x'; echo end").await;
     assert_eq!(came.ended, "0");
     assert_eq!(came.stdout.len() as u64 + came.left_out, (1 << 30) + 4);
     assert!(came.stdout.len() <= 1 << 20 && came.stdout.ends_with("xend\n"), "{}", came.stdout.len());
@@ -134,7 +134,7 @@ async fn a_flood_of_output_costs_little_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_is_stopped_at_its_limit() {
-    let bench = Bench::with(|config| config.sessions.processes = 64);
+    let fixture = SessionFixture::with(|config| config.sessions.processes = 64);
     // Counts how many it can start, says so, and leaves them all running.
     let script = "import os, time\n\
          count = 0\n\
@@ -147,11 +147,11 @@ async fn a_fork_bomb_is_stopped_at_its_limit() {
          \x20       time.sleep(1000)\n\
          \x20   count += 1\n\
          print(count, flush=True)\n";
-    let came = bench.once(json!({"argv": ["python3", "-c", script, "marker-of-the-bomb"]})).await;
+    let came = fixture.once(json!({"argv": ["python3", "-c", script, "marker-of-the-bomb"]})).await;
     let count: u32 = came.stdout.trim().parse().unwrap();
     assert!((10..64).contains(&count), "{count}");
     wait_for("the bomb to be gone", || !is_running("marker-of-the-bomb"));
-    let came = bench
+    let came = fixture
         .once(json!({"argv": ["bash", "-c", ":(){ :|:& };: ; sleep 1000 # marker-of-the-bomb"], "timeout_ms": 3000}))
         .await;
     assert_eq!(came.ended, "TimedOut", "{came:?}");
@@ -160,7 +160,7 @@ async fn a_fork_bomb_is_stopped_at_its_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hog_of_memory_is_killed_wherever_it_puts_it() {
-    let bench = Bench::with(|config| config.sessions.memory = 200 << 20);
+    let fixture = SessionFixture::with(|config| config.sessions.memory = 200 << 20);
     let hogs = [
         "a = []\nwhile True: a.append(bytearray(8 << 20))",
         // Shared by processes that are each small.
@@ -169,11 +169,11 @@ async fn a_hog_of_memory_is_killed_wherever_it_puts_it() {
         "import os, time\nf = os.memfd_create('x')\nfor _ in range(400): os.write(f, bytes(1 << 20))\ntime.sleep(1000)",
     ];
     for hog in hogs {
-        let came = bench.once(json!({"argv": ["python3", "-c", hog, "marker-of-the-hog"]})).await;
+        let came = fixture.once(json!({"argv": ["python3", "-c", hog, "marker-of-the-hog"]})).await;
         assert_eq!(came.ended, "OutOfMemory", "{hog}: {came:?}");
         assert!(!is_running("marker-of-the-hog"));
     }
-    let came = bench
+    let came = fixture
         .sh("head -c 2G /dev/zero > /tmp/x; head -c 2G /dev/zero > /dev/shm/x; du -cm /tmp /dev/shm | tail -1")
         .await;
     let megabytes: u32 = came.stdout.split_whitespace().next().unwrap().parse().unwrap();
@@ -182,42 +182,42 @@ async fn a_hog_of_memory_is_killed_wherever_it_puts_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_cannot_be_filled_beyond_its_limit() {
-    let bench = Bench::with(|config| config.sessions.disk = 50 << 20);
+    let fixture = SessionFixture::with(|config| config.sessions.disk = 50 << 20);
     let fills = [
         "while :; do head -c 10M /dev/zero > $(mktemp -p .); done",
         // Files without a name take room as well.
         "import os, time\nfor n in range(40):\n f = os.open('x', os.O_CREAT | os.O_WRONLY); os.unlink('x'); os.write(f, bytes(2 << 20))\ntime.sleep(1000)",
     ];
-    let came = bench.sh(fills[0]).await;
+    let came = fixture.sh(fills[0]).await;
     assert_eq!(came.ended, "OutOfDisk", "{came:?}");
-    let came = bench.once(json!({"argv": ["python3", "-c", fills[1]]})).await;
+    let came = fixture.once(json!({"argv": ["python3", "-c", fills[1]]})).await;
     assert_eq!(came.ended, "OutOfDisk", "{came:?}");
-    let came = bench.sh("head -c 200M /dev/zero > big; echo $?; ls -s big").await;
+    let came = fixture.sh("head -c 200M /dev/zero > big; echo $?; ls -s big").await;
     assert!(came.ended == "OutOfDisk" || came.stdout.starts_with("153"), "{came:?}");
     // A full folder runs nothing more.
-    let session = bench.kept(&Identity::local(), "true").await;
+    let session = fixture.kept(&Identity::local(), "true").await;
     std::fs::write(session.folder().join("put"), vec![1; 60 << 20]).unwrap();
     let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
     assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
     // So does one with full supplies, and one with many small files.
-    let session = bench.kept(&Identity::local(), "true").await;
+    let session = fixture.kept(&Identity::local(), "true").await;
     std::fs::write(session.supplies().join("put"), vec![1; 60 << 20]).unwrap();
     let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
     assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
-    let came = bench.sh("for n in $(seq 20000); do : > $n; done; sleep 1000").await;
+    let came = fixture.sh("for n in $(seq 20000); do : > $n; done; sleep 1000").await;
     assert_eq!(came.ended, "OutOfDisk", "{came:?}");
-    bench.engine.shutdown().await;
+    fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_its_command() {
-    let bench = Bench::new();
+    let fixture = SessionFixture::new();
     let start = Instant::now();
-    let came = bench.sh("sleep 987654 & setsid sleep 987654 & (sleep 987654 >/dev/null 2>&1 &) ; echo done").await;
+    let came = fixture.sh("sleep 987654 & setsid sleep 987654 & (sleep 987654 >/dev/null 2>&1 &) ; echo done").await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "done\n"));
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!is_running("987654"));
-    let came = bench
+    let came = fixture
         .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 5000}))
         .await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("TimedOut", "first\n"));
@@ -226,9 +226,9 @@ async fn nothing_outlives_its_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_command_is_killed_and_its_session_removed() {
-    let bench = Bench::new();
+    let fixture = SessionFixture::new();
     {
-        let call = bench.sh("sleep 765432");
+        let call = fixture.sh("sleep 765432");
         let mut call = std::pin::pin!(call);
         let began = async {
             while !is_running("765432") {
@@ -238,7 +238,7 @@ async fn a_dropped_command_is_killed_and_its_session_removed() {
         tokio::select! { _ = &mut call => panic!("it ended"), () = began => {} }
     }
     wait_for("the command to be killed", || !is_running("765432"));
-    wait_for("the session to be removed", || bench.folders().is_empty());
-    bench.engine.shutdown().await;
-    assert!(folders(bench.data.path()).is_empty());
+    wait_for("the session to be removed", || fixture.folders().is_empty());
+    fixture.engine.shutdown().await;
+    assert!(folders(fixture.data.path()).is_empty());
 }

@@ -14,7 +14,7 @@ use helmdeck_engine::CacheConfig;
 use helmdeck_testkit::Fault;
 use serde_json::json;
 
-use crate::support::rig::{Rig, hasty, patient};
+use crate::support::fixture::{Fixture, hasty, patient};
 use crate::support::{OTHER_KEY, STUCK, outside};
 
 /// The hot tier's size when it is on.
@@ -34,56 +34,56 @@ enum Breaker {
     Either,
 }
 
-async fn goes_through(begin: impl Fn(&Rig) -> Ending, breaker: Breaker, counters: &[&str]) {
+async fn goes_through(begin: impl Fn(&Fixture) -> Ending, breaker: Breaker, counters: &[&str]) {
     for hot_bytes in [0, HOT] {
-        let rig = Rig::new(hasty(hot_bytes)).await;
-        lasts(&rig, begin(&rig), breaker, counters).await;
+        let fixture = Fixture::new(hasty(hot_bytes)).await;
+        lasts(&fixture, begin(&fixture), breaker, counters).await;
     }
 }
 
-/// Makes calls while the trouble lasts, ends it, and sees the cache recover. The calls check themselves (`Rig::call`).
-async fn lasts(rig: &Rig, end: Ending, breaker: Breaker, counters: &[&str]) {
+/// Makes calls while the trouble lasts, ends it, and sees the cache recover. The calls check themselves (`Fixture::call`).
+async fn lasts(fixture: &Fixture, end: Ending, breaker: Breaker, counters: &[&str]) {
     for index in 0..12 {
-        assert_eq!(rig.call(&format!("during-{index}")).await, CacheStatus::Miss);
-        rig.call("during-0").await;
-        rig.settle().await;
+        assert_eq!(fixture.call(&format!("during-{index}")).await, CacheStatus::Miss);
+        fixture.call("during-0").await;
+        fixture.settle().await;
     }
     // The budget of a read is 50 ms; the rest is room for a loaded machine, and less than a stall lasts.
-    let longest = rig.longest();
+    let longest = fixture.longest();
     assert!(longest < Duration::from_secs(4), "{longest:?}");
 
-    let memory = rig.engine.memory().unwrap();
+    let memory = fixture.engine.memory().unwrap();
     for counter in counters {
-        assert!(rig.metric(counter) > 0, "{counter}:\n{}", rig.engine.metrics());
+        assert!(fixture.metric(counter) > 0, "{counter}:\n{}", fixture.engine.metrics());
     }
     if breaker != Breaker::Either {
         assert_eq!(memory.breaker_is_open(), breaker == Breaker::Opens);
     }
-    assert_eq!(rig.metric("helmdeck_breaker_open"), u64::from(memory.breaker_is_open()));
-    assert_eq!(rig.metric("helmdeck_breaker_opened_total") > 0, memory.breaker_is_open());
+    assert_eq!(fixture.metric("helmdeck_breaker_open"), u64::from(memory.breaker_is_open()));
+    assert_eq!(fixture.metric("helmdeck_breaker_opened_total") > 0, memory.breaker_is_open());
 
     end();
-    recovers(rig).await;
+    recovers(fixture).await;
 }
 
 /// Calls until answers are in the file again and are served from there.
-async fn recovers(rig: &Rig) {
+async fn recovers(fixture: &Fixture) {
     let start = Instant::now();
     for index in 0.. {
         // The breaker lets a probe through every 5 seconds.
-        rig.clock.advance(Duration::from_secs(6));
+        fixture.clock.advance(Duration::from_secs(6));
         let repo = format!("after-{index}");
-        assert_eq!(rig.call(&repo).await, CacheStatus::Miss);
-        rig.settle().await;
-        let hit = rig.holds(&repo) && rig.call(&repo).await == CacheStatus::Hit;
+        assert_eq!(fixture.call(&repo).await, CacheStatus::Miss);
+        fixture.settle().await;
+        let hit = fixture.holds(&repo) && fixture.call(&repo).await == CacheStatus::Hit;
         // The hot tier may have answered while a slow probe keeps the breaker open.
-        if hit && !rig.engine.memory().unwrap().breaker_is_open() {
+        if hit && !fixture.engine.memory().unwrap().breaker_is_open() {
             break;
         }
-        assert!(start.elapsed() < STUCK, "caching does not work again:\n{}", rig.engine.metrics());
+        assert!(start.elapsed() < STUCK, "caching does not work again:\n{}", fixture.engine.metrics());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(rig.metric("helmdeck_breaker_open"), 0);
+    assert_eq!(fixture.metric("helmdeck_breaker_open"), 0);
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -102,33 +102,33 @@ fn checkpoint(path: &Path) {
     outside(path).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
-fn faulty(rig: &Rig, fault: Fault) -> Ending {
-    let store = Arc::clone(&rig.faulty);
+fn faulty(fixture: &Fixture, fault: Fault) -> Ending {
+    let store = Arc::clone(&fixture.faulty);
     store.set(fault);
     Box::new(move || store.set(Fault::None))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_that_fail() {
-    goes_through(|rig| faulty(rig, Fault::Reads), Breaker::Opens, &["helmdeck_store_errors_total"]).await;
+    goes_through(|fixture| faulty(fixture, Fault::Reads), Breaker::Opens, &["helmdeck_store_errors_total"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_fail() {
     let counters = ["helmdeck_store_errors_total", "helmdeck_cache_writes_dropped_total"];
-    goes_through(|rig| faulty(rig, Fault::Writes), Breaker::Opens, &counters).await;
+    goes_through(|fixture| faulty(fixture, Fault::Writes), Breaker::Opens, &counters).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_takes_5_seconds_for_everything() {
     let counters = ["helmdeck_store_errors_total", "helmdeck_cache_writes_dropped_total"];
-    goes_through(|rig| faulty(rig, Fault::Stall), Breaker::Opens, &counters).await;
+    goes_through(|fixture| faulty(fixture, Fault::Stall), Breaker::Opens, &counters).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_another_program_holds_locked() {
-    let lock = |rig: &Rig| -> Ending {
-        let other = outside(&rig.path);
+    let lock = |fixture: &Fixture| -> Ending {
+        let other = outside(&fixture.path);
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
         Box::new(move || other.execute_batch("COMMIT").unwrap())
     };
@@ -138,19 +138,19 @@ async fn a_database_that_another_program_holds_locked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_stored_is_still_served_while_the_database_is_locked() {
-    let rig = Rig::new(patient()).await;
-    rig.fill(&["stored"]).await;
-    let other = outside(&rig.path);
+    let fixture = Fixture::new(patient()).await;
+    fixture.fill(&["stored"]).await;
+    let other = outside(&fixture.path);
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    assert_eq!(rig.call("stored").await, CacheStatus::Hit);
+    assert_eq!(fixture.call("stored").await, CacheStatus::Hit);
     other.execute_batch("COMMIT").unwrap();
 }
 
 /// A file of the data folder's name where the folder was: nothing can be opened, whoever one is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_folder_that_is_gone_and_comes_back() {
-    let away = |rig: &Rig| -> Ending {
-        let folder = rig.path.parent().unwrap().to_owned();
+    let away = |fixture: &Fixture| -> Ending {
+        let folder = fixture.path.parent().unwrap().to_owned();
         // Again, if the store made the folder anew in between.
         sh(
             r#"mv "$1" "$1.away"; : >"$1.file"; until { rm -rf "$1"; ln -T "$1.file" "$1"; } 2>/dev/null; do :; done"#,
@@ -168,20 +168,20 @@ async fn a_database_that_is_deleted() {
         for hot_bytes in [0, HOT] {
             // Whoever looks takes a new file for a purge by somebody else, and takes back what it wrote at that moment.
             let unwatched = CacheConfig { watch_interval: Duration::from_secs(3600), ..hasty(hot_bytes) };
-            let rig = Rig::new(unwatched).await;
-            rig.fill(&["before"]).await;
-            sh(gone, &rig.path);
-            lasts(&rig, Box::new(|| {}), Breaker::StaysShut, &[]).await;
+            let fixture = Fixture::new(unwatched).await;
+            fixture.fill(&["before"]).await;
+            sh(gone, &fixture.path);
+            lasts(&fixture, Box::new(|| {}), Breaker::StaysShut, &[]).await;
             // The write that makes it may take longer than it is given; one after it does not.
-            let held = (0..12).any(|index| rig.holds(&format!("during-{index}")));
+            let held = (0..12).any(|index| fixture.holds(&format!("during-{index}")));
             assert!(held, "{gone}: it is made anew by a write");
         }
     }
 }
 
 /// Puts a file of another program in the place of the database.
-fn replaced_by(rig: &Rig, make: impl Fn(&Path)) -> Ending {
-    let (path, other) = (rig.path.clone(), beside(&rig.path, ".other"));
+fn replaced_by(fixture: &Fixture, make: impl Fn(&Path)) -> Ending {
+    let (path, other) = (fixture.path.clone(), beside(&fixture.path, ".other"));
     make(&other);
     sh(r#"mv "$1.other" "$1""#, &path);
     Box::new(move || std::fs::remove_file(path).unwrap())
@@ -189,19 +189,19 @@ fn replaced_by(rig: &Rig, make: impl Fn(&Path)) -> Ending {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_of_another_program_in_its_place() {
-    let replace = |rig: &Rig| {
-        replaced_by(rig, |other| {
+    let replace = |fixture: &Fixture| {
+        replaced_by(fixture, |other| {
             outside(other).execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap()
         })
     };
     goes_through(replace, Breaker::Opens, &["helmdeck_store_errors_total"]).await;
-    let rig = Rig::new(hasty(0)).await;
-    drop(replace(&rig));
+    let fixture = Fixture::new(hasty(0)).await;
+    drop(replace(&fixture));
     for index in 0..10 {
-        rig.call(&index.to_string()).await;
+        fixture.call(&index.to_string()).await;
     }
-    rig.settle().await;
-    let tables: Vec<String> = outside(&rig.path)
+    fixture.settle().await;
+    let tables: Vec<String> = outside(&fixture.path)
         .prepare("SELECT name FROM sqlite_schema")
         .unwrap()
         .query_map([], |row| row.get(0))
@@ -213,44 +213,44 @@ async fn a_database_of_another_program_in_its_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_of_another_key_in_its_place_is_left_alone() {
-    let rig = Rig::new(hasty(0)).await;
-    rig.fill(&["before"]).await;
-    let other = beside(&rig.path, ".other");
+    let fixture = Fixture::new(hasty(0)).await;
+    fixture.fill(&["before"]).await;
+    let other = beside(&fixture.path, ".other");
     let ring = helmdeck_memory::KeyRing::parse(("KEY", OTHER_KEY), None).unwrap();
     let url = format!("sqlite:{}", other.display());
-    let clock = Arc::clone(&rig.clock) as _;
+    let clock = Arc::clone(&fixture.clock) as _;
     let theirs = helmdeck_memory::open(&url, ring, helmdeck_memory::Config::default(), clock).await.unwrap();
     theirs.close().await.unwrap();
-    let end = replaced_by(&rig, |_| {});
+    let end = replaced_by(&fixture, |_| {});
     // Asked before the trouble ends: afterwards the file is another one.
-    let rows = |rig: &Rig| -> i64 {
-        outside(&rig.path).query_row("SELECT count(*) FROM memory_entries", [], |row| row.get(0)).unwrap()
+    let rows = |fixture: &Fixture| -> i64 {
+        outside(&fixture.path).query_row("SELECT count(*) FROM memory_entries", [], |row| row.get(0)).unwrap()
     };
     // A write looks at once what file it is, a read every 200 ms.
-    rig.call("new").await;
-    rig.settle().await;
+    fixture.call("new").await;
+    fixture.settle().await;
     for _ in 0..5 {
-        assert_eq!(rig.call("before").await, CacheStatus::Miss);
-        rig.settle().await;
+        assert_eq!(fixture.call("before").await, CacheStatus::Miss);
+        fixture.settle().await;
     }
-    assert_eq!(rows(&rig), 0, "two keys in one store would make the next start impossible to explain");
-    lasts(&rig, end, Breaker::Opens, &["helmdeck_store_errors_total"]).await;
+    assert_eq!(rows(&fixture), 0, "two keys in one store would make the next start impossible to explain");
+    lasts(&fixture, end, Breaker::Opens, &["helmdeck_store_errors_total"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_written_over_the_database() {
     for hot_bytes in [0, HOT] {
-        let rig = Rig::new(hasty(hot_bytes)).await;
-        rig.fill(&["a", "b", "c"]).await;
-        checkpoint(&rig.path);
-        sh(r#"head -c "$(stat -c %s "$1")" /dev/urandom | dd of="$1" conv=notrunc status=none"#, &rig.path);
+        let fixture = Fixture::new(hasty(hot_bytes)).await;
+        fixture.fill(&["a", "b", "c"]).await;
+        checkpoint(&fixture.path);
+        sh(r#"head -c "$(stat -c %s "$1")" /dev/urandom | dd of="$1" conv=notrunc status=none"#, &fixture.path);
         for repo in ["a", "b", "c"] {
-            rig.call(repo).await;
+            fixture.call(repo).await;
         }
-        let path = rig.path.clone();
+        let path = fixture.path.clone();
         // What an operator does: a damaged file is taken away; nothing is restarted.
         let end = Box::new(move || std::fs::remove_file(path).unwrap());
-        lasts(&rig, end, Breaker::Either, &[]).await;
+        lasts(&fixture, end, Breaker::Either, &[]).await;
     }
 }
 
@@ -282,24 +282,24 @@ async fn a_full_disk() {
             return;
         };
         let path = folder.path().join("disk/memory.db");
-        let rig = Rig::at(&path, hasty(hot_bytes)).await.unwrap();
+        let fixture = Fixture::at(&path, hasty(hot_bytes)).await.unwrap();
         let filler = path.with_file_name("filler");
         // A little room is left, so that the disk fills in the middle of things.
         let used = sizes(&path);
         std::fs::write(&filler, vec![0; 256 * 1024 - used - 100_000]).unwrap();
         for index in 0..20 {
             let input = json!({ "repo": format!("fill-{index}"), "padding": 1000 });
-            assert_eq!(rig.call_as(Identity::local(), input.clone()).await, CacheStatus::Miss);
-            rig.call_as(Identity::local(), input).await;
-            rig.settle().await;
+            assert_eq!(fixture.call_as(Identity::local(), input.clone()).await, CacheStatus::Miss);
+            fixture.call_as(Identity::local(), input).await;
+            fixture.settle().await;
         }
-        let stored = (0..20).filter(|index| rig.holds(&format!("fill-{index}"))).count();
+        let stored = (0..20).filter(|index| fixture.holds(&format!("fill-{index}"))).count();
         println!("{stored} of 20 answers were stored before the disk was full");
         assert!(0 < stored && stored < 20, "{stored}");
         let end = Box::new(move || std::fs::remove_file(filler).unwrap());
         let counters = ["helmdeck_store_errors_total", "helmdeck_cache_writes_dropped_total"];
-        lasts(&rig, end, Breaker::Opens, &counters).await;
-        rig.engine.shutdown().await;
+        lasts(&fixture, end, Breaker::Opens, &counters).await;
+        fixture.engine.shutdown().await;
     }
 }
 

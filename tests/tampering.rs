@@ -1,6 +1,6 @@
 //! What somebody who can write the SQLite file, but has no key, can do to answers: make them miss, and nothing else.
 //!
-//! The hot tier is off, so that every call asks the file. Each call checks itself (`Rig::call`): a hit is what this caller was
+//! The hot tier is off, so that every call asks the file. Each call checks itself (`Fixture::call`): a hit is what this caller was
 //! told before, anything else comes from the handler.
 
 use helmdeck_core::{CacheStatus, Identity};
@@ -9,26 +9,26 @@ use rusqlite::types::Value;
 use serde_json::json;
 use std::time::Duration;
 
+use crate::support::fixture::{Fixture, patient, tags};
 use crate::support::program::{Home, Server};
-use crate::support::rig::{Rig, patient, tags};
 use crate::support::{KEY, OTHER_KEY, outside};
 
 const VICTIM: &str = "tags = '[\"repo:victim\",\"repo:*\",\"*\"]'";
 const OTHER: &str = "tags = '[\"repo:other\",\"repo:*\",\"*\"]'";
 
-async fn rig() -> Rig {
-    let rig = Rig::new(patient()).await;
-    rig.fill(&["victim", "other", "neighbour"]).await;
+async fn fixture() -> Fixture {
+    let fixture = Fixture::new(patient()).await;
+    fixture.fill(&["victim", "other", "neighbour"]).await;
     for repo in ["victim", "other", "neighbour"] {
-        assert_eq!(rig.call(repo).await, CacheStatus::Hit);
+        assert_eq!(fixture.call(repo).await, CacheStatus::Hit);
     }
-    rig
+    fixture
 }
 
 /// Runs SQL on the file from outside; every statement must change something.
 #[track_caller]
-fn tamper(rig: &Rig, sql: &[String]) {
-    let connection = outside(&rig.path);
+fn tamper(fixture: &Fixture, sql: &[String]) {
+    let connection = outside(&fixture.path);
     for sql in sql {
         assert!(connection.execute(sql, []).unwrap() > 0, "{sql} changed nothing");
     }
@@ -36,15 +36,15 @@ fn tamper(rig: &Rig, sql: &[String]) {
 
 /// Asks for answers, each of which must come from the handler, `unreadable` of them because a row did not open; then sees that
 /// the neighbour was not harmed and that what was damaged is mended.
-async fn missed(rig: &Rig, what: &str, repos: &[&str], unreadable: u64) {
-    let before = rig.unreadable();
+async fn missed(fixture: &Fixture, what: &str, repos: &[&str], unreadable: u64) {
+    let before = fixture.unreadable();
     for repo in repos {
-        assert_eq!(rig.call(repo).await, CacheStatus::Miss, "{what}: {repo}");
+        assert_eq!(fixture.call(repo).await, CacheStatus::Miss, "{what}: {repo}");
     }
-    assert_eq!(rig.unreadable() - before, unreadable, "{what}: counted");
-    rig.settle().await;
+    assert_eq!(fixture.unreadable() - before, unreadable, "{what}: counted");
+    fixture.settle().await;
     for repo in repos.iter().chain(&["neighbour"]) {
-        assert_eq!(rig.call(repo).await, CacheStatus::Hit, "{what}: {repo}");
+        assert_eq!(fixture.call(repo).await, CacheStatus::Hit, "{what}: {repo}");
     }
 }
 
@@ -69,48 +69,48 @@ async fn rows_that_trade_ciphertexts_or_places_do_not_open() {
         "value_nonce, value_ciphertext",
         "key_id, value_nonce, value_ciphertext, fingerprint, version",
     ] {
-        let rig = rig().await;
-        let connection = outside(&rig.path);
+        let fixture = fixture().await;
+        let connection = outside(&fixture.path);
         for sql in trade(columns) {
             connection.execute(&sql, []).unwrap();
         }
         connection.execute("DROP TABLE spare", []).unwrap();
-        missed(&rig, columns, &["victim", "other"], 2).await;
+        missed(&fixture, columns, &["victim", "other"], 2).await;
     }
-    let rig = rig().await;
+    let fixture = fixture().await;
     let key = |repo: &str| -> String {
         let sql = "SELECT key FROM memory_entries WHERE tags = ?1";
-        outside(&rig.path).query_row(sql, [tags(repo)], |row| row.get(0)).unwrap()
+        outside(&fixture.path).query_row(sql, [tags(repo)], |row| row.get(0)).unwrap()
     };
     let (victim, other) = (key("victim"), key("other"));
     let rename = |from: &str, to: &str| format!("UPDATE memory_entries SET key = '{to}' WHERE key = '{from}'");
-    tamper(&rig, &[rename(&victim, "x"), rename(&other, &victim), rename("x", &other)]);
-    missed(&rig, "places", &["victim", "other"], 2).await;
+    tamper(&fixture, &[rename(&victim, "x"), rename(&other, &victim), rename("x", &other)]);
+    missed(&fixture, "places", &["victim", "other"], 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_under_the_name_of_another_does_not_open() {
-    let rig = rig().await;
+    let fixture = fixture().await;
     let take = format!("UPDATE memory_entries SET key = (SELECT key FROM gone) WHERE {OTHER}");
-    let connection = outside(&rig.path);
+    let connection = outside(&fixture.path);
     connection.execute(&format!("CREATE TABLE gone AS SELECT key FROM memory_entries WHERE {VICTIM}"), []).unwrap();
-    tamper(&rig, &[format!("DELETE FROM memory_entries WHERE {VICTIM}"), take]);
+    tamper(&fixture, &[format!("DELETE FROM memory_entries WHERE {VICTIM}"), take]);
     connection.execute("DROP TABLE gone", []).unwrap();
-    missed(&rig, "renamed", &["victim"], 1).await;
-    missed(&rig, "gone", &["other"], 0).await;
+    missed(&fixture, "renamed", &["victim"], 1).await;
+    missed(&fixture, "gone", &["other"], 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_moved_to_another_caller_does_not_open() {
-    let rig = rig().await;
+    let fixture = fixture().await;
     let bob = || Identity::new("local", "bob").unwrap();
     let input = json!({ "repo": "victim" });
-    assert_eq!(rig.call_as(bob(), input.clone()).await, CacheStatus::Miss, "another caller is another answer");
-    rig.settle().await;
+    assert_eq!(fixture.call_as(bob(), input.clone()).await, CacheStatus::Miss, "another caller is another answer");
+    fixture.settle().await;
     // The local caller's row, under the key and in the space of Bob's.
     let space =
         |subject: &str| format!("(SELECT id FROM memory_spaces WHERE subject = '{subject}' AND kind = 'cache')");
-    let connection = outside(&rig.path);
+    let connection = outside(&fixture.path);
     connection
         .execute(
             &format!("CREATE TABLE bobs AS SELECT key, space_id FROM memory_entries WHERE space_id = {}", space("bob")),
@@ -118,7 +118,7 @@ async fn a_row_moved_to_another_caller_does_not_open() {
         )
         .unwrap();
     tamper(
-        &rig,
+        &fixture,
         &[
             format!("DELETE FROM memory_entries WHERE space_id = {}", space("bob")),
             format!(
@@ -129,19 +129,19 @@ async fn a_row_moved_to_another_caller_does_not_open() {
         ],
     );
     connection.execute("DROP TABLE bobs", []).unwrap();
-    assert_eq!(rig.call_as(bob(), input.clone()).await, CacheStatus::Miss);
-    assert_eq!(rig.unreadable(), 1);
-    missed(&rig, "moved away", &["victim"], 0).await;
-    rig.settle().await;
-    assert_eq!(rig.call_as(bob(), input).await, CacheStatus::Hit, "mended");
+    assert_eq!(fixture.call_as(bob(), input.clone()).await, CacheStatus::Miss);
+    assert_eq!(fixture.unreadable(), 1);
+    missed(&fixture, "moved away", &["victim"], 0).await;
+    fixture.settle().await;
+    assert_eq!(fixture.call_as(bob(), input).await, CacheStatus::Hit, "mended");
     // The spaces trade their names: nobody finds a row of their own there.
     let name = |from: &str, to: &str| {
         format!("UPDATE memory_spaces SET subject = '{to}' WHERE subject = '{from}' AND kind = 'cache'")
     };
-    tamper(&rig, &[name("bob", "x"), name("local", "bob"), name("x", "local")]);
+    tamper(&fixture, &[name("bob", "x"), name("local", "bob"), name("x", "local")]);
     for repo in ["victim", "other", "neighbour"] {
-        assert_eq!(rig.call(repo).await, CacheStatus::Miss);
-        assert_eq!(rig.call_as(bob(), json!({ "repo": repo })).await, CacheStatus::Miss);
+        assert_eq!(fixture.call(repo).await, CacheStatus::Miss);
+        assert_eq!(fixture.call_as(bob(), json!({ "repo": repo })).await, CacheStatus::Miss);
     }
 }
 
@@ -168,29 +168,29 @@ async fn a_changed_row_does_not_open_and_is_mended_by_the_next_answer() {
         "value_ciphertext = substr(value_ciphertext, 1, length(value_ciphertext) - 1)",
         "value_ciphertext = zeroblob(20000)",
     ] {
-        let rig = rig().await;
-        tamper(&rig, &[format!("UPDATE memory_entries SET {change} WHERE {VICTIM}")]);
-        missed(&rig, change, &["victim"], 1).await;
+        let fixture = fixture().await;
+        tamper(&fixture, &[format!("UPDATE memory_entries SET {change} WHERE {VICTIM}")]);
+        missed(&fixture, change, &["victim"], 1).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_whose_life_was_extended_in_the_file_ends_when_it_was_to_end() {
-    let rig = rig().await;
-    tamper(&rig, &["UPDATE memory_entries SET expires_at = expires_at + 31536000000000".to_owned()]);
-    rig.clock.advance(Duration::from_secs(3601));
+    let fixture = fixture().await;
+    tamper(&fixture, &["UPDATE memory_entries SET expires_at = expires_at + 31536000000000".to_owned()]);
+    fixture.clock.advance(Duration::from_secs(3601));
     for repo in ["victim", "other", "neighbour"] {
-        assert_eq!(rig.call(repo).await, CacheStatus::Miss);
+        assert_eq!(fixture.call(repo).await, CacheStatus::Miss);
     }
-    assert_eq!(rig.unreadable(), 3);
+    assert_eq!(fixture.unreadable(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_planted_plaintext_is_never_an_answer() {
-    let rig = rig().await;
+    let fixture = fixture().await;
     let sql = format!("SELECT key FROM memory_entries WHERE {VICTIM}");
-    let key: String = outside(&rig.path).query_row(&sql, [], |row| row.get(0)).unwrap();
-    let store = rig.engine.memory().unwrap().store();
+    let key: String = outside(&fixture.path).query_row(&sql, [], |row| row.get(0)).unwrap();
+    let store = fixture.engine.memory().unwrap().store();
     let entry = store.get(&Namespace::new("local", "local", None), Kind::Cache, &key).await.unwrap().unwrap();
     // Exactly what the engine would take, were it sealed: the real plaintext with another output.
     let mut planted = entry.value.to_vec();
@@ -200,8 +200,8 @@ async fn a_planted_plaintext_is_never_an_answer() {
         let sql = format!(
             "UPDATE memory_entries SET key_id = {key_id}, value_nonce = x'', value_ciphertext = ?1 WHERE {VICTIM}"
         );
-        assert_eq!(outside(&rig.path).execute(&sql, [&planted]).unwrap(), 1);
-        missed(&rig, key_id, &["victim"], 1).await;
+        assert_eq!(outside(&fixture.path).execute(&sql, [&planted]).unwrap(), 1);
+        missed(&fixture, key_id, &["victim"], 1).await;
     }
 }
 
@@ -234,8 +234,8 @@ fn flip(value: &Value, at: usize) -> Option<(&'static str, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_byte_of_each_column_flipped_in_turn_is_a_miss() {
-    let rig = rig().await;
-    let connection = outside(&rig.path);
+    let fixture = fixture().await;
+    let connection = outside(&fixture.path);
     connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
     let (mut flips, mut hidden) = (0, 0);
     for (index, (name, _)) in row(&connection).1.iter().enumerate() {
@@ -246,49 +246,49 @@ async fn each_byte_of_each_column_flipped_in_turn_is_a_miss() {
             let Some((sql, flipped)) = flip(&columns[index].1, at) else { break };
             let sql = format!("UPDATE memory_entries SET {name} = {sql} WHERE id = {id}");
             assert_eq!(connection.execute(&sql, [flipped]).unwrap(), 1);
-            let before = rig.unreadable();
+            let before = fixture.unreadable();
             if name == "cost" {
                 // It says what the row takes of the quota, which the entry itself tells too; the answer does not depend on it.
-                assert_eq!(rig.call("victim").await, CacheStatus::Hit, "{name}, byte {at}");
+                assert_eq!(fixture.call("victim").await, CacheStatus::Hit, "{name}, byte {at}");
                 connection.execute(&format!("UPDATE memory_entries SET cost = 500 WHERE id = {id}"), []).unwrap();
                 at += 1;
                 continue;
             }
-            assert_eq!(rig.call("victim").await, CacheStatus::Miss, "{name}, byte {at}");
+            assert_eq!(fixture.call("victim").await, CacheStatus::Miss, "{name}, byte {at}");
             // In another space, under another key or at its end there is nothing to open.
             let elsewhere = ["space_id", "key", "expires_at"].contains(&name.as_str());
-            let unreadable = rig.unreadable() - before;
+            let unreadable = fixture.unreadable() - before;
             assert!(unreadable == 1 || (elsewhere && unreadable == 0), "{name}, byte {at}: {unreadable}");
             hidden += 1 - unreadable;
-            rig.settle().await;
+            fixture.settle().await;
             if name == "space_id" || name == "key" {
                 connection.execute("DELETE FROM memory_entries WHERE id = ?1", [id]).unwrap();
             }
-            assert_eq!(rig.call("victim").await, CacheStatus::Hit, "{name}, byte {at}: mended");
+            assert_eq!(fixture.call("victim").await, CacheStatus::Hit, "{name}, byte {at}: mended");
             (at, flips) = (at + 1, flips + 1);
         }
     }
     println!("{flips} bytes flipped, {} rows did not open, {hidden} were not found", flips - hidden);
     assert!(flips > 500, "{flips}");
     for repo in ["other", "neighbour"] {
-        assert_eq!(rig.call(repo).await, CacheStatus::Hit);
+        assert_eq!(fixture.call(repo).await, CacheStatus::Hit);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_cut_short_is_a_clear_error_at_open_or_a_miss() {
-    let rig = rig().await;
-    rig.engine.shutdown().await;
-    let whole = std::fs::read(&rig.path).unwrap();
+    let fixture = fixture().await;
+    fixture.engine.shutdown().await;
+    let whole = std::fs::read(&fixture.path).unwrap();
     let (mut refused, mut missed, mut hit) = (0, 0, 0);
     for eighth in 0..=8 {
-        let path = rig.path.with_file_name(format!("cut-{eighth}.db"));
+        let path = fixture.path.with_file_name(format!("cut-{eighth}.db"));
         std::fs::write(&path, &whole[..whole.len() * eighth / 8]).unwrap();
-        match Rig::at(&path, patient()).await {
+        match Fixture::at(&path, patient()).await {
             Ok(cut) => {
                 for repo in ["victim", "other", "neighbour"] {
-                    // A rig made just now knows no answer of before, so a hit is looked at here.
-                    cut.expect(repo, &rig);
+                    // A fixture made just now knows no answer of before, so a hit is looked at here.
+                    cut.expect(repo, &fixture);
                     match cut.call(repo).await {
                         CacheStatus::Hit => hit += 1,
                         _ => missed += 1,

@@ -1,10 +1,10 @@
-//! `conversation.add`: keeps a turn of a dialogue.
+//! `conversation.add`: keeps a turn of a conversation.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, NewDigest, NewTurn};
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, schema};
 
-use super::dialogue::Dialogue;
+use super::conversation::Conversation;
 
 pub(super) struct Add(pub(super) Conversations);
 
@@ -15,9 +15,9 @@ impl Handler for Add {
             Some((session, turn)) => (Some(read(session)?.read::<String>()?), read(turn)?),
             None => (None, input),
         };
-        let dialogue = Dialogue::of(&self.0, &context, session.as_deref())?;
-        let turn = without_secrets(&dialogue, turn.read()?)?;
-        Reply::value(&dialogue.memory.add_turn(&dialogue.identity, turn).await?)
+        let conversation = Conversation::of(&self.0, &context, session.as_deref())?;
+        let turn = without_secrets(&conversation, turn.read()?)?;
+        Reply::value(&conversation.memory.add_turn(&conversation.identity, turn).await?)
     }
 }
 
@@ -26,8 +26,8 @@ fn read(text: String) -> Result<Json> {
 }
 
 /// A pack that calls this one may have put a credential of its own into the texts.
-fn without_secrets(dialogue: &Dialogue<'_>, turn: NewTurn) -> Result<NewTurn> {
-    let text = |text| dialogue.cleaned(text);
+fn without_secrets(conversation: &Conversation<'_>, turn: NewTurn) -> Result<NewTurn> {
+    let text = |text| conversation.cleaned(text);
     let texts = |texts: Vec<String>| texts.into_iter().map(text).collect::<Result<Vec<String>>>();
     let digest = |digest: NewDigest| {
         Ok::<_, Error>(NewDigest {
@@ -48,6 +48,6 @@ fn without_secrets(dialogue: &Dialogue<'_>, turn: NewTurn) -> Result<NewTurn> {
         trajectory_digest: turn.trajectory_digest.map(digest).transpose()?,
         artifacts_shown: turn.artifacts_shown.map(shown).transpose()?,
         artifacts_hidden_refs: turn.artifacts_hidden_refs.map(texts).transpose()?,
-        once: turn.once.map(|name| dialogue.checked(name)).transpose()?,
+        once: turn.once.map(|name| conversation.checked(name)).transpose()?,
     })
 }

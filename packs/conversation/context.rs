@@ -1,11 +1,11 @@
-//! `conversation.context`: what a model is to be shown of a dialogue, as data or ready for a prompt.
+//! `conversation.context`: what a model is to be shown of a conversation, as data or ready for a prompt.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Strategy, prompt};
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dialogue::Dialogue;
+use super::conversation::Conversation;
 
 pub(super) struct ShowContext(pub(super) Conversations);
 
@@ -42,8 +42,8 @@ struct Prompt {
 impl Handler for ShowContext {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, input.session.as_deref())?;
-        let patch = dialogue.memory.context(&dialogue.identity).await?;
+        let conversation = Conversation::of(&self.0, &context, input.session.as_deref())?;
+        let patch = conversation.memory.context(&conversation.identity).await?;
         match input.format {
             Format::Json => Reply::value(&patch),
             Format::Prompt => Reply::value(&Prompt {

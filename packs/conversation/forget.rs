@@ -1,11 +1,11 @@
-//! `conversation.forget`: removes a dialogue with everything about it, also if it does not open.
+//! `conversation.forget`: removes a conversation with everything about it, also if it does not open.
 
 use async_trait::async_trait;
 use helmdeck_conversation::Conversations;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::Serialize;
 
-use super::dialogue::{Dialogue, Named};
+use super::conversation::{Conversation, Named};
 
 pub(super) struct Forget(pub(super) Conversations);
 
@@ -18,7 +18,7 @@ struct Output {
 impl Handler for Forget {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let named: Named = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, named.session.as_deref())?;
-        Reply::value(&Output { removed_turns: dialogue.memory.forget(&dialogue.identity).await? })
+        let conversation = Conversation::of(&self.0, &context, named.session.as_deref())?;
+        Reply::value(&Output { removed_turns: conversation.memory.forget(&conversation.identity).await? })
     }
 }

@@ -1,10 +1,10 @@
-//! `conversation.health`: how the summary of a dialogue is doing.
+//! `conversation.health`: how the summary of a conversation is doing.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Folding};
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 
-use super::dialogue::{Dialogue, Named};
+use super::conversation::{Conversation, Named};
 
 pub(super) struct ShowHealth(pub(super) Conversations);
 
@@ -12,7 +12,7 @@ pub(super) struct ShowHealth(pub(super) Conversations);
 impl Handler for ShowHealth {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let named: Named = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, named.session.as_deref())?;
-        Reply::value(&Folding::from(dialogue.memory.trace(&dialogue.identity).await?))
+        let conversation = Conversation::of(&self.0, &context, named.session.as_deref())?;
+        Reply::value(&Folding::from(conversation.memory.trace(&conversation.identity).await?))
     }
 }

@@ -1,11 +1,11 @@
-//! `conversation.list`: lists the turns of a dialogue, with their texts if they are wanted, or the dialogues of the caller.
+//! `conversation.list`: lists the turns of a conversation, with their texts if they are wanted, or the conversations of the caller.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Health, ItemFilter, ItemId, Session, SessionFilter};
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dialogue::Dialogue;
+use super::conversation::Conversation;
 
 pub(super) struct List(pub(super) Conversations);
 
@@ -36,7 +36,7 @@ enum What {
     Dialogues,
 }
 
-/// Dialogues as their caller sees them. What the process counts over all callers is not shown.
+/// Conversations as their caller sees them. What the process counts over all callers is not shown.
 #[derive(Serialize)]
 struct Page {
     dialogues: Vec<About>,
@@ -44,7 +44,7 @@ struct Page {
     next: Option<String>,
 }
 
-/// A dialogue; whose it is goes without saying.
+/// A conversation; whose it is goes without saying.
 #[derive(Serialize)]
 struct About {
     session: String,
@@ -72,7 +72,7 @@ impl From<Session> for About {
 impl Handler for List {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, input.session.as_deref())?;
+        let conversation = Conversation::of(&self.0, &context, input.session.as_deref())?;
         match input.what {
             What::Turns => {
                 let filter = ItemFilter {
@@ -82,7 +82,7 @@ impl Handler for List {
                     limit: input.limit,
                     after: input.after.as_deref().map(place).transpose()?,
                 };
-                Reply::value(&dialogue.memory.list_items(&dialogue.identity, &filter).await?)
+                Reply::value(&conversation.memory.list_items(&conversation.identity, &filter).await?)
             }
             What::Dialogues => {
                 let of_turns = input.session.is_some() || input.content_search.is_some() || input.folded.is_some();
@@ -95,7 +95,7 @@ impl Handler for List {
                     limit: input.limit,
                     after: input.after,
                 };
-                let page = dialogue.memory.sessions(&filter).await?;
+                let page = conversation.memory.sessions(&filter).await?;
                 let dialogues = page.sessions.into_iter().map(About::from).collect();
                 Reply::value(&Page { dialogues, total: page.total, next: page.next })
             }

@@ -1,12 +1,12 @@
-//! The `conversation.*` family: what was said in the dialogues of the caller. Without a memory key each of them answers `not_found`.
+//! The `conversation.*` family: what was said in the conversations of the caller. Without a memory key each of them answers `not_found`.
 //!
 //! The packs write no audit rows, and none of their answers is cached: both would keep what was forgotten. No input names another
-//! tenant or user: whose dialogue is meant is known from the call.
+//! tenant or user: whose conversation is meant is known from the call.
 
 mod add;
 mod context;
+mod conversation;
 mod delete;
-mod dialogue;
 mod flush;
 mod forget;
 mod health;

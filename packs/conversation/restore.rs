@@ -1,11 +1,11 @@
-//! `conversation.restore`: puts an exported dialogue in the place of what is there.
+//! `conversation.restore`: puts an exported conversation in the place of what is there.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Snapshot};
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dialogue::Dialogue;
+use super::conversation::Conversation;
 
 pub(super) struct Restore(pub(super) Conversations);
 
@@ -27,11 +27,11 @@ struct Output {
 impl Handler for Restore {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, input.session.as_deref())?;
-        let record = dialogue.cleaned(input.snapshot.as_str().to_owned())?;
+        let conversation = Conversation::of(&self.0, &context, input.session.as_deref())?;
+        let record = conversation.cleaned(input.snapshot.as_str().to_owned())?;
         // The record itself says under which strategy it was made.
         let snapshot = Snapshot { strategy: None, bytes: record.into() };
-        dialogue.memory.restore(&dialogue.identity, &snapshot).await?;
+        conversation.memory.restore(&conversation.identity, &snapshot).await?;
         Reply::value(&Output { restored: true })
     }
 }

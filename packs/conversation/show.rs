@@ -5,7 +5,7 @@ use helmdeck_conversation::Conversations;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::Deserialize;
 
-use super::dialogue::Dialogue;
+use super::conversation::Conversation;
 
 pub(super) struct Show(pub(super) Conversations);
 
@@ -21,7 +21,7 @@ struct Input {
 impl Handler for Show {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, input.session.as_deref())?;
-        Reply::value(&dialogue.memory.get_item(&dialogue.identity, &input.key).await?)
+        let conversation = Conversation::of(&self.0, &context, input.session.as_deref())?;
+        Reply::value(&conversation.memory.get_item(&conversation.identity, &input.key).await?)
     }
 }

@@ -14,7 +14,7 @@ use helmdeck_core::memory::{
     Owner, RecallFacts, Recalled, Views,
 };
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
-use helmdeck_testkit::{TestClock, Told, sealed_memory};
+use helmdeck_testkit::{RecordingBus, TestClock, sealed_memory};
 use serde_json::{Value, json};
 
 /// Views that keep nothing, and take one word out of what others keep.
@@ -88,13 +88,13 @@ fn context(builtin: &Builtin, identity: Identity, memory: Result<Memory, NoMemor
 struct Desk {
     packs: Vec<Builtin>,
     conversations: Conversations,
-    told: Told,
+    told: RecordingBus,
 }
 
 impl Desk {
     async fn new(strategy: Strategy) -> Self {
         let clock = Arc::new(TestClock::default());
-        let told = Told::new(Arc::clone(&clock) as _);
+        let told = RecordingBus::new(Arc::clone(&clock) as _);
         let config = Config { strategy, ..Config::default() };
         let store = sealed_memory(Arc::clone(&clock) as _).await;
         let dependencies = Dependencies { store, events: told.bus().clone(), clock, summarizer: None };
@@ -182,7 +182,7 @@ async fn without_a_memory_every_pack_says_why_in_the_same_words() {
             let error = builtin.handler.run(context, input.clone()).await.unwrap_err();
             assert_eq!((error.code(), error.message()), (code, Error::from(why).message()), "{}", builtin.file);
         }
-        // A store, and nothing that keeps dialogues in it.
+        // A store, and nothing that keeps conversations in it.
         let memory = Memory::bind(Arc::new(Bare), Owner::at_a_door(Arc::new(Identity::local())));
         let error = builtin.handler.run(context(&builtin, Identity::local(), memory), input).await.unwrap_err();
         assert_eq!(error.code(), Code::NotFound, "{}", builtin.file);
@@ -190,7 +190,7 @@ async fn without_a_memory_every_pack_says_why_in_the_same_words() {
 }
 
 #[tokio::test]
-async fn a_dialogue_is_added_to_shown_exported_flushed_and_restored() {
+async fn a_conversation_is_added_to_shown_exported_flushed_and_restored() {
     let desk = Desk::new(Strategy::Truncation).await;
     let me = caller("t", "alice");
     let first = desk.add(&me, "s", "one").await;
@@ -280,7 +280,7 @@ async fn a_snapshot_that_is_none_changes_nothing() {
 }
 
 #[tokio::test]
-async fn no_caller_sees_a_dialogue_of_another_one_whatever_it_is_called() {
+async fn no_caller_sees_a_conversation_of_another_one_whatever_it_is_called() {
     let desk = Desk::new(Strategy::Truncation).await;
     let callers =
         [("t", "a"), ("t", "b"), ("u", "a"), ("t|a", "b"), ("t", "a|b")].map(|(tenant, user)| caller(tenant, user));
@@ -327,7 +327,7 @@ async fn no_caller_sees_a_dialogue_of_another_one_whatever_it_is_called() {
 }
 
 #[tokio::test]
-async fn the_dialogue_of_the_call_is_meant_unless_one_is_named_and_without_any_there_is_one_event() {
+async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_any_there_is_one_event() {
     let desk = Desk::new(Strategy::Truncation).await;
     let bare = caller("t", "alice");
     let within = bare.clone().with_session("own").unwrap();
@@ -361,7 +361,7 @@ async fn the_dialogue_of_the_call_is_meant_unless_one_is_named_and_without_any_t
             assert_eq!(rejected().await, expected, "{verb}");
         }
     }
-    // To list one's dialogues one need not be in one.
+    // To list one's conversations one need not be in one.
     let all = desk.call(&bare, "list", json!({"what": "dialogues"})).await.unwrap();
     assert_eq!((&all["total"], rejected().await), (&json!(2), expected));
     for mixed in [

@@ -1,10 +1,10 @@
-//! `conversation.trace`: what the strategy makes of a dialogue right now.
+//! `conversation.trace`: what the strategy makes of a conversation right now.
 
 use async_trait::async_trait;
 use helmdeck_conversation::Conversations;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 
-use super::dialogue::{Dialogue, Named};
+use super::conversation::{Conversation, Named};
 
 pub(super) struct ShowTrace(pub(super) Conversations);
 
@@ -12,7 +12,7 @@ pub(super) struct ShowTrace(pub(super) Conversations);
 impl Handler for ShowTrace {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let named: Named = input.read()?;
-        let dialogue = Dialogue::of(&self.0, &context, named.session.as_deref())?;
-        Reply::value(&dialogue.memory.trace(&dialogue.identity).await?)
+        let conversation = Conversation::of(&self.0, &context, named.session.as_deref())?;
+        Reply::value(&conversation.memory.trace(&conversation.identity).await?)
     }
 }

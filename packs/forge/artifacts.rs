@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use helmdeck_project::artifacts::{Entry, Filter, Kind, Listed, Put, State, Stored, is_text};
+use helmdeck_project::artifacts::{Filter, Kind, Listed, ProjectArtifact, Put, State, Stored, is_text};
 use helmdeck_project::error::Error;
 use helmdeck_project::triv::Reference;
 use helmdeck_project::{Project, Result};
@@ -70,7 +70,7 @@ pub(super) struct Wanted {
 /// An artifact with its content.
 #[derive(Serialize)]
 pub(super) struct Whole {
-    entry: Entry,
+    entry: ProjectArtifact,
     made: usize,
     state: State,
     /// Whether there is a content, and it is not here because it is too long.

@@ -2,7 +2,7 @@
 
 use helmdeck_project::error::Error;
 use helmdeck_project::invariants::Checked;
-use helmdeck_project::knowledge::{Added, Confirmed, Found, Kind, Learning, Search, Superseded, What};
+use helmdeck_project::knowledge::{Added, Confirmed, Kind, Learning, Search, SearchHit, Superseded, What};
 use helmdeck_project::{Project, Result};
 use serde::Deserialize;
 
@@ -89,7 +89,7 @@ pub(super) fn add(project: &Project, input: Learn) -> Done<Added> {
     project.sessions().learn(input.learning()?)
 }
 
-pub(super) fn search(project: &Project, input: Search) -> Done<Found> {
+pub(super) fn search(project: &Project, input: Search) -> Done<SearchHit> {
     project.knowledge().search(&input)
 }
 

@@ -21,9 +21,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use helmdeck_core::Builtin;
-use helmdeck_project::{Project, World};
+use helmdeck_project::{Project, ProjectEnvironment};
 
-use place::{Place, Verb};
+use place::{ProjectOpener, Verb};
 
 /// Settings of the `forge.*` packs.
 #[derive(Debug, Clone, Default)]
@@ -34,14 +34,14 @@ pub struct Config {
     pub run: bool,
     /// The clock, the zone, new ids, and the ways to event servers. Who works is the caller; the local one has the name, and unless it says otherwise
     /// the session, that stand here.
-    pub world: World,
+    pub environment: ProjectEnvironment,
 }
 
 impl Config {
     /// Says whether the project is there and a person has agreed to run its commands (`helmdeck forge trust`).
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        let project = self.root.as_deref().map(|root| Project::open(root, self.world.clone()));
+        let project = self.root.as_deref().map(|root| Project::open(root, self.environment.clone()));
         matches!(project, Some(Ok(Some(project))) if project.check_trusted().is_ok())
     }
 }
@@ -59,7 +59,7 @@ macro_rules! pack {
 
 /// Returns the packs of this family.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
-    let place = &Place::new(config.clone());
+    let place = &ProjectOpener::new(config.clone());
     let (add, set): (features::Adding, features::Setting) =
         if config.run { (features::add, features::set) } else { (features::add_untested, features::set_untested) };
     let mut packs = vec![

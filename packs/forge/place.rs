@@ -1,4 +1,4 @@
-//! The project, opened for one call, and what its errors are called at the doors.
+//! The project, opened for one call, and what its errors are called at the transports.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result, schema};
 use helmdeck_project::error::{Category, Error as ProjectError};
-use helmdeck_project::{Project, World};
+use helmdeck_project::{Project, ProjectEnvironment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +18,9 @@ pub(super) type Done<T> = Result<T, ProjectError>;
 
 /// Where the project is.
 #[derive(Clone)]
-pub(super) struct Place(Arc<Config>);
+pub(super) struct ProjectOpener(Arc<Config>);
 
-impl Place {
+impl ProjectOpener {
     pub(super) fn new(config: Config) -> Self {
         Self(Arc::new(config))
     }
@@ -33,15 +33,15 @@ impl Place {
                 "no project is set: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)",
             ));
         };
-        let base = &self.0.world;
-        let world = if is_local(caller) {
-            World { session: session.or_else(|| base.session.clone()), ..base.clone() }
+        let base = &self.0.environment;
+        let environment = if is_local(caller) {
+            ProjectEnvironment { session: session.or_else(|| base.session.clone()), ..base.clone() }
         } else {
-            World { agent: caller.user().to_owned(), session, ..base.clone() }
+            ProjectEnvironment { agent: caller.user().to_owned(), session, ..base.clone() }
         };
         let project = match settings {
-            Settings::Needed => Project::open(root, world),
-            Settings::OrDefaults => Project::open_anyway(root, world),
+            Settings::Needed => Project::open(root, environment),
+            Settings::OrDefaults => Project::open_anyway(root, environment),
         };
         project.map_err(|error| said(&error))?.ok_or_else(|| {
             let message = format!(
@@ -70,7 +70,7 @@ enum Settings {
 
 /// A pack: reads its input, and does its work on the project, on a thread that may wait.
 pub(super) struct Verb<I, O> {
-    place: Place,
+    place: ProjectOpener,
     work: fn(&Project, I) -> Done<O>,
     /// Whether the input may name the session in which the work is done.
     in_session: bool,
@@ -82,7 +82,7 @@ pub(super) struct Verb<I, O> {
 }
 
 impl<I, O> Verb<I, O> {
-    pub(super) fn new(place: &Place, work: fn(&Project, I) -> Done<O>) -> Self {
+    pub(super) fn new(place: &ProjectOpener, work: fn(&Project, I) -> Done<O>) -> Self {
         Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true, changes: false }
     }
 
@@ -181,7 +181,7 @@ impl Wait {
     }
 }
 
-/// Returns an error of the project as a door tells it: with its own code, and what to do.
+/// Returns an error of the project as a transport tells it: with its own code, and what to do.
 pub(super) fn said(error: &ProjectError) -> Error {
     let code = match error.category {
         _ if error.code == "E_TOO_LARGE" => Code::TooLarge,

@@ -76,7 +76,7 @@ pub(super) struct Activate {
 }
 
 pub(super) fn activate(project: &Project, input: Activate) -> Done<Activated> {
-    let activated = project.skills().activate(&input.name, &project.world().agent)?;
+    let activated = project.skills().activate(&input.name, &project.environment().agent)?;
     project.sessions().lives();
     Ok(activated)
 }
@@ -87,5 +87,5 @@ pub(super) struct Matches {
 }
 
 pub(super) fn matching(project: &Project, input: Query) -> Done<Matches> {
-    Ok(Matches { matches: project.skills().ask(&input, &project.world().agent)? })
+    Ok(Matches { matches: project.skills().ask(&input, &project.environment().agent)? })
 }

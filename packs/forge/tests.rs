@@ -9,7 +9,7 @@ use helmdeck_core::clock::SystemClock;
 use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
 use helmdeck_project::init::Init;
-use helmdeck_project::{Project, Trust, World};
+use helmdeck_project::{Project, ProjectEnvironment, Trust};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +23,12 @@ fn token() -> String {
 }
 
 /// Projects that these tests make may run their commands.
-fn world() -> World {
-    World { trust: Trust::Everything, ..World::default() }
+fn environment() -> ProjectEnvironment {
+    ProjectEnvironment { trust: Trust::Everything, ..ProjectEnvironment::default() }
 }
 
 fn config() -> Config {
-    Config { world: world(), ..Config::default() }
+    Config { environment: environment(), ..Config::default() }
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
@@ -76,7 +76,7 @@ impl Desk {
         ] {
             git(root, &["config", name, value]);
         }
-        Project::init(root, world(), &Init::default()).unwrap();
+        Project::init(root, environment(), &Init::default()).unwrap();
         let settings = concat!(
             "[verify]\n",
             "runner = 'sh: grep -q yes tested && echo ran {prefix}'\n",

@@ -58,9 +58,9 @@ impl CallSecrets for OneSecret {
 }
 
 /// The family, pointed at a server of a test.
-struct Deck(Vec<Builtin>);
+struct Packs(Vec<Builtin>);
 
-impl Deck {
+impl Packs {
     fn at(url: &str) -> Self {
         let mut config = Config::new(Url::parse(url).unwrap());
         config.retry_wait = Duration::from_millis(1);

@@ -79,7 +79,7 @@ impl Checkout {
 
 fn record(session: &dyn Session, path: &str) -> PathBuf {
     let digest = Sha256::digest(path.as_bytes());
-    let name: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let name = helmdeck_core::hex(&digest[..12]);
     session.supplies().join(RECORDS).join(format!("{name}.json"))
 }
 

@@ -3,16 +3,17 @@
 //! Anybody may have put these files there, so they are read as little as the sources are trusted: never through a link, never a
 //! pipe or a device, and never more than a limit. A file of rules that is none of this has no rules.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, statat};
 
-use super::place::{Place, open_file, open_folder};
+use super::place::{MapRoot, open_file, open_folder};
 
 /// The largest file of rules that is read, in bytes.
 const MAX_BYTES: u64 = 256 << 10;
@@ -25,7 +26,7 @@ const FILES: [(&str, bool); 3] = [(".ignore", false), (".gitignore", true), (".g
 
 /// The rules of a tree, read as they are asked for.
 pub(super) struct Ignored {
-    place: Arc<Place>,
+    place: Arc<MapRoot>,
     top: PathBuf,
     known: Mutex<Known>,
 }
@@ -45,7 +46,7 @@ struct Rules {
 
 impl Ignored {
     /// Prepares the rules of a place. They begin at `top`: its root, or a folder above if it is none of a session.
-    pub(super) fn new(place: Arc<Place>, top: &Path) -> Self {
+    pub(super) fn new(place: Arc<MapRoot>, top: &Path) -> Self {
         let known = Known { folders: HashMap::new(), bytes_left: MAX_ALL_BYTES };
         Self { place, top: top.to_owned(), known: Mutex::new(known) }
     }
@@ -76,7 +77,7 @@ impl Ignored {
     }
 
     fn rules(&self, folder: &Path) -> Arc<Rules> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(rules) = known.folders.get(folder) {
             return Arc::clone(rules);
         }

@@ -2,19 +2,20 @@
 //!
 //! Reads files only, on threads that may block; never touches the network, git's commands, or anything outside the folder.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
 use super::head;
-use super::place::Place;
+use super::place::MapRoot;
 use super::rank::{self, Ranked};
 use super::render::{self, MapFile};
 use super::symbols::{self, Skip, Symbols};
-use super::walk::{self, Filter, Found, Globs, SourceFile};
+use super::walk::{self, Filter, Globs, SourceFile, WalkedFile};
 
 /// The most threads that one call parses on.
 const MAX_THREADS: usize = 4;
@@ -117,7 +118,7 @@ impl Work {
     }
 
     fn run(&self, input: &Input) -> Result<Reply> {
-        let place = Arc::new(Place::find(&input.path, self.context.session.as_deref())?);
+        let place = Arc::new(MapRoot::find(&input.path, self.context.session.as_deref())?);
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
         // What git's files in a session say is whatever commands wrote there.
@@ -162,7 +163,7 @@ impl Work {
     }
 
     /// Parses all files on a few threads; the answer is in the order of the files, whatever thread was first.
-    fn parse<'a>(&self, found: &'a Found, place: &Place) -> Result<(Vec<Parsed<'a>>, Skipped)> {
+    fn parse<'a>(&self, found: &'a WalkedFile, place: &MapRoot) -> Result<(Vec<Parsed<'a>>, Skipped)> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(found.files.len()));
         let worker = || {
@@ -171,7 +172,7 @@ impl Work {
                 && !self.stopped()
             {
                 let symbols = symbols::read(place.open(file), file.grammar, &|| self.stopped());
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut done = done.lock();
                 done.push((index, symbols));
                 let finished = done.len();
                 drop(done);
@@ -190,7 +191,7 @@ impl Work {
         if self.stopped() {
             return Err(self.stop_error());
         }
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut done = done.into_inner();
         done.sort_unstable_by_key(|(index, _)| *index);
         let mut skipped = Skipped { too_large: found.too_large, not_text: 0, unreadable: found.unreadable };
         let mut files = Vec::with_capacity(done.len());

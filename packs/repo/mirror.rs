@@ -62,7 +62,7 @@ pub(crate) struct Mirror {
 /// Returns the name of a repository's copy in the folder of supplies.
 pub(super) fn name_of(url: &RepoUrl) -> String {
     let digest = Sha256::digest(url.to_string().as_bytes());
-    let digits: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let digits = helmdeck_core::hex(&digest[..12]);
     format!("{digits}.git")
 }
 

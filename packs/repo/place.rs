@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, open, openat};
 use super::walk::SourceFile;
 
 /// A folder to map.
-pub(super) struct Place {
+pub(super) struct MapRoot {
     /// Where it is.
     pub(super) root: PathBuf,
     /// What callers are told of where it is.
@@ -22,7 +22,7 @@ pub(super) struct Place {
     held: Option<OwnedFd>,
 }
 
-impl Place {
+impl MapRoot {
     /// Finds a folder: below the session's own if the path is relative and there is a session, else anywhere on this machine.
     ///
     /// # Errors

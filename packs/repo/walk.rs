@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::ignored::Ignored;
 use super::languages::{self, Grammar};
-use super::place::Place;
+use super::place::MapRoot;
 use super::symbols::MAX_FILE_BYTES;
 
 /// The most source files that are read; the first ones in the order of the walk.
@@ -40,7 +40,7 @@ pub(super) struct SourceFile {
 
 /// What the walk found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct WalkedFile {
     /// The files, by path.
     pub(super) files: Vec<SourceFile>,
     /// How many source files there are, those too large among them.
@@ -100,13 +100,13 @@ impl Globs {
 /// Inside a git repository with the folder `work_tree` its ignore rules hold, those above the place too; elsewhere those of the
 /// files below the place do. Hidden files are left out.
 pub(super) fn walk(
-    place: &Arc<Place>,
+    place: &Arc<MapRoot>,
     work_tree: Option<&Path>,
     commit: Option<&str>,
     filter: &Filter<'_>,
     stopped: &dyn Fn() -> bool,
-) -> Option<Found> {
-    let mut found = Found::default();
+) -> Option<WalkedFile> {
+    let mut found = WalkedFile::default();
     let mut digest = Sha256::new();
     let start = place.start();
     let top = work_tree.unwrap_or(&place.root);
@@ -174,7 +174,7 @@ pub(super) fn walk(
     digest.update(MAP_VERSION);
     // A link to the folder may point elsewhere by then.
     digest.update(place.root.as_os_str().as_encoded_bytes());
-    found.digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    found.digest = helmdeck_core::hex(digest.finalize());
     // By the path as text, so that ties are broken alike everywhere below.
     found.files.sort_by(|a, b| a.path.cmp(&b.path));
     Some(found)

@@ -130,7 +130,7 @@ fn plans(seam: &Seam, _: Nothing) -> Result<Plans> {
     Ok(seam.plans(&helmdeck_seam::Context::default()))
 }
 
-/// Returns an error of the seam as a door tells it: with its own code, and what to do.
+/// Returns an error of the seam as a transport tells it: with its own code, and what to do.
 fn said(error: &StateError) -> Error {
     let code = match error.fault {
         // Somebody's file is in the way: no defect of this program, and the caller can name a plan.

@@ -10,7 +10,7 @@ use helmdeck_core::{Code, Context, Result};
 use helmdeck_llm::{Answer, Client, Endpoint, Message, Request, Tool};
 
 use super::action::{self, Action};
-use super::dialogue::Dialogue;
+use super::conversation::Conversation;
 use super::ending::Ending;
 use super::observation;
 use super::progress;
@@ -41,7 +41,7 @@ pub(super) struct Limits {
     pub(super) command: Duration,
     /// The most of an output that is shown, in bytes.
     pub(super) observation_bytes: usize,
-    /// The most of the dialogue, in bytes.
+    /// The most of the conversation, in bytes.
     pub(super) context_bytes: usize,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Agent<'a> {
     /// The repository, below the session's folder.
     folder: &'a str,
     rules: Rules,
-    dialogue: Dialogue,
+    conversation: Conversation,
     trajectory: &'a mut Trajectory,
     without_command: u32,
 }
@@ -90,9 +90,9 @@ impl<'a> Agent<'a> {
         let system = prompt::system(&rules);
         trajectory.add(What::Rules(system.clone()));
         trajectory.add(What::Task(task.clone()));
-        let dialogue = Dialogue::new(system, task, limits.context_bytes);
+        let conversation = Conversation::new(system, task, limits.context_bytes);
         let Workplace { context, session, client, endpoint, folder } = *place;
-        Self { context, session, client, endpoint, limits, folder, rules, dialogue, trajectory, without_command: 0 }
+        Self { context, session, client, endpoint, limits, folder, rules, conversation, trajectory, without_command: 0 }
     }
 
     /// Works until the model submits or something else ends it. Never fails: what went wrong is an ending too.
@@ -142,9 +142,9 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Asks the model. A dialogue that is too long is shortened, and an endpoint that knows no tools is asked without.
+    /// Asks the model. A conversation that is too long is shortened, and an endpoint that knows no tools is asked without.
     async fn ask(&mut self) -> Result<Answer, Ending> {
-        let mut fitted = self.dialogue.fit().ok_or(Ending::TooLong)?;
+        let mut fitted = self.conversation.fit().ok_or(Ending::TooLong)?;
         let started = Instant::now();
         let tools = [action::tool()];
         loop {
@@ -154,10 +154,10 @@ impl<'a> Agent<'a> {
                 left_out => self.trajectory.add(What::LeftOut(left_out)),
             }
             let tools: &[Tool] = if self.rules.tools { &tools } else { &[] };
-            let request = Request { messages: self.dialogue.messages(), tools, ..Request::default() };
+            let request = Request { messages: self.conversation.messages(), tools, ..Request::default() };
             let error = match self.client.chat(self.endpoint, &request, Some(self.limits.until)).await {
                 Ok(answer) => {
-                    self.dialogue.push(answer.message());
+                    self.conversation.push(answer.message());
                     self.trajectory.add(What::Answered { answer: answer.clone(), took: started.elapsed() });
                     return Ok(answer);
                 }
@@ -172,14 +172,14 @@ impl<'a> Agent<'a> {
             match error.code() {
                 Code::TooLarge => {
                     self.trajectory.add(What::Failed(error));
-                    fitted = self.dialogue.shrink().ok_or(Ending::TooLong)?;
+                    fitted = self.conversation.shrink().ok_or(Ending::TooLong)?;
                 }
                 Code::InvalidInput | Code::NotFound if first && self.rules.tools => {
                     self.trajectory.add(What::Failed(error));
                     self.rules.tools = false;
                     let system = prompt::system(&self.rules);
                     self.trajectory.add(What::Rules(system.clone()));
-                    self.dialogue.set_system(system);
+                    self.conversation.set_system(system);
                 }
                 Code::Timeout => return Err(Ending::Time(self.limits.seconds)),
                 _ => {
@@ -235,7 +235,7 @@ impl<'a> Agent<'a> {
             Some(id) => Message::Tool { tool_call_id: id.clone(), content: shown.clone() },
             None => Message::user(shown.clone()),
         };
-        self.dialogue.push_output(message);
+        self.conversation.push_output(message);
         let left_out = observation::output(&executed.stdout, self.limits.observation_bytes).1;
         self.trajectory.add(What::Observed { id, command, shown, left_out, executed: Box::new(executed) });
         match submission {
@@ -259,7 +259,7 @@ impl<'a> Agent<'a> {
             Some(id) => Message::Tool { tool_call_id: id.clone(), content: text.clone() },
             None => Message::user(text.clone()),
         };
-        self.dialogue.push(message);
+        self.conversation.push(message);
         self.trajectory.add(What::Reminded { id, text });
     }
 }

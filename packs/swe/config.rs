@@ -18,7 +18,7 @@ pub struct Config {
     /// How much of a command's output a model is shown. Default 16 KiB.
     #[serde(with = "size")]
     pub observation_bytes: u64,
-    /// How long the dialogue with a model may get before old outputs are left out of it; about four bytes are a token. Default
+    /// How long the conversation with a model may get before old outputs are left out of it; about four bytes are a token. Default
     /// 400 KiB.
     #[serde(with = "size")]
     pub context_bytes: u64,

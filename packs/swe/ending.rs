@@ -15,7 +15,7 @@ pub(super) enum Ending {
     Cost(f64, f64),
     /// What it costs is not known, so a limit cannot be kept.
     CostUnknown,
-    /// The dialogue is too long for the model.
+    /// The conversation is too long for the model.
     TooLong,
     /// So many answers in a row had no command.
     NoCommands(u32),
@@ -68,7 +68,7 @@ impl Ending {
             Self::CostUnknown => {
                 "Stopped: max_cost cannot be kept, for neither the endpoint nor [llm.prices] tells what every answer costs.".to_owned()
             }
-            Self::TooLong => "Stopped: the dialogue got too long for the model.".to_owned(),
+            Self::TooLong => "Stopped: the conversation got too long for the model.".to_owned(),
             Self::NoCommands(count) => format!("Stopped: {count} answers of the model in a row had no command."),
             Self::Model(error) => format!("Stopped: the model could not be asked any more ({error})."),
             Self::Session(error) => format!("Stopped: commands could not be run any more ({error})."),

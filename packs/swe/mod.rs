@@ -5,7 +5,7 @@
 mod action;
 mod agent;
 mod config;
-mod dialogue;
+mod conversation;
 mod ending;
 mod input;
 mod mini;

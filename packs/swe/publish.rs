@@ -60,7 +60,7 @@ pub(super) fn on_github(mode: Mode, address: &Address, host: Option<&str>) -> Re
 /// Returns the name of this run's branch. Each run has its own, whatever commit it began at.
 pub(super) fn branch(run: &str) -> String {
     let digest = Sha256::digest(run.as_bytes());
-    let short: String = digest[..5].iter().map(|byte| format!("{byte:02x}")).collect();
+    let short = helmdeck_core::hex(&digest[..5]);
     format!("helmdeck/swe-solve-{short}")
 }
 

@@ -136,7 +136,7 @@ impl Recall {
     /// Finds the notes; `None` without a memory. `repository` is the same text for every spelling of its URL.
     pub(super) fn new(context: &Context, repository: &str) -> Option<Self> {
         let digest = Sha256::digest(repository.as_bytes());
-        let digest: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = helmdeck_core::hex(&digest[..16]);
         Some(Self { notes: context.memory()?, prefix: format!("swe.solve/{digest}/") })
     }
 

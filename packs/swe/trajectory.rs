@@ -35,7 +35,7 @@ pub(super) enum What {
     Observed { id: Option<String>, command: String, shown: String, left_out: u64, executed: Box<Executed> },
     /// The model was told that something is wrong with its answer.
     Reminded { id: Option<String>, text: String },
-    /// Old outputs were left out of the dialogue, or shortened in it.
+    /// Old outputs were left out of the conversation, or shortened in it.
     LeftOut(usize),
     /// The model could not be asked, or the command not be run.
     Failed(Error),

@@ -1,4 +1,4 @@
-//! Dialogues: what a turn costs as its dialogue grows, what a context costs, and what ten thousand dialogues take.
+//! Conversations: what a turn costs as its conversation grows, what a context costs, and what ten thousand conversations take.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -14,7 +14,7 @@ use helmdeck_memory::{KeyRing, Kind, Limits, Namespace, Put, Store};
 use crate::calls::{KEY, runtime};
 use crate::measure::{Table, percentile, resident_mib};
 
-/// The turns of a dialogue whose context is read.
+/// The turns of a conversation whose context is read.
 const TURNS: usize = 50;
 /// The bytes of a turn's two texts.
 const TEXT: usize = 400;
@@ -22,7 +22,7 @@ const TEXT: usize = 400;
 const LENGTHS: [usize; 4] = [10, 100, 1000, 5000];
 /// The turns that are timed at each length.
 const TIMED: usize = 41;
-/// The dialogues of the scale part.
+/// The conversations of the scale part.
 const SESSIONS: usize = 10_000;
 /// The cap of the scale part.
 const CAP: u64 = 32 << 20;
@@ -31,7 +31,7 @@ const CAP: u64 = 32 << 20;
 const BESIDES: u64 = (40 + 32) << 20;
 
 /// Contexts and turns.
-pub(crate) fn dialogues(table: &mut Table) {
+pub(crate) fn conversations(table: &mut Table) {
     runtime().block_on(async {
         contexts(table).await;
         growth(table).await;
@@ -45,15 +45,15 @@ async fn contexts(table: &mut Table) {
     let hot = memory(&store, |config| config.hot_for = Duration::from_secs(3600));
     let cold = memory(&store, |config| config.hot_bytes = 0);
     let identity = |n: usize| Identity::new("local", "local", &format!("dialogue-{n}"));
-    const DIALOGUES: usize = 200;
-    for n in 0..DIALOGUES {
+    const CONVERSATIONS: usize = 200;
+    for n in 0..CONVERSATIONS {
         for turn in 0..TURNS {
             hot.add_turn(&identity(n), new_turn(turn)).await.unwrap();
         }
     }
     let (mut of_hot, mut of_store) = (Vec::new(), Vec::new());
     for round in 0..20 {
-        for n in 0..DIALOGUES {
+        for n in 0..CONVERSATIONS {
             for (memory, times) in [(&hot, &mut of_hot), (&cold, &mut of_store)] {
                 let (identity, started) = (identity(n), Instant::now());
                 let patch = black_box(memory.context(&identity).await.unwrap());
@@ -78,7 +78,7 @@ async fn contexts(table: &mut Table) {
     close(&[hot, cold], &*store).await;
 }
 
-/// A turn at the end of dialogues of growing length, beside a buffer that is written as a whole each time, in a store of
+/// A turn at the end of conversations of growing length, beside a buffer that is written as a whole each time, in a store of
 /// its own: what it writes would push the pages of ours out of memory.
 async fn growth(table: &mut Table) {
     let (folder, folder_of_buffer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -136,13 +136,13 @@ async fn rewrite(store: &dyn Store, buffer: &[helmdeck_conversation::Conversatio
     store.put(Put::new(namespace, Kind::Conversation, "buffer", Bytes::from(value))).await.unwrap();
 }
 
-/// Ten thousand dialogues of fifty turns under a cap.
+/// Ten thousand conversations of fifty turns under a cap.
 pub(crate) fn scale(table: &mut Table) {
     runtime().block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let store = open(folder.path()).await;
         let memory = memory(&store, |config| config.hot_bytes = CAP);
-        // What SQLite and the allocator keep for themselves is there before the first dialogue is.
+        // What SQLite and the allocator keep for themselves is there before the first conversation is.
         let process = std::process::id();
         for turn in 0..TURNS {
             memory.add_turn(&Identity::new("local", "local", "warm"), new_turn(turn)).await.unwrap();
@@ -184,7 +184,7 @@ pub(crate) fn scale(table: &mut Table) {
         let growth = peak - before;
         let [cap, besides] = [CAP, BESIDES].map(|bytes| bytes as f64 / 1_048_576.0);
         table.add(
-            &format!("{SESSIONS} dialogues x {TURNS} turns: growth of the process"),
+            &format!("{SESSIONS} conversations x {TURNS} turns: growth of the process"),
             format!("{growth:.1} MiB, cap {cap:.0} MiB"),
             &format!("<= cap + {besides:.0} MiB"),
             growth <= cap + besides,

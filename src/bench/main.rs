@@ -49,7 +49,7 @@ fn main() {
         mcp::stdio(&mut table);
     }
     if does("conversation") {
-        conversation::dialogues(&mut table);
+        conversation::conversations(&mut table);
     }
     if does("process") {
         process::idle(&mut table);

@@ -18,7 +18,7 @@ const ROUND_TRIPS: usize = 20_000;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Compares the doors of one server.
+/// Compares the transports of one server.
 pub(crate) fn requests(table: &mut Table) {
     let folder = tempfile::tempdir().unwrap();
     let runtime = runtime();

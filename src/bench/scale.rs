@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use helmdeck_core::Clock;
-use helmdeck_memory::conformance::HandClock;
+use helmdeck_memory::conformance::ManualClock;
 use helmdeck_memory::janitor::Work;
 use helmdeck_memory::{Config, JanitorConfig, KeyRing, Kind, Limits, Namespace, Op, Page, Put, Store};
 
@@ -46,7 +46,7 @@ enum Shape {
     OneGoesOn(usize),
 }
 
-async fn open(path: &Path, cache_bytes: u64, clock: &Arc<HandClock>) -> Arc<dyn Store> {
+async fn open(path: &Path, cache_bytes: u64, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
     let limits = Limits { cache_bytes, rows: u64::MAX, bytes: u64::MAX, ..Limits::default() };
     let ring = KeyRing::parse(("KEY", KEY), None).unwrap();
     let url = format!("sqlite:{}", path.display());
@@ -124,7 +124,7 @@ fn next(seed: &mut usize) -> usize {
 
 async fn reads(table: &mut Table) {
     let folder = tempfile::tempdir().unwrap();
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let small = open(&folder.path().join("small.db"), u64::MAX, &clock).await;
     let large = open(&folder.path().join("large.db"), u64::MAX, &clock).await;
     let alice = alice();
@@ -181,7 +181,7 @@ async fn sweep(table: &mut Table) {
     const HALF: usize = MILLION / 2;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let store = open(&path, u64::MAX, &clock).await;
     let alice = alice();
     // Every second row ends: no page goes as a whole, so that all the new rows have to go where the old ones were.
@@ -241,7 +241,7 @@ async fn cap(table: &mut Table, what: &str, rows: usize, size: usize, shape: Sha
     const MOST: f64 = 64.0 * 1.1;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let store = open(&path, CAP, &clock).await;
     let resident = resident_mib(std::process::id());
     let namespaces: Vec<_> = (0..8).map(|n| Namespace::new("local", &format!("user-{n}"), None)).collect();

@@ -1,4 +1,4 @@
-//! The command line: every command and flag, and nothing that they do.
+//! Command line definitions: commands, flags and help texts.
 
 mod artifact;
 mod cache;
@@ -24,7 +24,7 @@ use helmdeck_memory::{Kind, Namespace};
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
-    AddArgs, ConversationCommand, ConversationListArgs, DialogueArgs, SnapshotArgs, WhoseArgs,
+    AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
 };
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
@@ -33,38 +33,38 @@ pub(crate) use session::{SessionCommand, SessionExecArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
-/// Runs typed packs for agents and people, from the shell, over REST and over MCP, with a memory that is off until you turn it on.
+/// Run typed packs from the shell, over REST and over MCP, with an optional encrypted memory (off by default)
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What every command takes.
+    /// Global options.
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// Global options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Global {
-    /// The configuration file
+    /// Configuration file
     #[arg(
         long,
         global = true,
         value_name = "FILE",
-        long_help = "The configuration file; else the one that HELMDECK_CONFIG names, else helmdeck/helmdeck.toml in the XDG config folder"
+        long_help = "Configuration file [default: $HELMDECK_CONFIG, else $XDG_CONFIG_HOME/helmdeck/helmdeck.toml]"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// Print JSON: results on stdout, problems (RFC 9457) on stderr
+    /// Print JSON: results on stdout, errors (RFC 9457) on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say more: -v progress and information, -vv what happened inside
+    /// Print more: -v for progress and info, -vv for debug logs
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-/// What to do.
+/// Subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a pack
@@ -72,47 +72,47 @@ pub(crate) enum Command {
         helmdeck run repo.map path=. token_budget=500\n  \
         helmdeck run github.list_issues repo=rust-lang/rust labels=A-parser,C-bug --json\n  \
         echo '{\"path\": \"/src\"}' | helmdeck run repo.map@v1 --input -\n\n\
-        Values are read as the types of the pack's input schema (`helmdeck pack show <pack>`); a list takes several, with\n\
-        commas or repeated; a.b=value sets a member of an object; key:=json takes JSON as it is.")]
+        Values are parsed by the types in the pack's input schema (`helmdeck pack show <pack>`). For a list, separate\n\
+        values with commas or repeat the key. a.b=value sets a member of an object; key:=json takes raw JSON.")]
     Run(RunArgs),
-    /// List, show, check and make packs
+    /// List, show, check and create packs
     #[command(subcommand)]
     Pack(PackCommand),
-    /// List jobs, wait for one, get its result, cancel it
+    /// List, wait for and cancel jobs, and print their results
     #[command(subcommand)]
     Job(JobCommand),
-    /// List, fetch and delete files that packs wrote
+    /// List, fetch and delete files that packs produced
     #[command(subcommand)]
     Artifact(ArtifactCommand),
-    /// Make, list and revoke API tokens
+    /// Create, list and revoke API tokens
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Make a key, or check the memory key
+    /// Generate a key, or check the memory key
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Look after the memory: what it holds, and forgetting
+    /// Inspect and manage the memory: list, open, purge, export, import, rotate
     #[command(subcommand)]
     Memory(MemoryCommand),
-    /// Look after cached answers
+    /// Inspect and purge cached answers
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Look after sessions: list them, run a command in one, end one
+    /// List sessions, run a command in one, end one
     #[command(subcommand)]
     Session(SessionCommand),
-    /// Look after dialogues: add turns, print what a model is shown, take and restore snapshots, forget
+    /// Manage conversations: add turns, print the model context, take and restore snapshots, delete
     #[command(subcommand)]
     Conversation(ConversationCommand),
-    /// The memory of a project: what was learned, which features work, checkpoints, sessions
+    /// Manage project memory in .forge/: knowledge, features, checkpoints, work sessions
     Forge(Box<forge::ForgeArgs>),
-    /// What a process sees of memory: recall, offers, the path of its plan; it never writes
+    /// Query project memory, read-only, for scripts and hooks: recall, save offers, plan paths
     #[command(subcommand)]
     Seam(seam::SeamCommand),
-    /// Look after credentials: set, rotate, grant, remove
+    /// Manage credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// Serve the packs over REST and MCP
+    /// Serve packs over REST and MCP
     Serve(ServeArgs),
-    /// Serve the packs to one MCP client over stdin and stdout; or add, list and remove MCP servers
+    /// Serve packs to one MCP client over stdio; or add, list and remove MCP servers
     Mcp(McpArgs),
     /// Check configuration, key, stores and packs
     Check,
@@ -121,7 +121,7 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Print a completion script for a shell
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
     /// Print the version
@@ -134,19 +134,19 @@ pub(crate) enum Command {
 /// `helmdeck run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// What to run.
+    /// Pack and input.
     #[command(flatten)]
     pub(crate) call: CallArgs,
-    /// What may be answered from the cache (of no effect unless the pack is cached)
+    /// How to use the cache (no effect unless the pack is cached)
     #[arg(long, value_enum, value_name = "HOW", default_value = "default")]
     pub(crate) cache: CacheUse,
-    /// Do not read the cache, but store the fresh answer (the same as --cache refresh)
+    /// Skip the cached answer and store a fresh one (same as --cache refresh)
     #[arg(long, conflicts_with = "cache")]
     pub(crate) no_cache: bool,
-    /// Take no cached answer older than this
+    /// Accept no cached answer older than this
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) max_age: Option<Duration>,
-    /// Take a cached answer up to this long past its freshness
+    /// Accept a cached answer up to this long after it became stale
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) max_stale: Option<Duration>,
     /// Stop waiting after this long
@@ -154,33 +154,33 @@ pub(crate) struct RunArgs {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// A pack and its input.
+/// Pack reference and input of a call.
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
-    /// The pack, with its version if not the latest: name or name@v1
+    /// Pack: name, or name@v1 for a version other than the latest
     #[arg(value_name = "PACK[@VERSION]", value_parser = PackRef::parse)]
     pub(crate) pack: PackRef,
-    /// The input: key=value or key:=json
+    /// Input: key=value or key:=json
     #[arg(value_name = "KEY=VALUE", conflicts_with = "input")]
     pub(crate) pairs: Vec<String>,
-    /// The whole input: a JSON object, @file, or - for stdin
+    /// Whole input: a JSON object, @file, or - for stdin
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) input: Option<String>,
-    /// The dialogue that the call belongs to
+    /// Conversation that the call belongs to
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
 }
 
-/// What may be answered from the cache.
+/// Cache directive of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheUse {
-    /// As the pack says
+    /// Follow the pack's manifest
     Default,
     /// Neither read nor write
     Bypass,
     /// Do not read; store the fresh answer
     Refresh,
-    /// Answer from the cache or not at all
+    /// Answer from the cache or fail
     OnlyIfCached,
 }
 
@@ -197,12 +197,12 @@ impl RunArgs {
     }
 }
 
-/// A pack by name, with or without a version.
+/// Pack reference: a name with an optional version.
 #[derive(Debug, Clone)]
 pub(crate) struct PackRef {
-    /// The name.
+    /// Pack name.
     pub(crate) name: PackName,
-    /// The version; `None` = the latest.
+    /// Version; `None` is the latest.
     pub(crate) version: Option<Version>,
 }
 
@@ -217,99 +217,99 @@ impl PackRef {
 /// `helmdeck pack`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PackCommand {
-    /// List the packs that there are
+    /// List all packs
     List,
-    /// Show what a pack takes and gives
+    /// Show a pack's input and output schemas
     Show {
-        /// The pack, with its version if not the latest
+        /// Pack, with its version if not the latest
         #[arg(value_name = "PACK[@VERSION]", value_parser = PackRef::parse)]
         pack: PackRef,
     },
     /// Check manifests, schemas and examples
     Check {
-        /// A manifest or a folder of manifests; the configured packs folder and the built-in packs if absent
+        /// Manifest or folder of manifests [default: the configured packs folder and the built-in packs]
         path: Option<PathBuf>,
-        /// Run the examples of command packs too, and send those of http packs
+        /// Run the examples of command packs and send those of http packs
         #[arg(long)]
         run: bool,
     },
-    /// Write a working pack to start from
+    /// Create a working pack from a template
     New {
-        /// Its name, like team.lookup
+        /// Pack name, like team.lookup
         #[arg(value_parser = PackName::new)]
         name: PackName,
-        /// What runs: a program, an HTTP request, or a function of this project's source
+        /// Handler of the pack
         #[arg(long, value_enum, default_value = "command")]
         kind: PackKind,
-        /// The folder to write to; the configured packs folder if absent
+        /// Folder to write to [default: the configured packs folder]
         #[arg(long, value_name = "FOLDER")]
         dir: Option<PathBuf>,
     },
 }
 
-/// What runs when a pack is called.
+/// Handler kind of a new pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PackKind {
     /// A program
     Command,
-    /// A tool of an MCP server, behind the cache
+    /// A cacheable tool of an MCP server
     Mcp,
     /// An HTTP request
     Http,
-    /// A Rust function of this project
+    /// A Rust function in this project's source
     Builtin,
 }
 
 /// `helmdeck memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
-    /// Say whether memory is on, and what it holds
+    /// Show whether memory is on and what it holds
     Status,
     /// List entries without their values (works without the key)
     List(ListArgs),
-    /// Open one entry and print its value
+    /// Print the value of one entry
     Get(GetArgs),
-    /// Say what the audit shows of a caller's habits: packs, usual inputs, findings
+    /// List a caller's facts from the audit: packs, usual inputs, findings
     Defaults(DefaultsArgs),
-    /// Forget entries of every kind (works without the key)
+    /// Delete entries of any kind (works without the key)
     Purge(PurgeArgs),
-    /// Empty the store for good, so that the next key can take it; a damaged file is removed (works without the key)
+    /// Delete the whole store so that a new key can be used; also removes a damaged file (works without the key)
     #[command(
-        after_help = "For a lost key: without it nothing in the store can be read again. Stop servers with the old key first; one\n\
-        that goes on writes entries that the next key cannot open."
+        after_help = "Use this after losing the key: without it, nothing in the store can be read. First stop all\n\
+        servers that use the old key; they would write entries that the new key cannot open."
     )]
     Reset(ResetArgs),
-    /// Open every entry and report those that do not, what each takes, and what to do
+    /// Open every entry; report damaged ones, space used, and what to do
     Doctor,
-    /// Seal every entry with the current key, while servers run; then previous keys can go
+    /// Re-encrypt every entry with the current key while servers run; then remove the previous keys
     #[command(
         after_help = "Set HELMDECK_MEMORY_KEY to the new key and HELMDECK_MEMORY_KEY_PREVIOUS to the old one, restart\n\
-        servers with both, and run this. It can be stopped or killed at any time and run again."
+        servers with both, and run this. It is safe to interrupt at any time and run again."
     )]
     Rotate,
-    /// Write entries to a sealed archive
+    /// Export entries to an encrypted archive
     Export(ExportArgs),
-    /// Read entries from an archive, or from a database of the Go original; twice is the same as once
+    /// Import entries from an archive or from a database of the Go original; safe to repeat
     Import(ImportArgs),
-    /// Remove everything of one person, and print a receipt (works without the key)
+    /// Delete all data of one person and print a receipt (works without the key)
     Forget(ForgetArgs),
 }
 
 /// `helmdeck memory reset`.
 #[derive(Debug, Args)]
 pub(crate) struct ResetArgs {
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
-/// Which entries of an archive are meant; all of them unless said otherwise.
+/// Filter on the entries of an archive; all by default.
 #[derive(Debug, Args)]
 pub(crate) struct OnlyArgs {
-    /// Only of this namespace: tenant/user (its sessions too) or tenant/user/session
+    /// Only this namespace: tenant/user (with its sessions) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    /// Only of this kind: cache, note, fact, audit or conversation
+    /// Only this kind: cache, note, fact, audit or conversation
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
 }
@@ -317,12 +317,12 @@ pub(crate) struct OnlyArgs {
 /// `helmdeck memory export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Where to; - for stdout
+    /// Output file; - for stdout
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) only: OnlyArgs,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -330,82 +330,82 @@ pub(crate) struct ExportArgs {
 /// `helmdeck memory import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The archive, - for stdin; with --helmdeck-go the database
+    /// Archive, - for stdin; with --helmdeck-go, the database
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) only: OnlyArgs,
-    /// Read and verify, and say what would be imported, without writing
+    /// Read and verify, and report what would be imported, without writing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// The file is a SQLite database of the Go original, written with this memory key
     #[arg(long)]
     pub(crate) helmdeck_go: bool,
-    /// The tenant that rows of the Go original go to
+    /// Tenant for the rows of the Go original
     #[arg(long, default_value = "local", requires = "helmdeck_go")]
     pub(crate) tenant: String,
-    /// How the Go original's namespaces with a colon are read
+    /// How to read the Go original's namespaces that contain a colon
     #[arg(long, value_enum, default_value = "proven", requires = "helmdeck_go")]
     pub(crate) split_sessions: SplitSessions,
 }
 
-/// How `a:b` is read, which may be caller `a` in session `b`, or caller `a:b`.
+/// Reading of a namespace `a:b`: caller `a` in session `b`, or caller `a:b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SplitSessions {
-    /// As caller and session where the file proves that there is such a caller
+    /// As caller and session if the file contains that caller
     Proven,
     /// As caller and session, at the last colon, unless the file proves otherwise
     Always,
-    /// As a caller
+    /// As a caller only
     Never,
 }
 
 /// `helmdeck memory forget`.
 #[derive(Debug, Args)]
 pub(crate) struct ForgetArgs {
-    /// The user
+    /// User
     #[arg(long, value_name = "USER")]
     pub(crate) subject: String,
-    /// The tenant of the user
+    /// Tenant of the user
     #[arg(long, default_value = "local")]
     pub(crate) tenant: String,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Write the receipt as JSON to this file too
+    /// Also write the receipt as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) receipt: Option<PathBuf>,
 }
 
-/// Which entries to list.
+/// `helmdeck memory list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only of this kind: cache, note, fact, audit or conversation
+    /// Only this kind: cache, note, fact, audit or conversation
     #[arg(long, value_parser = parse_kind)]
     pub(crate) kind: Option<Kind>,
-    /// Only of this namespace: tenant/user or tenant/user/session
+    /// Only this namespace: tenant/user or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    /// Only keys that start with this
+    /// Only keys with this prefix
     #[arg(long, default_value = "")]
     pub(crate) prefix: String,
-    /// The most entries
+    /// Maximum number of entries
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) limit: usize,
 }
 
-/// Which entry to open.
+/// `helmdeck memory get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Whose: tenant/user or tenant/user/session
+    /// Namespace: tenant/user or tenant/user/session
     #[arg(value_parser = parse_namespace)]
     pub(crate) namespace: Namespace,
-    /// Its kind: cache, note, fact, audit or conversation
+    /// Kind: cache, note, fact, audit or conversation
     #[arg(value_parser = parse_kind)]
     pub(crate) kind: Kind,
-    /// Its exact key
+    /// Exact key
     pub(crate) key: String,
-    /// Write the value byte for byte, with nothing after it
+    /// Write the exact bytes of the value, without a trailing newline
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -413,7 +413,7 @@ pub(crate) struct GetArgs {
 /// `helmdeck memory defaults`.
 #[derive(Debug, Args)]
 pub(crate) struct DefaultsArgs {
-    /// Whose: tenant/user; the local caller if absent
+    /// Namespace: tenant/user [default: the local caller]
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
 }
@@ -421,7 +421,7 @@ pub(crate) struct DefaultsArgs {
 /// `helmdeck serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, instead of [server] listen
+    /// Address to listen on, instead of [server] listen
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<String>,
 }
@@ -431,7 +431,7 @@ pub(crate) struct ServeArgs {
 pub(crate) enum ConfigCommand {
     /// Print every setting
     Show {
-        /// Say where each comes from
+        /// Show where each setting comes from
         #[arg(long)]
         origin: bool,
     },
@@ -442,7 +442,7 @@ pub(crate) enum ConfigCommand {
 fn parse_kind(text: &str) -> Result<Kind, String> {
     Kind::parse(text).ok_or_else(|| {
         let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("there are {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
@@ -452,7 +452,7 @@ fn parse_namespace(text: &str) -> Result<Namespace, String> {
         (Some(tenant), Some(subject), session) if !tenant.is_empty() && session != Some("") => {
             Ok(Namespace::new(tenant, subject, session))
         }
-        _ => Err("write tenant/user or tenant/user/session; tenant/ alone is what a whole tenant shares".to_owned()),
+        _ => Err("write tenant/user or tenant/user/session; tenant/ is shared by the whole tenant".to_owned()),
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn lacks_summarizer(config: &Config) -> bool {
     config.strategy == Strategy::RollingSummary && (summarizer.endpoint.is_empty() || summarizer.model.is_empty())
 }
 
-/// Returns the credential for the summary of a dialogue, `None` if the endpoint wants none: on behalf of whose dialogue it is, so
+/// Returns the credential for the summary of a conversation, `None` if the endpoint wants none: on behalf of whose conversation it is, so
 /// that what the vault grants to one is not spent on another.
 fn credential(
     secrets: &dyn Secrets,
@@ -98,7 +98,7 @@ impl Alone {
     /// # Errors
     /// A failure if the store does not take what is left to write.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        // What a turn made too much of a dialogue is removed at once, if that was begun; here it has its one chance.
+        // What a turn made too much of a conversation is removed at once, if that was begun; here it has its one chance.
         tokio::task::yield_now().await;
         self.memory.close(CLOSING).await;
         Ok(self.store.close().await?)
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_credential_is_that_of_whose_dialogue_it_is() {
+    fn the_credential_is_that_of_whose_conversation_it_is() {
         let pack = PackName::new(SUMMARIZE).unwrap();
         let ask = |name, user| credential(&OneGrant, name, &Identity::new("t", user, "s"), &pack);
         assert_eq!(ask("llm", "alice").unwrap().unwrap().expose(), "canary");

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_dialogue_decides_the_exit_code() {
+    fn what_is_wrong_with_a_conversation_decides_the_exit_code() {
         let exit = |error: ConversationError| Failure::from(error).exit() as u8;
         assert_eq!(exit(ConversationError::NotFound), 3);
         assert_eq!(exit(ConversationError::SummarizerRequired), 78);

@@ -2,7 +2,7 @@
 //! long one, what it did stays on the terminal, a line a step. Of work on the store: a bar on a terminal, a plain line now and
 //! then otherwise, nothing with `--json`.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
 use helmdeck_core::context::ProgressSink;
@@ -58,8 +58,8 @@ impl Progress {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     /// Makes the moving line.

@@ -18,7 +18,7 @@ const DIFF_LINES: usize = 300;
 
 /// Where an outcome is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct OutputStyle {
     /// Whether a person reads it at a terminal: then it is said what can be done next.
     pub(crate) terminal: bool,
     /// How it is painted.
@@ -26,7 +26,7 @@ pub(crate) struct Place {
 }
 
 /// Returns an outcome as text: the output by the pack's output schema, the artifacts, the session.
-pub(crate) fn outcome(outcome: &Outcome, schema: &Value, place: Place) -> String {
+pub(crate) fn outcome(outcome: &Outcome, schema: &Value, place: OutputStyle) -> String {
     let mut text = String::new();
     let mut diffs = Vec::new();
     match outcome.output.to_value() {
@@ -72,7 +72,7 @@ fn take_diffs(object: &mut Map<String, Value>, schema: &Value) -> Vec<(String, S
 
 /// Adds a diff, from the first column on, so that it can be copied. A terminal gets only the start of a long one if the rest is
 /// to be had elsewhere; if it is not, this is the only place where it is.
-fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: Place, out: &mut String) {
+fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
     let kept = artifacts.iter().find(|artifact| {
         artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE) && artifact.size >= text.len() as u64
     });
@@ -84,7 +84,7 @@ fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: Place, out
     }
 }
 
-fn artifacts(artifacts: &[ArtifactRef], place: Place, out: &mut String) {
+fn artifacts(artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
     let Some(first) = artifacts.first() else { return };
     end_line(out);
     out.push_str("artifacts:\n");
@@ -102,7 +102,7 @@ fn get(key: &str) -> String {
     format!("helmdeck artifact get {}", quoted(key))
 }
 
-fn session(id: Option<&str>, place: Place, out: &mut String) {
+fn session(id: Option<&str>, place: OutputStyle, out: &mut String) {
     let Some(id) = id else { return };
     end_line(out);
     out.push_str(&printable(&format!("session: {id}\n")));
@@ -267,8 +267,8 @@ mod tests {
 
     use super::*;
 
-    const PIPE: Place = Place { terminal: false, paint: Paint(false) };
-    const SCREEN: Place = Place { terminal: true, paint: Paint(true) };
+    const PIPE: OutputStyle = OutputStyle { terminal: false, paint: Paint(false) };
+    const SCREEN: OutputStyle = OutputStyle { terminal: true, paint: Paint(true) };
 
     fn outcome(of: &Outcome) -> String {
         super::outcome(of, &json!(true), PIPE)

@@ -1,7 +1,8 @@
 //! Puts the parts together: the only file that names every crate. It decides nothing that a setting could decide.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use helmdeck_conversation::{ConversationError, Conversations, Strategy};
@@ -119,7 +120,7 @@ impl Setup {
         let egress = Egress::new(settings.egress.clone().guard());
         let secrets = self.secrets(memory).await?;
         let mut forge = helmdeck_packs::forge::Config {
-            world: crate::commands::forge::world(&self.env, None, None)?,
+            environment: crate::commands::forge::environment(&self.env, None, None)?,
             ..settings.forge.packs(self.serves, self.env.working_dir())
         };
         // What an agent finds at its start; a single call is refused when it comes to running something.
@@ -200,7 +201,7 @@ impl Setup {
         let engine = builder.clock(Arc::clone(&clock)).build();
         if let Some(memory) = engine.memory() {
             let place = self.conversations.clone();
-            memory.on_forgotten_dialogues(move |caller| place.forgotten(caller));
+            memory.on_forgotten_conversations(move |caller| place.forgotten(caller));
             let (store, events) = (Arc::clone(memory.store()), engine.events().clone());
             let opening = Opening { config: settings.conversation.clone(), clock, egress, secrets, folds: watch };
             self.conversations.provide(move || opening.open(Arc::clone(&store), events.clone()).map_err(Error::from));
@@ -312,14 +313,14 @@ impl Setup {
         };
         // A use log is written into the file that the credential came from, so this makes none.
         if memory != MemoryUse::ReadOnly {
-            *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(vault.watch());
+            *self.watch.lock() = Some(vault.watch());
         }
         Ok(Some(Arc::new(vault)))
     }
 
     /// Writes what the vault's use log still has to write. Comes after the engine's own end.
     pub(crate) async fn close_vault(&self) {
-        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let watch = self.watch.lock().take();
         if let Some(watch) = watch {
             watch.stop().await;
         }

@@ -1,4 +1,4 @@
-//! What an operator can set about dialogues. Every field has a default; unknown keys are refused.
+//! What an operator can set about conversations. Every field has a default; unknown keys are refused.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::duration::{size, text};
 use serde::{Deserialize, Serialize};
 
-/// What is done with the turns of a dialogue that do not fit what a model is shown.
+/// What is done with the turns of a conversation that do not fit what a model is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 pub enum Strategy {
@@ -103,24 +103,24 @@ pub struct Config {
     /// The most bytes of a turn, as it is stored. Default 256 KiB.
     #[serde(with = "size")]
     pub max_turn_bytes: u64,
-    /// How long a dialogue is kept after its last turn. 0 = for ever. Default 90 d.
+    /// How long a conversation is kept after its last turn. 0 = for ever. Default 90 d.
     #[serde(with = "text")]
     pub ttl: Duration,
-    /// The most turns that are kept of a dialogue, summarised or not; the oldest go first. Default 10,000.
+    /// The most turns that are kept of a conversation, summarised or not; the oldest go first. Default 10,000.
     pub max_turns: u64,
-    /// The most bytes that the turns of a dialogue take; the oldest go first. Default 64 MiB.
+    /// The most bytes that the turns of a conversation take; the oldest go first. Default 64 MiB.
     #[serde(with = "size")]
     pub max_bytes: u64,
-    /// How often dialogues are looked for that have ended or that wait for a summary. Default 1 min.
+    /// How often conversations are looked for that have ended or that wait for a summary. Default 1 min.
     #[serde(with = "text")]
     pub sweep_interval: Duration,
     /// How many batches may wait for a summary before their number is told as a warning; they are folded oldest first, and
     /// none is dropped for it. Default 16.
     pub recovery_backlog_max: u64,
-    /// The bytes of memory that dialogues in use may take. Default 32 MiB.
+    /// The bytes of memory that conversations in use may take. Default 32 MiB.
     #[serde(with = "size")]
     pub hot_bytes: u64,
-    /// How long a dialogue in memory is taken for true without asking the store whether another process wrote to it. 0 = always
+    /// How long a conversation in memory is taken for true without asking the store whether another process wrote to it. 0 = always
     /// ask. Default 250 ms.
     #[serde(with = "text")]
     pub hot_for: Duration,
@@ -147,9 +147,9 @@ pub struct SummarizerConfig {
     /// How long one answer may take. Default 1 min.
     #[serde(with = "text")]
     pub timeout: Duration,
-    /// How many requests are under way at once, over all dialogues. Default 2.
+    /// How many requests are under way at once, over all conversations. Default 2.
     pub concurrency: usize,
-    /// How often it may fail in a row before a dialogue is degraded. Default 3.
+    /// How often it may fail in a row before a conversation is degraded. Default 3.
     pub max_attempts: u32,
     /// The wait after the first failure, doubled for each one after it, with jitter. Default 1 s.
     #[serde(with = "text")]

@@ -1,4 +1,4 @@
-//! Where doors and packs find the conversation memory, which is there only behind gate 1, and opened only if somebody wants it.
+//! Where transports and packs find the conversation memory, which is there only behind gate 1, and opened only if somebody wants it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,10 +15,10 @@ type Opener = Box<dyn Fn() -> Result<ConversationMemory> + Send + Sync>;
 ///
 /// It is made before the engine, because packs are, and filled after it, because the store is the engine's.
 #[derive(Clone, Default)]
-pub struct Conversations(Arc<Place>);
+pub struct Conversations(Arc<Slot>);
 
 #[derive(Default)]
-struct Place {
+struct Slot {
     opener: OnceLock<Opener>,
     opened: OnceLock<Result<ConversationMemory>>,
 }
@@ -27,7 +27,7 @@ impl Conversations {
     /// Makes a place that is filled already.
     #[must_use]
     pub fn of(memory: ConversationMemory) -> Self {
-        let place = Place { opener: OnceLock::new(), opened: Ok(memory).into() };
+        let place = Slot { opener: OnceLock::new(), opened: Ok(memory).into() };
         Self(Arc::new(place))
     }
 
@@ -56,7 +56,7 @@ impl Conversations {
         self.0.opened.get()?.as_ref().ok()
     }
 
-    /// Drops what is held in memory of a caller whose dialogues were deleted from the store; nothing if the memory was not opened.
+    /// Drops what is held in memory of a caller whose conversations were deleted from the store; nothing if the memory was not opened.
     pub fn forgotten(&self, caller: &helmdeck_core::Identity) {
         if let Some(memory) = self.opened() {
             memory.forgotten(caller.tenant(), caller.user());

@@ -31,7 +31,7 @@ pub(crate) fn health_changed(
     prior.change(new, reason)?;
     if prior != new {
         let Identity { tenant, user, session, .. } = identity;
-        tracing::info!(%tenant, %user, %session, %prior, %new, reason = reason.as_str(), "the health of a dialogue changed");
+        tracing::info!(%tenant, %user, %session, %prior, %new, reason = reason.as_str(), "the health of a conversation changed");
     }
     bus.publish(EventKind::MemoryHealthChanged {
         who: who(identity),
@@ -46,12 +46,12 @@ pub(crate) fn health_changed(
 pub(crate) fn recovery_dropped(bus: &Bus, identity: &Identity, reason: &'static str, count: u64) {
     if count > 0 {
         let Identity { tenant, user, session, .. } = identity;
-        tracing::warn!(%tenant, %user, %session, reason, count, "turns of a dialogue were dropped unsummarised");
+        tracing::warn!(%tenant, %user, %session, reason, count, "turns of a conversation were dropped unsummarised");
         bus.publish(EventKind::MemoryRecoveryDropped { who: who(identity), reason, count });
     }
 }
 
-/// Tells whose dialogue is meant; what is empty is not known.
+/// Tells whose conversation is meant; what is empty is not known.
 pub(crate) fn who(identity: &Identity) -> Who {
     let known = |part: &str| Some(part).filter(|part| !part.is_empty()).map(str::to_owned);
     Who { tenant: known(&identity.tenant), user: known(&identity.user), session: known(&identity.session) }

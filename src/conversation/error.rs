@@ -12,7 +12,7 @@ pub type Result<T, E = ConversationError> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversationError {
-    /// There is no such item, or no such dialogue.
+    /// There is no such item, or no such conversation.
     #[error("memory: record not found")]
     NotFound,
     /// Tenant, user or session is empty.
@@ -41,7 +41,7 @@ pub enum ConversationError {
     )]
     SummarizerRequired,
     /// A turn alone takes more than the whole budget, and the operator refuses such turns. Nothing was written.
-    #[error("memory: the turn takes {tokens} tokens, the budget of a dialogue is {budget}")]
+    #[error("memory: the turn takes {tokens} tokens, the budget of a conversation is {budget}")]
     Oversize {
         /// The turn's tokens.
         tokens: u64,
@@ -66,11 +66,11 @@ pub enum ConversationError {
     /// An argument that cannot be.
     #[error("memory: {0}")]
     Invalid(String),
-    /// Others wrote to the same dialogue all the time. Nothing was written; the same call may succeed later.
-    #[error("memory: others write to this dialogue at the same time")]
+    /// Others wrote to the same conversation all the time. Nothing was written; the same call may succeed later.
+    #[error("memory: others write to this conversation at the same time")]
     Contended,
-    /// What is stored of the dialogue does not open or makes no sense. Flushing or restoring it makes it usable again.
-    #[error("memory: the dialogue is damaged: {0}")]
+    /// What is stored of the conversation does not open or makes no sense. Flushing or restoring it makes it usable again.
+    #[error("memory: the conversation is damaged: {0}")]
     Corrupt(String),
     /// The store failed.
     #[error("memory: {0}")]

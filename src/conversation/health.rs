@@ -1,4 +1,4 @@
-//! The health of a dialogue: four states, and the only moves between them.
+//! The health of a conversation: four states, and the only moves between them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ConversationError, Result};
 
-/// How the summary of a dialogue is doing.
+/// How the summary of a conversation is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
@@ -39,9 +39,9 @@ pub enum Reason {
     RecoveryBatchDrained,
     /// That succeeded, and nothing is left.
     RecoveryLoopDrained,
-    /// The dialogue was flushed.
+    /// The conversation was flushed.
     Flushed,
-    /// The dialogue was restored from a snapshot.
+    /// The conversation was restored from a snapshot.
     Restored,
 }
 

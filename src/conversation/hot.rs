@@ -1,11 +1,12 @@
-//! What dialogues are in use, held in memory within a cap.
+//! What conversations are in use, held in memory within a cap.
 //!
 //! What is held is a copy; the rows decide. It is taken for true for `hot_for` after it was read, or written by this process; then head
 //! and checkpoint are read again. Every write expects the versions that it read, so a copy that is behind costs a retry and never a turn.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use helmdeck_memory::Namespace;
@@ -17,16 +18,16 @@ use crate::rows::{Checkpoint, Head, Kept, Loaded, Replaced, State};
 use crate::strategies;
 use crate::tokens::Counter;
 
-/// What a dialogue takes in memory besides its texts.
+/// What a conversation takes in memory besides its texts.
 const SLOT_BYTES: u64 = 1024;
 /// What a turn takes besides its texts.
 const TURN_BYTES: u64 = 320;
 /// What a member that came with a snapshot takes besides its texts.
 const MEMBER_BYTES: usize = 96;
 
-/// A dialogue as it was read: head, checkpoint, and as many of the newest turns as anybody wants to see.
+/// A conversation as it was read: head, checkpoint, and as many of the newest turns as anybody wants to see.
 #[derive(Debug, Clone)]
-pub(crate) struct Hold {
+pub(crate) struct CachedConversation {
     /// Head and checkpoint.
     pub(crate) state: State,
     /// The newest turns that are not in the summary, oldest first.
@@ -49,10 +50,10 @@ pub(crate) struct Hold {
     checked_at: Duration,
 }
 
-impl Hold {
+impl CachedConversation {
     /// Holds what was read; `below` is how many turns there are below what was read that are not in the summary.
     pub(crate) fn new(config: &Config, counter: Counter, loaded: Loaded, below: u64, now: Duration) -> Self {
-        let mut hold = Self {
+        let mut cached = Self {
             state: loaded.state,
             turns: loaded.turns.into(),
             below,
@@ -64,12 +65,12 @@ impl Hold {
             bytes: 0,
             checked_at: now,
         };
-        hold.tokens = hold.turns.iter().map(|kept| kept.tokens).fold(0, u64::saturating_add);
-        hold.bytes = hold.turns.iter().map(|kept| kept.bytes).sum();
-        hold.weigh_checkpoint(counter);
-        hold.drop_folded(config);
-        hold.trim(config);
-        hold
+        cached.tokens = cached.turns.iter().map(|kept| kept.tokens).fold(0, u64::saturating_add);
+        cached.bytes = cached.turns.iter().map(|kept| kept.bytes).sum();
+        cached.weigh_checkpoint(counter);
+        cached.drop_folded(config);
+        cached.trim(config);
+        cached
     }
 
     fn weigh_checkpoint(&mut self, counter: Counter) {
@@ -137,7 +138,7 @@ impl Hold {
         }
     }
 
-    /// Takes in the checkpoint of a dialogue that was begun, or had none.
+    /// Takes in the checkpoint of a conversation that was begun, or had none.
     pub(crate) fn begun(&mut self, counter: Counter, checkpoint: Checkpoint, version: u64) {
         self.state.checkpoint = checkpoint;
         self.state.checkpoint_version = version;
@@ -169,7 +170,7 @@ impl Hold {
         let follows = mine.generation == new.generation
             && mine.first == new.first
             && mine.seq <= new.seq
-            // Each turn replaces the head once. A dialogue that was forgotten and begun anew starts at a version of chance.
+            // Each turn replaces the head once. A conversation that was forgotten and begun anew starts at a version of chance.
             && self.state.head_version.checked_add(new.seq - mine.seq) == Some(loaded.state.head_version)
             && loaded.from <= mine.seq + 1
             && loaded.unreadable == 0
@@ -218,9 +219,9 @@ impl Hold {
     }
 }
 
-/// One dialogue in memory.
+/// One conversation in memory.
 pub(crate) struct Slot {
-    /// This process's writers of the dialogue, one after the other: they would only be in each other's way at the store.
+    /// This process's writers of the conversation, one after the other: they would only be in each other's way at the store.
     pub(crate) turnstile: Arc<tokio::sync::Mutex<()>>,
     /// What is held. Nobody waits for anything else while it is locked.
     held: Mutex<Held>,
@@ -232,7 +233,7 @@ pub(crate) struct Slot {
 struct Held {
     /// Grows with every write of this process, so that what was read before one is not taken for what is there after it.
     epoch: u64,
-    hold: Option<Hold>,
+    cached: Option<CachedConversation>,
 }
 
 impl Slot {
@@ -242,24 +243,29 @@ impl Slot {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Asks what is held, if it is known to be true now.
-    pub(crate) fn fresh<T>(&self, config: &Config, now: Duration, ask: impl FnOnce(&Hold) -> Option<T>) -> Option<T> {
+    pub(crate) fn fresh<T>(
+        &self,
+        config: &Config,
+        now: Duration,
+        ask: impl FnOnce(&CachedConversation) -> Option<T>,
+    ) -> Option<T> {
         let held = self.held();
-        let hold = held.hold.as_ref()?;
-        (now.saturating_sub(hold.checked_at) < config.hot_for).then(|| ask(hold)).flatten()
+        let cached = held.cached.as_ref()?;
+        (now.saturating_sub(cached.checked_at) < config.hot_for).then(|| ask(cached)).flatten()
     }
 
     /// Returns head and checkpoint as they are held, fresh or not: for a write, which finds out by itself.
     pub(crate) fn state(&self) -> Option<State> {
-        self.held().hold.as_ref().map(|hold| hold.state.clone())
+        self.held().cached.as_ref().map(|cached| cached.state.clone())
     }
 
     /// Says whether anything is held, fresh or not.
     pub(crate) fn is_held(&self) -> bool {
-        self.held().hold.is_some()
+        self.held().cached.is_some()
     }
 
     /// Returns a mark to give back with what is read from now on.
@@ -268,16 +274,21 @@ impl Slot {
     }
 
     /// Says that what is held is true, if head and checkpoint are at these versions; `None` if they are not, or nothing is held.
-    pub(crate) fn confirm<T>(&self, state: &State, now: Duration, ask: impl FnOnce(&Hold) -> Option<T>) -> Option<T> {
+    pub(crate) fn confirm<T>(
+        &self,
+        state: &State,
+        now: Duration,
+        ask: impl FnOnce(&CachedConversation) -> Option<T>,
+    ) -> Option<T> {
         let mut held = self.held();
-        let hold = held.hold.as_mut()?;
-        let same =
-            hold.state.head_version == state.head_version && hold.state.checkpoint_version == state.checkpoint_version;
+        let cached = held.cached.as_mut()?;
+        let same = cached.state.head_version == state.head_version
+            && cached.state.checkpoint_version == state.checkpoint_version;
         if !same {
             return None;
         }
-        hold.checked_at = now;
-        ask(hold)
+        cached.checked_at = now;
+        ask(cached)
     }
 
     /// Takes in what others wrote meanwhile, and asks again; `None` if that needs a look at more rows.
@@ -287,37 +298,36 @@ impl Slot {
         epoch: u64,
         loaded: &Loaded,
         now: Duration,
-        ask: impl FnOnce(&Hold) -> Option<T>,
+        ask: impl FnOnce(&CachedConversation) -> Option<T>,
     ) -> Option<T> {
         let mut held = self.held();
         if held.epoch != epoch {
             return None;
         }
-        if !held.hold.as_mut()?.caught_up(config, counter, loaded, now) {
-            held.hold = None;
+        if !held.cached.as_mut()?.caught_up(config, counter, loaded, now) {
+            held.cached = None;
         }
-        held.hold.as_ref().and_then(ask)
+        held.cached.as_ref().and_then(ask)
     }
 
     /// Holds what was read since the mark, unless this process wrote meanwhile.
-    fn keep(&self, epoch: u64, hold: Hold) {
+    fn keep(&self, epoch: u64, cached: CachedConversation) {
         let mut held = self.held();
         if held.epoch == epoch {
-            held.hold = Some(hold);
+            held.cached = Some(cached);
         }
     }
 
     /// Changes what is held after a write by this process; if it is not what the write began with (`head_version`), or `change` says
     /// `false`, it is dropped.
-    fn change(&self, head_version: Option<u64>, change: impl FnOnce(&mut Hold) -> bool) {
+    fn change(&self, head_version: Option<u64>, change: impl FnOnce(&mut CachedConversation) -> bool) {
         let mut held = self.held();
         held.epoch += 1;
-        let kept = held
-            .hold
-            .as_mut()
-            .is_some_and(|hold| head_version.is_none_or(|version| hold.state.head_version == version) && change(hold));
+        let kept = held.cached.as_mut().is_some_and(|cached| {
+            head_version.is_none_or(|version| cached.state.head_version == version) && change(cached)
+        });
         if !kept {
-            held.hold = None;
+            held.cached = None;
         }
     }
 
@@ -326,12 +336,12 @@ impl Slot {
     }
 
     fn weigh(&self) -> u32 {
-        let weight = self.held().hold.as_ref().map_or(SLOT_BYTES, Hold::weight);
+        let weight = self.held().cached.as_ref().map_or(SLOT_BYTES, CachedConversation::weight);
         u32::try_from(weight).unwrap_or(u32::MAX)
     }
 }
 
-/// The dialogues in use.
+/// The conversations in use.
 pub(crate) struct Hot {
     slots: Cache<Namespace, Arc<Slot>>,
 }
@@ -349,7 +359,7 @@ impl Hot {
         Self { slots }
     }
 
-    /// Returns the place of a dialogue, which may be empty.
+    /// Returns the place of a conversation, which may be empty.
     pub(crate) fn slot(&self, namespace: &Namespace) -> Arc<Slot> {
         match self.slots.get(namespace) {
             Some(slot) => slot,
@@ -357,25 +367,25 @@ impl Hot {
         }
     }
 
-    /// Holds what was read, unless this process wrote to the dialogue since `epoch`.
-    pub(crate) fn keep(&self, namespace: &Namespace, slot: &Arc<Slot>, epoch: u64, hold: Hold) {
-        slot.keep(epoch, hold);
+    /// Holds what was read, unless this process wrote to the conversation since `epoch`.
+    pub(crate) fn keep(&self, namespace: &Namespace, slot: &Arc<Slot>, epoch: u64, cached: CachedConversation) {
+        slot.keep(epoch, cached);
         self.settle(namespace, slot);
     }
 
-    /// Changes what is held of a dialogue after a write by this process that began at a version of the head.
+    /// Changes what is held of a conversation after a write by this process that began at a version of the head.
     pub(crate) fn change(
         &self,
         namespace: &Namespace,
         slot: &Arc<Slot>,
         head_version: u64,
-        change: impl FnOnce(&mut Hold) -> bool,
+        change: impl FnOnce(&mut CachedConversation) -> bool,
     ) {
         slot.change(Some(head_version), change);
         self.settle(namespace, slot);
     }
 
-    /// Tells the cache what the dialogue weighs by now. If another place was made meanwhile, because this one was pushed out, that one
+    /// Tells the cache what the conversation weighs by now. If another place was made meanwhile, because this one was pushed out, that one
     /// goes: it may hold what was true before the write.
     fn settle(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         let (weight, told) = (slot.weigh(), slot.weight.load(Ordering::Relaxed));
@@ -390,7 +400,7 @@ impl Hot {
         }
     }
 
-    /// Drops what is held of a dialogue.
+    /// Drops what is held of a conversation.
     pub(crate) fn forget(&self, namespace: &Namespace) {
         if let Some(slot) = self.slots.get(namespace) {
             slot.drop_hold();
@@ -398,7 +408,7 @@ impl Hot {
         }
     }
 
-    /// Drops what is held of all dialogues of a user, and says which these are.
+    /// Drops what is held of all conversations of a user, and says which these are.
     pub(crate) fn forget_user(&self, tenant: &str, user: &str) -> Vec<Namespace> {
         let all = self.slots.iter().map(|(namespace, _)| namespace);
         let theirs = all.filter(|namespace| *namespace.tenant == *tenant && *namespace.subject == *user);
@@ -415,7 +425,7 @@ impl Hot {
         self.settle(namespace, slot);
     }
 
-    /// Puts a checkpoint that this process stored, and its version, in the place of the one before it, if the dialogue is held.
+    /// Puts a checkpoint that this process stored, and its version, in the place of the one before it, if the conversation is held.
     pub(crate) fn replaced(
         &self,
         config: &Config,
@@ -425,7 +435,7 @@ impl Hot {
         version: u64,
     ) {
         if let Some(slot) = self.slots.get(namespace) {
-            slot.change(None, |hold| hold.replaced(config, counter, checkpoint, version));
+            slot.change(None, |cached| cached.replaced(config, counter, checkpoint, version));
             self.settle(namespace, &slot);
         }
     }
@@ -438,6 +448,6 @@ impl Hot {
 }
 
 /// Returns what a model is shown, `None` if more turns are needed for it than are held.
-pub(crate) fn view(config: &Config, counter: Counter, hold: &Hold) -> Option<LlmContextPatch> {
-    hold.is_enough(config).then(|| strategies::patch(config, counter, hold))
+pub(crate) fn view(config: &Config, counter: Counter, cached: &CachedConversation) -> Option<LlmContextPatch> {
+    cached.is_enough(config).then(|| strategies::patch(config, counter, cached))
 }

@@ -1,4 +1,4 @@
-//! Whose dialogue is meant.
+//! Whose conversation is meant.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::error::{ConversationError, Result};
 
 /// Tenant, user, session and run, as a caller gives them: not yet known to be complete.
 ///
-/// Tenant, user and session are mandatory on every method. A run is accepted and ignored: a dialogue outlives its runs.
+/// Tenant, user and session are mandatory on every method. A run is accepted and ignored: a conversation outlives its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Identity {
     /// The tenant.
     pub tenant: Arc<str>,
     /// The user.
     pub user: Arc<str>,
-    /// The dialogue.
+    /// The conversation.
     pub session: Arc<str>,
     /// The run; of no effect.
     pub run: Option<Arc<str>>,
@@ -29,14 +29,14 @@ impl Identity {
         Self { tenant: tenant.into(), user: user.into(), session: session.into(), run: None }
     }
 
-    /// Returns the identity of a caller in a dialogue: `session`, or the one that the caller itself names. With neither the
+    /// Returns the identity of a caller in a conversation: `session`, or the one that the caller itself names. With neither the
     /// session is empty, so every method refuses it.
     #[must_use]
     pub fn of(caller: &helmdeck_core::Identity, session: Option<&str>) -> Self {
         Self::new(caller.tenant(), caller.user(), session.or(caller.session()).unwrap_or_default())
     }
 
-    /// Returns where the dialogue is kept.
+    /// Returns where the conversation is kept.
     ///
     /// # Errors
     /// `IdentityRequired` if a part is empty; `Invalid` if one is longer than 256 bytes or has a control character.

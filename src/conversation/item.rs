@@ -12,7 +12,7 @@ use crate::health::Health;
 use crate::turn::ConversationTurn;
 use crate::wire::DoorTurn;
 
-/// The id of a turn: `mem_`, 16 hex digits of its place in the dialogue, and 8 of chance, so that the id of a turn that was
+/// The id of a turn: `mem_`, 16 hex digits of its place in the conversation, and 8 of chance, so that the id of a turn that was
 /// forgotten is never that of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId {
@@ -89,7 +89,7 @@ impl Serialize for Added {
 pub struct Item {
     /// Its id.
     pub key: ItemId,
-    /// The strategy of the dialogue.
+    /// The strategy of the conversation.
     pub strategy: Strategy,
     /// When the turn happened, as its writer says: RFC 3339.
     pub timestamp: String,
@@ -116,7 +116,7 @@ fn value<S: serde::Serializer>(turn: &Option<Arc<ConversationTurn>>, serializer:
 pub struct ItemDetail {
     /// Everything but the text.
     pub item: Item,
-    /// The turn. The doors write it with the keys `user_message`, `assistant_response`, `timestamp`, `trajectory_digest?`,
+    /// The turn. The transports write it with the keys `user_message`, `assistant_response`, `timestamp`, `trajectory_digest?`,
     /// `artifacts_shown?`, `artifacts_hidden_refs?`; see [`crate::wire`].
     pub turn: Arc<ConversationTurn>,
 }
@@ -154,7 +154,7 @@ impl fmt::Debug for ItemFilter {
 pub struct ItemPage {
     /// The items, newest first.
     pub items: Vec<Item>,
-    /// All turns that are kept of the dialogue.
+    /// All turns that are kept of the conversation.
     pub total: u64,
     /// The `after` of the next page; `None` = this was the last.
     pub next: Option<ItemId>,
@@ -173,7 +173,7 @@ pub struct Deleted {
     pub summary_rebuilt: bool,
 }
 
-/// What a strategy makes of a dialogue right now.
+/// What a strategy makes of a conversation right now.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// The strategy.
@@ -197,7 +197,7 @@ pub struct Trace {
     /// Up to which turn the summary reaches; 0 = there is none.
     pub covers_through: u64,
     /// Grows by one with each flush, restore and delete of a turn. It begins at a number of chance below 2^52, another one each time that
-    /// the dialogue is begun anew after it was forgotten; 0 = the dialogue is not there.
+    /// the conversation is begun anew after it was forgotten; 0 = the conversation is not there.
     pub generation: u64,
     /// How often the summarizer failed in a row.
     pub failures: u32,
@@ -206,7 +206,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Says what the strategy `none` makes of any dialogue.
+    /// Says what the strategy `none` makes of any conversation.
     pub(crate) const fn nothing() -> Self {
         Self {
             strategy: Strategy::None,
@@ -247,7 +247,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// How folding is doing, in the form of every door.
+/// How folding is doing, in the form of every transport.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Folding {
     /// The health.
@@ -267,7 +267,7 @@ impl From<Trace> for Folding {
     }
 }
 
-/// Whose dialogues are wanted.
+/// Whose conversations are wanted.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
     /// Only of this tenant.
@@ -280,14 +280,14 @@ pub struct SessionFilter {
     pub after: Option<String>,
 }
 
-/// A dialogue.
+/// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Session {
     /// The tenant.
     pub tenant: String,
     /// The user.
     pub user: String,
-    /// The dialogue.
+    /// The conversation.
     pub session: String,
     /// How many turns are kept.
     pub turns: u64,
@@ -307,12 +307,12 @@ fn end<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<
     time.map(Timestamp::to_rfc3339).serialize(serializer)
 }
 
-/// A page of dialogues.
+/// A page of conversations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SessionPage {
-    /// The dialogues, by tenant, user and name.
+    /// The conversations, by tenant, user and name.
     pub sessions: Vec<Session>,
-    /// All dialogues that fit the filter. If there are more than 500, those that have ended and were not swept yet count too.
+    /// All conversations that fit the filter. If there are more than 500, those that have ended and were not swept yet count too.
     pub total: u64,
     /// Of all that fit, or of this page if there are more than 500: those that end within an hour if nothing is added.
     pub expiring_in_1h: u64,

@@ -5,7 +5,6 @@ pub mod conformance;
 mod conversations;
 mod emit;
 pub mod error;
-mod ground;
 pub mod health;
 mod hot;
 pub mod identity;
@@ -15,15 +14,16 @@ pub mod metrics;
 pub mod patch;
 pub mod prompt;
 mod rows;
+mod shared_state;
 pub mod snapshot;
 mod strategies;
 pub mod summarizer;
-pub mod tokens;
 #[cfg(test)]
-mod trials;
+mod tests;
+pub mod tokens;
 pub mod turn;
-mod upkeep;
 pub mod wire;
+mod worker;
 
 pub use config::{Config, OnOversize, Strategy, SummarizerConfig, TokenCounter};
 pub use conversations::Conversations;

@@ -1,8 +1,8 @@
 //! What is counted.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use helmdeck_core::Timestamp;
 
@@ -19,11 +19,11 @@ pub struct Metrics {
     pub turns_added: u64,
     /// Summaries made and stored.
     pub folds: u64,
-    /// Summaries that were thrown away, because the dialogue was flushed, restored or changed meanwhile.
+    /// Summaries that were thrown away, because the conversation was flushed, restored or changed meanwhile.
     pub folds_discarded: u64,
     /// Failures to make one, by their fixed word.
     pub fold_failures: BTreeMap<&'static str, u64>,
-    /// How often more batches of a dialogue waited than `recovery_backlog_max`.
+    /// How often more batches of a conversation waited than `recovery_backlog_max`.
     pub long_backlogs: u64,
     /// Turns dropped before they were summarised.
     pub turns_dropped: u64,
@@ -35,9 +35,9 @@ pub struct Metrics {
     pub hot_hits: u64,
     /// Reads that were not.
     pub hot_misses: u64,
-    /// The bytes of dialogues in memory.
+    /// The bytes of conversations in memory.
     pub hot_bytes: u64,
-    /// Dialogues that wait for a summary now.
+    /// Conversations that wait for a summary now.
     pub backlog: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Counters {
     pub(crate) folds: AtomicU64,
     pub(crate) folds_discarded: AtomicU64,
     pub(crate) long_backlogs: AtomicU64,
-    /// Dialogues that wait for a summary now; set by the worker.
+    /// Conversations that wait for a summary now; set by the worker.
     pub(crate) backlog: AtomicU64,
     fold_failures: Mutex<BTreeMap<&'static str, u64>>,
     health_moves: [AtomicU64; Health::ALL.len()],
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Counts a failure to make a summary.
     pub(crate) fn fold_failed(&self, failure: Failure) {
-        *self.fold_failures.lock().unwrap_or_else(PoisonError::into_inner).entry(failure.as_str()).or_default() += 1;
+        *self.fold_failures.lock().entry(failure.as_str()).or_default() += 1;
     }
 
     pub(crate) fn hit(&self) {
@@ -100,7 +100,7 @@ impl Counters {
             folds: of(&self.folds),
             folds_discarded: of(&self.folds_discarded),
             long_backlogs: of(&self.long_backlogs),
-            fold_failures: self.fold_failures.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            fold_failures: self.fold_failures.lock().clone(),
             turns_dropped: of(&self.turns_dropped),
             identities_rejected: of(&self.identities_rejected),
             health_moves: Health::ALL.map(|health| (health.as_str(), of(&self.health_moves[health as usize]))).into(),
@@ -119,7 +119,7 @@ struct Day(Mutex<[(i64, u64); HOURS]>);
 impl Day {
     fn add(&self, now: Timestamp, count: u64) {
         let hour = now.micros().div_euclid(HOUR);
-        let mut hours = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hours = self.0.lock();
         let place = &mut hours[usize::try_from(hour.rem_euclid(HOURS as i64)).unwrap_or_default()];
         if place.0 != hour {
             *place = (hour, 0);
@@ -129,7 +129,7 @@ impl Day {
 
     fn sum(&self, now: Timestamp) -> u64 {
         let hour = now.micros().div_euclid(HOUR);
-        let hours = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hours = self.0.lock();
         hours.iter().filter(|(at, _)| (hour - HOURS as i64 + 1..=hour).contains(at)).map(|(_, count)| count).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! What a model is shown of a dialogue.
+//! What a model is shown of a conversation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::turn::ConversationTurn;
 
 /// The context patch: what an agent puts before its next question.
 ///
-/// Every turn of the dialogue is in exactly one of: the summary, the recent turns, the omitted ones. `Serialize` gives the form of
-/// the doors: `{strategy, summary?, opening?, recent_turns: [{id, user_message, assistant_response, timestamp, ...}], tokens,
+/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. `Serialize` gives the form of
+/// the transports: `{strategy, summary?, opening?, recent_turns: [{id, user_message, assistant_response, timestamp, ...}], tokens,
 /// omitted_turns, over_budget, unreadable}`; see [`crate::wire`].
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct LlmContextPatch {

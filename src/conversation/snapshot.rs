@@ -1,4 +1,4 @@
-//! A dialogue as it leaves one store and enters another.
+//! A conversation as it leaves one store and enters another.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use helmdeck_core::Json;
 use crate::config::Strategy;
 use crate::turn::ConversationTurn;
 
-/// A dialogue, exported.
+/// A conversation, exported.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
     /// The strategy that it was made under; it is restored under no other.

@@ -1,4 +1,4 @@
-//! A turn of a dialogue: what the user said, what the assistant answered, and what it did in between. One unit, never split.
+//! A turn of a conversation: what the user said, what the assistant answered, and what it did in between. One unit, never split.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::{MAX_DEPTH, is_shallow};
 
-/// A turn of a dialogue.
+/// A turn of a conversation.
 ///
 /// Its JSON (see [`crate::wire`]) has the keys of the original, in its order: `UserMessage`, `AssistantResponse`,
 /// `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`, then whatever else a reader found there.
@@ -120,7 +120,7 @@ impl fmt::Debug for TurnTime {
     }
 }
 
-/// A turn to be added, as a door reads it.
+/// A turn to be added, as a transport reads it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewTurn {
@@ -148,7 +148,7 @@ pub struct NewTurn {
     pub once: Option<String>,
 }
 
-/// What an assistant did in a turn, as a door reads it.
+/// What an assistant did in a turn, as a transport reads it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewDigest {

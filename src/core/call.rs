@@ -1,4 +1,4 @@
-//! One call of a pack: what a door (REST, MCP, CLI, another pack) hands to the engine.
+//! One call of a pack: what a transport (REST, MCP, CLI, another pack) hands to the engine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,9 +62,9 @@ pub struct Call {
     pub deadline: Option<Instant>,
     /// Cancelled when the caller wants it to stop. Dropping the call's future cancels too.
     pub cancel: Option<CancellationToken>,
-    /// How many packs deep: 0 from a door, one more for each `cx.call`.
+    /// How many packs deep: 0 from a transport, one more for each `cx.call`.
     pub depth: u8,
-    /// What the layers hand to each other on the way in. A door leaves it empty.
+    /// What the layers hand to each other on the way in. A transport leaves it empty.
     pub stage: Stage,
 }
 

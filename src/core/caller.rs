@@ -1,6 +1,6 @@
-//! A caller at a door: who it is, and what it may do there.
+//! A caller at a transport: who it is, and what it may do there.
 //!
-//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the door only the
+//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the transport only the
 //! [`Identity`] travels: a pack that calls another pack asks for no permission of its own.
 
 use std::fmt;
@@ -173,7 +173,7 @@ impl FromIterator<Permission> for Permissions {
     }
 }
 
-/// Who stands at a door, and what it may do there. Cheap to clone.
+/// Who stands at a transport, and what it may do there. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Who.

@@ -63,7 +63,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => Retry::$retry,)* }
             }
 
-            /// Returns the HTTP status of the REST door.
+            /// Returns the HTTP status of the REST transport.
             #[must_use]
             pub const fn http_status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }

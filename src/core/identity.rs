@@ -8,7 +8,7 @@ pub const MAX_PART_BYTES: usize = 256;
 /// The tenant and the user of a caller that nobody vouches for, and of no other.
 const ANONYMOUS: (&str, &str) = ("local", "anonymous");
 
-/// Tenant, user, and the agent's dialogue (`session`) if it named one.
+/// Tenant, user, and the agent's conversation (`session`) if it named one.
 ///
 /// *Caller* means (tenant, user). The parts are kept apart everywhere: no joined string that a `:` could break.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ impl Identity {
         Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: true }
     }
 
-    /// Narrows the identity to one dialogue.
+    /// Narrows the identity to one conversation.
     ///
     /// # Errors
     /// As [`Identity::new`].
@@ -80,7 +80,7 @@ impl Identity {
         &self.user
     }
 
-    /// Returns the dialogue, if the caller named one.
+    /// Returns the conversation, if the caller named one.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()

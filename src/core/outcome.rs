@@ -201,12 +201,8 @@ fn write_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 fn hex(bytes: &[u8; 8]) -> [u8; 16] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 16];
-    for (index, byte) in bytes.iter().enumerate() {
-        text[index * 2] = DIGITS[usize::from(byte >> 4)];
-        text[index * 2 + 1] = DIGITS[usize::from(byte & 15)];
-    }
+    data_encoding::HEXLOWER.encode_mut(bytes, &mut text);
     text
 }
 

@@ -14,7 +14,8 @@ mod s3;
 mod sweeping;
 mod upload;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use helmdeck_core::{ArtifactRef, Clock, Code, Error, Identity, Result, Timestamp};
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use collector::{Collector, earliest_end};
 pub use listing::{ArtifactPage, ListedArtifact};
 pub use location::{S3Credentials, S3Location};
-pub(crate) use place::Place;
+pub(crate) use place::Bucket;
 #[cfg(feature = "s3")]
 pub(crate) use s3::open as open_s3;
 
@@ -39,7 +40,7 @@ const MAX_ABOUT_BYTES: u64 = 64 << 10;
 
 /// Where files are kept.
 pub(crate) struct ArtifactStore {
-    place: Place,
+    place: Bucket,
     config: ArtifactConfig,
     clock: Arc<dyn Clock>,
     metrics: ArtifactMetrics,
@@ -125,7 +126,7 @@ impl About {
     }
 
     /// Says whether an entry is of this file, and not of one that it replaced or that is to replace it.
-    fn is_of(&self, entry: &names::Entry) -> bool {
+    fn is_of(&self, entry: &names::NameEntry) -> bool {
         self.artifact.expires_at == entry.ends && self.created_at == entry.started
     }
 }
@@ -155,7 +156,7 @@ fn no_artifact() -> Error {
 impl ArtifactStore {
     /// Keeps files in a place.
     #[must_use]
-    pub(crate) fn new(place: Place, config: ArtifactConfig, clock: Arc<dyn Clock>, metrics: ArtifactMetrics) -> Self {
+    pub(crate) fn new(place: Bucket, config: ArtifactConfig, clock: Arc<dyn Clock>, metrics: ArtifactMetrics) -> Self {
         Self { place, config, clock, metrics, trouble: Mutex::default() }
     }
 
@@ -166,7 +167,7 @@ impl ArtifactStore {
 
     /// Returns what is wrong with the place, as far as the last request shows.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.trouble.lock().clone()
     }
 
     /// Returns the store, `None` as long as nothing was ever written.
@@ -185,15 +186,14 @@ impl ArtifactStore {
             _ => "reached in",
         };
         let place = self.place.shown();
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(format!("{place} does not answer as it should"));
+        *self.trouble.lock() = Some(format!("{place} does not answer as it should"));
         let error =
             Error::new(Code::ArtifactFailed, format!("an artifact cannot be {done} {place}")).with_source(error);
         scrub::error(error, self.place.hidden())
     }
 
     fn succeeded(&self) {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.trouble.lock().take();
     }
 
     /// Says whether the place can be reached. Asks for one name and changes nothing.

@@ -1,7 +1,8 @@
 //! Puts an engine together: what is not given is not there.
 
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::secrets::{NoSecrets, Secrets};
@@ -13,7 +14,7 @@ use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::artifacts::{ArtifactMetrics, ArtifactStore, Place, S3Credentials, S3Location};
+use crate::artifacts::{ArtifactMetrics, ArtifactStore, Bucket, S3Credentials, S3Location};
 use crate::audit::Audit;
 use crate::cache::hub::{self, Hub};
 use crate::config::Config;
@@ -311,7 +312,7 @@ impl Builder {
             loading: Mutex::new(()),
             stop,
         }));
-        let loading = engine.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let loading = engine.0.loading.lock();
         // Before the folder is read: a change while it is read is another reload.
         if self.watch {
             start_watching(&engine);
@@ -329,19 +330,19 @@ impl Builder {
 
 impl Files {
     #[cfg(feature = "s3")]
-    fn open(self, egress: &Egress) -> Place {
+    fn open(self, egress: &Egress) -> Bucket {
         match self {
-            Self::Folder(folder) => Place::folder(&folder),
+            Self::Folder(folder) => Bucket::folder(&folder),
             Self::S3(bucket) => crate::artifacts::open_s3(&bucket.0, &bucket.1, egress),
         }
     }
 
     #[cfg(not(feature = "s3"))]
-    fn open(self, _: &Egress) -> Place {
+    fn open(self, _: &Egress) -> Bucket {
         match self {
-            Self::Folder(folder) => Place::folder(&folder),
+            Self::Folder(folder) => Bucket::folder(&folder),
             // No address reads as a location in this build.
-            Self::S3(bucket) => Place::unknown(&bucket.0.shown()),
+            Self::S3(bucket) => Bucket::unknown(&bucket.0.shown()),
         }
     }
 }
@@ -355,5 +356,5 @@ fn start_watching(engine: &Engine) {
             tokio::task::spawn_blocking(move || Engine(inner).reload());
         }
     });
-    *engine.0.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(following);
+    *engine.0.watch.lock() = Some(following);
 }

@@ -1,10 +1,11 @@
-//! The engine: what the doors call. It finds the pack and hands the call to its pipeline; everything else is in the layers.
+//! The engine: what the transports call. It finds the pack and hands the call to its pipeline; everything else is in the layers.
 
 mod other_packs;
 mod register;
 
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use helmdeck_core::memory::NoMemory;
@@ -169,7 +170,7 @@ impl Engine {
     #[must_use]
     pub fn metrics(&self) -> String {
         if let Some(memory) = &self.0.memory {
-            memory.hub.drop_ended();
+            memory.hub.drop_expired();
         }
         self.0.metrics.encode()
     }
@@ -211,7 +212,7 @@ impl Engine {
 
     /// Reads the packs folder anew. Packs whose manifest is bad are listed as refused; all others are served.
     pub fn reload(&self) {
-        let _loading = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = self.0.loading.lock();
         let previous = self.0.registry.snapshot();
         let snapshot = Inner::load(&self.0, &previous);
         let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
@@ -245,7 +246,7 @@ impl Engine {
     /// Ends the jobs and every session, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
     pub async fn shutdown(&self) {
         self.0.jobs.shutdown().await;
-        self.0.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.0.watch.lock().take();
         if let Some(sessions) = &self.0.sessions {
             sessions.close().await;
         }

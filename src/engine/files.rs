@@ -1,4 +1,4 @@
-//! What the doors and the operator ask about files that packs wrote. The files themselves are in `artifacts`.
+//! What the transports and the operator ask about files that packs wrote. The files themselves are in `artifacts`.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;

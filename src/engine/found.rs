@@ -1,4 +1,4 @@
-//! A pack that was found, so that a door which asks it something first does not look for it twice.
+//! A pack that was found, so that a transport which asks it something first does not look for it twice.
 
 use std::sync::Arc;
 

@@ -3,10 +3,11 @@
 //! What leaves the handler is cleaned of the secrets that it was given, here and nowhere else, so that nothing further out
 //! (checks, cache, log, reply) ever sees one.
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -181,7 +182,7 @@ impl Noting {
     }
 
     fn used(&self) -> Vec<UsedGrant> {
-        std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.used.lock())
     }
 }
 
@@ -189,7 +190,7 @@ impl Noting {
 impl Packs for Noting {
     async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
         let outcome = self.packs.call(from, pack, version, input).await?;
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         for one in &outcome.remark.used {
             if !used.contains(one) {
                 used.push(one.clone());

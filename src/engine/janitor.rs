@@ -3,8 +3,8 @@
 //! It asks the store what it holds once a run, never when somebody reads the metrics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -201,7 +201,7 @@ impl Engine {
             sweeps.push(Box::new(Rows { store, clock, work: Work::default(), shown, config: memory }));
         }
         let tasks = sweeps.into_iter().map(|sweep| tokio::spawn(run(sweep, self.0.stop.clone())));
-        self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+        self.0.janitor.lock().extend(tasks);
     }
 
     /// Deletes files in a local folder that have ended, for a process that is about to end. It may be dropped in the middle; then
@@ -218,7 +218,7 @@ impl Engine {
 
     /// Waits for the sweeps that were told to stop.
     pub(crate) async fn stop_sweeping(&self, limit: Duration) {
-        let tasks = std::mem::take(&mut *self.0.janitor.lock().unwrap_or_else(PoisonError::into_inner));
+        let tasks = std::mem::take(&mut *self.0.janitor.lock());
         for task in tasks {
             // What it is in the middle of it may finish; it ends by itself.
             let _ = tokio::time::timeout(limit, task).await;

@@ -8,7 +8,7 @@ use helmdeck_memory::{Namespace, Store};
 
 use crate::cache::explain::{self, Explanation};
 use crate::cache::hub::Hub;
-use crate::cache::own::OwnStore;
+use crate::cache::invalidating_store::InvalidatingStore;
 use crate::cache::purge::{Purged, Selector};
 use crate::engine::Engine;
 use crate::layers::{credentials, validate_input};
@@ -30,7 +30,7 @@ impl std::fmt::Debug for MemoryControl {
 
 impl MemoryControl {
     pub(crate) fn new(hub: Arc<Hub>, views: Arc<EngineViews>) -> Self {
-        let store = Arc::new(OwnStore(Arc::clone(&hub)));
+        let store = Arc::new(InvalidatingStore(Arc::clone(&hub)));
         Self { hub, views, store }
     }
 
@@ -46,7 +46,7 @@ impl MemoryControl {
         self.hub.purge(selector).await
     }
 
-    /// Returns the facts about a caller who speaks for itself, at a door.
+    /// Returns the facts about a caller who speaks for itself, at a transport.
     ///
     /// # Errors
     /// `unauthenticated` for an anonymous caller.
@@ -64,9 +64,9 @@ impl MemoryControl {
         self.views.defaults(caller).await
     }
 
-    /// Says who else in this process holds what was said in dialogues. It is told of each caller whose dialogues were forgotten, before
+    /// Says who else in this process holds what was said in conversations. It is told of each caller whose conversations were forgotten, before
     /// the forgetting returns; it must drop what it holds of them, and not block.
-    pub fn on_forgotten_dialogues(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
+    pub fn on_forgotten_conversations(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
         self.views.holders.add(holder);
     }
 

@@ -1,8 +1,9 @@
 //! Counters and histograms, for Prometheus. One set per engine, nothing global; handles are looked up once per pack, so that
 //! a call only adds to numbers.
 
+use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Outcome, PackName, Result, Version};
@@ -60,7 +61,7 @@ impl Metrics {
             hot_bytes: Gauge::default(),
             swept: Counter::default(),
         };
-        let mut registry = metrics.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = metrics.registry.lock();
         registry.register("calls", "Calls by pack and outcome (ok or an error code)", metrics.calls.clone());
         registry.register_with_unit("call_duration", "How long calls took", Unit::Seconds, metrics.durations.clone());
         registry.register("cache_answers", "Answers of cached packs by cache status", metrics.cache.clone());
@@ -107,13 +108,13 @@ impl Metrics {
 
     /// Adds metrics of a part that not every engine has.
     pub(crate) fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        add(&mut self.registry.lock())
     }
 
     /// Returns everything in the `OpenMetrics` text format.
     pub(crate) fn encode(&self) -> String {
         let mut text = String::new();
-        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.lock();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &registry);
         text

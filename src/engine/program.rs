@@ -4,10 +4,11 @@
 //! an extension, the files with the same extension in its folder (and, within the manifest's folder, two folders further down):
 //! what a script imports. At most 256 files. Whatever else a program reads is not seen; raise `epoch` when that changes.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -51,7 +52,7 @@ impl Program {
 
     /// Returns what the files were when they were read first.
     pub(crate) fn at_start(&self) -> Arc<ProgramVersion> {
-        Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.state.lock())
     }
 
     /// Returns what the files are now; `None` if that cannot be found out because the runtime ends.
@@ -68,7 +69,7 @@ impl Program {
             return known;
         }
         let read = ProgramVersion::read(&self.roots, &self.folder);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if read.stamps == state.stamps && read.digest == state.digest && !read.settled {
             return Arc::clone(&state);
         }

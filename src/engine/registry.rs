@@ -2,8 +2,9 @@
 //!
 //! A reader takes a snapshot and never waits for a reload; a bad manifest never takes the others down.
 
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope};
 use helmdeck_core::{Code, Error, Manifest, PackName, Result, Version};
@@ -104,17 +105,17 @@ pub(crate) struct Registry(RwLock<Arc<Snapshot>>);
 
 impl Registry {
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read())
     }
 
     pub(crate) fn replace(&self, mut snapshot: Snapshot) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.write();
         snapshot.revision = current.revision + 1;
         *current = Arc::new(snapshot);
     }
 
     pub(crate) fn revision(&self) -> u64 {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).revision
+        self.0.read().revision
     }
 
     /// Returns a pack in a version, the highest if none is named.

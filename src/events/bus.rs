@@ -1,7 +1,8 @@
 //! The in-process bus: publish, subscribe, replay. Publishing never blocks and never waits for a listener.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use helmdeck_core::{Clock, Timestamp};
 use tokio::sync::broadcast;
@@ -44,7 +45,7 @@ impl Bus {
     /// Tells everybody who listens, and returns the event's place in the order.
     pub fn publish(&self, kind: EventKind) -> u64 {
         let at: Timestamp = self.0.clock.now();
-        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.kept.lock();
         kept.last += 1;
         let event = Arc::new(Event { sequence: kept.last, at, kind });
         if kept.events.len() == self.0.capacity {
@@ -59,7 +60,7 @@ impl Bus {
     /// Listens from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
-        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.kept.lock();
         let receiver = self.0.sender.subscribe();
         drop(kept);
         Subscription { replay: VecDeque::new(), receiver }
@@ -70,7 +71,7 @@ impl Bus {
     /// # Errors
     /// [`Lagged`] if some of it is no longer kept.
     pub fn subscribe_after(&self, sequence: u64) -> Result<Subscription, Lagged> {
-        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.kept.lock();
         let oldest = kept.events.front().map_or(kept.last + 1, |event| event.sequence);
         if sequence + 1 < oldest {
             return Err(Lagged { missed: oldest - sequence - 1 });

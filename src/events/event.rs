@@ -60,10 +60,10 @@ pub enum EventKind {
         /// Which parts are missing, in fixed words: `tenant_id and user_id empty`.
         reason: String,
     },
-    /// The health of a dialogue changed, or it was said anew why it is what it is.
+    /// The health of a conversation changed, or it was said anew why it is what it is.
     #[serde(rename = "memory.health_changed")]
     MemoryHealthChanged {
-        /// Whose dialogue.
+        /// Whose conversation.
         #[serde(flatten)]
         who: Who,
         /// The health before: `healthy`, `retry`, `degraded` or `recovering`.
@@ -76,7 +76,7 @@ pub enum EventKind {
     /// Turns were dropped before they were summarised.
     #[serde(rename = "memory.recovery_dropped")]
     MemoryRecoveryDropped {
-        /// Whose dialogue.
+        /// Whose conversation.
         #[serde(flatten)]
         who: Who,
         /// Why, in one fixed word: `max_turns`, `max_bytes`, `summary_rebuilt`, `unreadable`.
@@ -87,7 +87,7 @@ pub enum EventKind {
     /// An administrator added a turn.
     #[serde(rename = "memory.item_put")]
     MemoryItemPut {
-        /// Whose dialogue.
+        /// Whose conversation.
         #[serde(flatten)]
         who: Who,
         /// The id of the turn.
@@ -96,7 +96,7 @@ pub enum EventKind {
     /// An administrator deleted a turn.
     #[serde(rename = "memory.item_deleted")]
     MemoryItemDeleted {
-        /// Whose dialogue.
+        /// Whose conversation.
         #[serde(flatten)]
         who: Who,
         /// The id of the turn.
@@ -104,13 +104,13 @@ pub enum EventKind {
     },
 }
 
-/// Whose dialogue an event is about. Only an event that refuses an incomplete identity has parts missing.
+/// Whose conversation an event is about. Only an event that refuses an incomplete identity has parts missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Who {
     /// The tenant.
     pub tenant: Option<String>,
     /// The user.
     pub user: Option<String>,
-    /// The dialogue.
+    /// The conversation.
     pub session: Option<String>,
 }

@@ -78,7 +78,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the answer as a message of the dialogue that goes on.
+    /// Returns the answer as a message of the conversation that goes on.
     #[must_use]
     pub fn message(&self) -> Message {
         // A message must have one or the other.

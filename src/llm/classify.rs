@@ -21,7 +21,7 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most of the endpoint's own words that a message repeats, in bytes.
 const MAX_WORDS_BYTES: usize = 300;
 
-/// What endpoints call a dialogue that is too long for the model: OpenAI, vLLM and gateways; llama.cpp; OpenAI for one text.
+/// What endpoints call a conversation that is too long for the model: OpenAI, vLLM and gateways; llama.cpp; OpenAI for one text.
 const TOO_LONG: [&str; 3] = ["context_length_exceeded", "exceed_context_size_error", "string_above_max_length"];
 
 /// What endpoints call an account without money: a wait does not help.
@@ -48,13 +48,13 @@ impl Problem {
     }
 }
 
-/// Returns the error that an unsuccessful answer means. `too_large` means that the dialogue is too long for the model.
+/// Returns the error that an unsuccessful answer means. `too_large` means that the conversation is too long for the model.
 pub(crate) fn classify(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     let Body { error: problem } = serde_json::from_slice(body).unwrap_or_default();
     let host = endpoint.host();
     let status_number = status.as_u16();
     if status == StatusCode::PAYLOAD_TOO_LARGE || TOO_LONG.iter().any(|word| problem.is(word)) {
-        return Error::new(Code::TooLarge, format!("the dialogue is too long for the model {:?}", endpoint.model));
+        return Error::new(Code::TooLarge, format!("the conversation is too long for the model {:?}", endpoint.model));
     }
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => refused(endpoint),

@@ -67,7 +67,7 @@ impl Client {
     ///
     /// # Errors
     /// `credential_invalid` (401, 403, no credit), `not_found` (no such model), `rate_limited` with the wait, `too_large` if the
-    /// dialogue is too long for the model, `invalid_input` if the endpoint does not accept the request, `forbidden` if the host
+    /// conversation is too long for the model, `invalid_input` if the endpoint does not accept the request, `forbidden` if the host
     /// may not be reached, `timeout` at the deadline, `handler_failed` for everything else.
     pub async fn chat(
         &self,

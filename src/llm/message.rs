@@ -4,7 +4,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// A message of the dialogue, as the protocol spells it: `{"role": "user", "content": "..."}`.
+/// A message of the conversation, as the protocol spells it: `{"role": "user", "content": "..."}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
@@ -104,7 +104,7 @@ impl Serialize for Tool {
 /// A question to a model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
-    /// The dialogue so far, oldest first.
+    /// The conversation so far, oldest first.
     pub messages: &'a [Message],
     /// The tools that it may call; none unless said otherwise.
     pub tools: &'a [Tool],

@@ -27,7 +27,7 @@ pub struct Canary {
 
 /// A write, checked against the limits and with everything settled but what depends on the stored row.
 #[derive(Debug, Clone)]
-pub struct Draft {
+pub struct PendingWrite {
     /// What to write.
     pub put: Put,
     /// The fingerprint of its plaintext.
@@ -38,7 +38,7 @@ pub struct Draft {
     pub fresh: Option<SealedValue>,
 }
 
-/// What a driver needs to know of the row that a draft replaces.
+/// What a driver needs to know of the row that a pending write replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Existing {
     /// Its version.
@@ -49,13 +49,13 @@ pub struct Existing {
     pub updated_at: Timestamp,
 }
 
-impl Draft {
+impl PendingWrite {
     /// Settles what depends on the live row that is there (`None` = absent or ended).
     ///
     /// # Errors
-    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the draft restores and what is there is not
+    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is there is not
     /// older.
-    pub fn settle(&self, existing: Option<Existing>, now: Timestamp, overhead: u64) -> Result<EntryMeta> {
+    pub fn resolve(&self, existing: Option<Existing>, now: Timestamp, overhead: u64) -> Result<EntryMeta> {
         let found = existing.map_or(0, |row| row.version);
         if let Some(expected) = self.put.expect_version
             && expected != found
@@ -92,7 +92,7 @@ impl Draft {
         })
     }
 
-    /// Returns the sealed value of what [`Draft::settle`] settled.
+    /// Returns the sealed value of what [`PendingWrite::resolve`] settled.
     ///
     /// # Errors
     /// As [`Seal::seal`].
@@ -107,9 +107,9 @@ impl Draft {
 
 /// One operation of a batch as a driver gets it.
 #[derive(Debug, Clone)]
-pub enum DraftOp {
+pub enum PendingOp {
     /// Write.
-    Put(Box<Draft>),
+    Put(Box<PendingWrite>),
     /// Delete, and count it in the generation.
     Delete(Delete),
     /// Delete rows that have ended, at most so many. Not counted in the generation: they were invisible before.
@@ -126,12 +126,12 @@ pub enum DraftOp {
     },
 }
 
-impl DraftOp {
+impl PendingOp {
     /// Says whether the operation touches a kind that must survive a power cut.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         match self {
-            Self::Put(draft) => draft.put.kind.is_durable(),
+            Self::Put(pending) => pending.put.kind.is_durable(),
             Self::Delete(Delete::Key { kind, .. } | Delete::Tagged { kind, .. }) => kind.is_durable(),
             Self::Delete(Delete::Prefix { kind, .. }) => kind.is_none_or(Kind::is_durable),
             Self::Sweep(_) | Self::Evict { .. } => false,
@@ -142,7 +142,7 @@ impl DraftOp {
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
-            Self::Put(draft) => 512 + draft.put.key.len() + draft.put.value.len(),
+            Self::Put(pending) => 512 + pending.put.key.len() + pending.put.value.len(),
             Self::Delete(_) | Self::Sweep(_) | Self::Evict { .. } => 512,
         }
     }
@@ -152,7 +152,7 @@ impl DraftOp {
 #[derive(Clone)]
 pub struct Batch {
     /// The operations, in order.
-    pub ops: Vec<DraftOp>,
+    pub ops: Vec<PendingOp>,
     /// The time of the write; what was sealed before the driver's turn was sealed for this time.
     pub now: Timestamp,
     /// How values are sealed.

@@ -20,7 +20,7 @@ pub enum Kind {
     Fact,
     /// One call that was made.
     Audit,
-    /// A turn of a dialogue.
+    /// A turn of a conversation.
     Conversation,
 }
 
@@ -72,7 +72,7 @@ pub struct Namespace {
     pub tenant: Arc<str>,
     /// The user, or the empty text for what a whole tenant shares.
     pub subject: Arc<str>,
-    /// The dialogue, if the entry belongs to one.
+    /// The conversation, if the entry belongs to one.
     pub session: Option<Arc<str>>,
 }
 
@@ -83,7 +83,7 @@ impl Namespace {
         Self { tenant: tenant.into(), subject: subject.into(), session: session.map(Into::into) }
     }
 
-    /// Returns the namespace of a caller, whatever the dialogue.
+    /// Returns the namespace of a caller, whatever the conversation.
     #[must_use]
     pub fn of_caller(identity: &Identity) -> Self {
         Self::new(identity.tenant(), identity.user(), None)
@@ -97,7 +97,7 @@ pub enum Reach {
     Everybody,
     /// Those of one namespace.
     One(Namespace),
-    /// What a caller can come across: its own entries, in any dialogue, and those that its tenant shares.
+    /// What a caller can come across: its own entries, in any conversation, and those that its tenant shares.
     Caller {
         /// The tenant.
         tenant: Arc<str>,

@@ -1,4 +1,4 @@
-//! Forgetting a person: every row of every kind and dialogue, and the idempotency keys, jobs and uses of credentials in the system database.
+//! Forgetting a person: every row of every kind and conversation, and the idempotency keys, jobs and uses of credentials in the system database.
 //!
 //! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
 
@@ -30,7 +30,7 @@ pub const NOT_COVERED: [&str; 3] = [
 /// What was removed of one namespace and kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Removed {
-    /// The dialogue, if the rows belonged to one.
+    /// The conversation, if the rows belonged to one.
     pub session: Option<String>,
     /// Of which kind.
     pub kind: Kind,
@@ -50,7 +50,7 @@ pub struct Receipt {
     pub subject: String,
     /// The driver of the store; `None` if there is no store.
     pub driver: Option<String>,
-    /// What was removed, by dialogue and kind.
+    /// What was removed, by conversation and kind.
     pub removed: Vec<Removed>,
     /// Rows removed, all together.
     pub rows: u64,
@@ -71,7 +71,7 @@ pub struct Receipt {
     pub not_covered: Vec<String>,
 }
 
-/// Returns the live rows that a person has, by dialogue and kind: what [`forget`] would remove.
+/// Returns the live rows that a person has, by conversation and kind: what [`forget`] would remove.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.
@@ -169,7 +169,7 @@ async fn remove(
 ) -> Result<u64> {
     let mut spaces: Vec<(Option<String>, Kind)> =
         preview(store, tenant, subject).await?.into_iter().map(|held| (held.session, held.kind)).collect();
-    // Without a dialogue the names are known, also when all rows have ended and none is listed.
+    // Without a conversation the names are known, also when all rows have ended and none is listed.
     spaces.extend(Kind::ALL.map(|kind| (None, kind)));
     spaces.sort();
     spaces.dedup();
@@ -184,7 +184,7 @@ async fn remove(
             *removed.entry((session, kind)).or_default() += rows;
         }
     }
-    // A dialogue whose rows have all ended is not listed.
+    // A conversation whose rows have all ended is not listed.
     while store.sweep_expired(STEP).await? >= STEP as u64 {}
     Ok(found)
 }
@@ -220,10 +220,10 @@ mod tests {
     use crate::drivers::memory::Memory;
     use crate::system::tokens::ApiToken;
     use crate::system::vault::VaultUse;
-    use crate::{Config, Put, Stored};
+    use crate::{Config, DriverStore, Put};
 
     fn store() -> Arc<dyn Store> {
-        Arc::new(Stored::plain(Memory::new(), &Config::default(), Arc::new(SystemClock::default())))
+        Arc::new(DriverStore::plain(Memory::new(), &Config::default(), Arc::new(SystemClock::default())))
     }
 
     fn put(subject: &str, session: Option<&str>, kind: Kind, key: String) -> Put {

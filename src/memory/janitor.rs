@@ -1,7 +1,8 @@
 //! The task that deletes what has ended, and what is over the limit of the cache, a little at a time. It never touches another
 //! live entry and never ends the process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -101,7 +102,7 @@ impl Work {
     }
 
     fn lock(&self) -> MutexGuard<'_, (Snapshot, Option<Instant>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

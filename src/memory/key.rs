@@ -1,5 +1,6 @@
 //! One memory key: 32 bytes that an operator keeps. It never shows in `Debug`, logs or errors, and is wiped when dropped.
 
+pub(crate) use helmdeck_core::hex;
 use std::fmt;
 
 use aes_gcm::aead::Generate;
@@ -107,17 +108,6 @@ const fn nibble(digit: u8) -> Option<u8> {
         b'A'..=b'F' => Some(digit - b'A' + 10),
         _ => None,
     }
-}
-
-/// Returns lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
 }
 
 #[cfg(test)]

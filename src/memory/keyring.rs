@@ -3,10 +3,11 @@
 //! Every namespace and every purpose has a key of its own, derived from the master and kept ready in a small bounded cache.
 //! The ring hands out seals and MACs, never key bytes.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use aes_gcm::aead::Generate;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
@@ -235,11 +236,11 @@ impl<K, V> Default for Ready<K, V> {
 
 impl<K: Eq + Hash, V: Clone> Ready<K, V> {
     fn get_or(&self, key: K, make: impl FnOnce() -> V) -> V {
-        if let Some(value) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(value) = self.0.read().get(&key) {
             return value.clone();
         }
         let value = make();
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.write();
         if map.len() >= READY_KEYS {
             map.clear();
         }
@@ -319,6 +320,6 @@ mod tests {
         for index in 0..2 * READY_KEYS {
             let _ = ring.mac(&Namespace::new("t", &index.to_string(), None), "cache", &[]);
         }
-        assert!(ring.0.macs.0.read().unwrap().len() <= READY_KEYS);
+        assert!(ring.0.macs.0.read().len() <= READY_KEYS);
     }
 }

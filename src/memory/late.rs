@@ -1,9 +1,10 @@
 //! A store that could not be opened at the start and is opened later: until then every call fails with the reason.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,7 +55,7 @@ impl LateStore {
     }
 
     fn trouble(&self) -> StoreError {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.trouble.lock().clone()
     }
 
     fn get(&self) -> Result<&Arc<dyn Store>> {
@@ -94,7 +95,7 @@ async fn keep_trying(late: Weak<LateStore>, opener: Box<dyn Fn() -> Opening + Se
             }
             Err(error) => {
                 tracing::debug!(%error, "the store still cannot be opened");
-                *late.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error;
+                *late.trouble.lock() = error;
             }
         }
     }

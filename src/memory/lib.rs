@@ -5,6 +5,7 @@ pub mod config;
 pub mod conformance;
 pub mod doctor;
 pub mod driver;
+pub mod driver_store;
 pub mod drivers;
 pub mod entry;
 pub mod error;
@@ -21,12 +22,12 @@ pub mod restore;
 pub mod rotate;
 pub mod sealed;
 pub mod store;
-pub mod stored;
 pub mod system;
 #[cfg(test)]
-mod trials;
+mod tests;
 
 pub use config::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
+pub use driver_store::DriverStore;
 pub use entry::{Entry, EntryMeta, Kind, Namespace, Reach};
 pub use error::{Result, StoreError};
 pub use janitor::{Janitor, JanitorConfig};
@@ -38,5 +39,4 @@ pub use store::{
     Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, ReadStore, Resealed,
     Restore, Scan, Stats, Store, Walk, Walked, Written,
 };
-pub use stored::Stored;
 pub use system::System;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use helmdeck_core::Clock;
 
 use crate::config::Config;
+use crate::driver_store::DriverStore;
 use crate::drivers::memory::Memory;
 use crate::drivers::sqlite::Sqlite;
 use crate::error::{Result, StoreError};
 use crate::keyring::KeyRing;
 use crate::late::LateStore;
 use crate::store::Store;
-use crate::stored::Stored;
 
 /// The URL schemes that [`open`] knows.
 pub const SCHEMES: &[&str] = &[
@@ -129,9 +129,9 @@ pub async fn open_clear(url: &str, config: &Config, clock: Arc<dyn Clock>) -> Re
     }
     match Location::parse(url)? {
         Location::Memory => Ok(None),
-        Location::Sqlite(path) => Ok(Some(Arc::new(Stored::plain(sqlite(path, config).await?, config, clock)))),
+        Location::Sqlite(path) => Ok(Some(Arc::new(DriverStore::plain(sqlite(path, config).await?, config, clock)))),
         #[cfg(feature = "postgres")]
-        Location::Postgres(url) => Ok(Some(Arc::new(Stored::plain(url.connect(config).await?, config, clock)))),
+        Location::Postgres(url) => Ok(Some(Arc::new(DriverStore::plain(url.connect(config).await?, config, clock)))),
         #[cfg(not(feature = "postgres"))]
         Location::Postgres(_) => Err(no_postgres()),
     }
@@ -154,13 +154,13 @@ async fn sqlite(path: PathBuf, config: &Config) -> Result<Sqlite> {
 /// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if there is something else; `Unavailable`.
 pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
     match Location::parse(url)? {
-        Location::Memory => Ok(Arc::new(Stored::sealed(Memory::new(), ring, &config, clock).await?)),
+        Location::Memory => Ok(Arc::new(DriverStore::sealed(Memory::new(), ring, &config, clock).await?)),
         Location::Sqlite(path) => {
-            Ok(Arc::new(Stored::sealed(sqlite(path, &config).await?, ring, &config, clock).await?))
+            Ok(Arc::new(DriverStore::sealed(sqlite(path, &config).await?, ring, &config, clock).await?))
         }
         #[cfg(feature = "postgres")]
         Location::Postgres(url) => {
-            Ok(Arc::new(Stored::sealed(url.connect(&config).await?, ring, &config, clock).await?))
+            Ok(Arc::new(DriverStore::sealed(url.connect(&config).await?, ring, &config, clock).await?))
         }
         #[cfg(not(feature = "postgres"))]
         Location::Postgres(_) => Err(no_postgres()),
@@ -188,7 +188,7 @@ pub async fn open_or_later(
         let opened = match sqlite(path, &config).await {
             Ok(driver) => {
                 let locked = driver.was_locked();
-                let store = Stored::sealed(driver, ring.clone(), &config, Arc::clone(&clock)).await;
+                let store = DriverStore::sealed(driver, ring.clone(), &config, Arc::clone(&clock)).await;
                 store.map(|store| (Arc::new(store) as Arc<dyn Store>, locked.then(locked_error)))
             }
             Err(error) => Err(error),

@@ -1,7 +1,7 @@
 //! How a value becomes what is stored and back: sealed, or as it is.
 //!
 //! A driver calls this from within its write transaction, when the version and the times of the row are settled, so that the
-//! seal can bind them; it never learns a key. What is new is sealed before: then nothing is left to settle. Nothing here falls back: a plain row in a sealed store does not open.
+//! seal can bind them; it never learns a key. What is new is sealed before: then nothing is left to resolve. Nothing here falls back: a plain row in a sealed store does not open.
 
 use std::sync::Arc;
 

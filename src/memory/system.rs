@@ -8,15 +8,16 @@ pub mod jobs;
 pub mod tokens;
 pub mod vault;
 
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use sha2::{Digest, Sha256};
 
-use crate::drivers::sqlite::file::{DatabaseFile, Identity};
+use crate::drivers::sqlite::file::{DatabaseFile, FileIdentity};
 use crate::drivers::sqlite::migrate::Migrations;
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
@@ -45,7 +46,7 @@ pub struct System(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     file: DatabaseFile,
-    open: Mutex<Option<(Connection, Identity)>>,
+    open: Mutex<Option<(Connection, FileIdentity)>>,
 }
 
 /// A counter: of which pack, called what, how much.
@@ -264,7 +265,7 @@ impl System {
 
 impl Shared {
     fn with<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let mut gone = None;
         if let Some((_, identity)) = &*open
             && !self.file.is_still(identity)

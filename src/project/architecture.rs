@@ -96,7 +96,7 @@ fn path(span: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::World;
+    use crate::environment::ProjectEnvironment;
 
     #[test]
     fn only_what_looks_like_a_path_is_one() {
@@ -126,7 +126,7 @@ mod tests {
     fn a_path_that_is_gone_is_named_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join(".forge/memory/long-term")).unwrap();
-        let project = Project::open(folder.path(), World::default()).unwrap().unwrap();
+        let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
         assert_eq!(project.check_architecture().unwrap(), Checked::default(), "absent names nothing");
         std::fs::create_dir(folder.path().join("src")).unwrap();
         std::fs::write(folder.path().join("src/a.rs"), "").unwrap();

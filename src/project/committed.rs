@@ -1,4 +1,4 @@
-//! What git has exactly as it is here: that may be removed, for it can be had again.
+//! Tracked, unmodified files. They are safe to remove because git can restore them.
 
 use std::collections::BTreeSet;
 

@@ -6,21 +6,21 @@
 mod contract;
 mod execute;
 mod file;
-mod ground;
 mod manage;
 mod numbers;
 mod standing;
+mod status_inputs;
 #[cfg(test)]
-mod trials;
+mod tests;
 mod verify;
 
 pub use contract::{Change, Difference, Weakened};
 pub(crate) use file::{ADOPTED_FROM, adopted_name, split_id};
 pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
-pub(crate) use ground::{Evidence, judge_by_evidence};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub(crate) use numbers::Numbers;
 pub use standing::{Counts, Next, Standing};
+pub(crate) use status_inputs::{Evidence, judge_by_evidence};
 pub use verify::{Problem, TestRun, Verified, Which};
 
 use schemars::JsonSchema;
@@ -118,7 +118,7 @@ impl Features<'_> {
         let loaded = self.project.files().load::<FeaturesFile>()?;
         let etag = loaded.as_ref().map(|loaded| loaded.etag.clone());
         let features = loaded.map(|loaded| loaded.value.features).unwrap_or_default();
-        let standings = ground::judge_by(self.project, evidence, &features, closely)?;
+        let standings = status_inputs::judge_by(self.project, evidence, &features, closely)?;
         let counts = FeaturesFile::counts(&standings);
         let features =
             features.into_iter().zip(standings).map(|(feature, standing)| Item { standing, feature }).collect();
@@ -128,7 +128,7 @@ impl Features<'_> {
     /// Returns the file, and how each feature in it stands.
     pub(crate) fn judged(&self) -> Result<(FeaturesFile, Vec<Standing>)> {
         let file = self.read()?;
-        let standings = ground::judge(self.project, &file.features, false)?;
+        let standings = status_inputs::judge(self.project, &file.features, false)?;
         Ok((file, standings))
     }
 
@@ -140,7 +140,7 @@ impl Features<'_> {
     pub fn next(&self) -> Result<Option<Chosen>> {
         let (file, standings) = self.judged()?;
         let claimed = self.project.sessions().claimed();
-        let next = file.next(&standings, &self.project.world().agent, &claimed);
+        let next = file.next(&standings, &self.project.environment().agent, &claimed);
         Ok(next.map(|(feature, why)| Chosen { why, feature: feature.clone() }))
     }
 }

@@ -13,17 +13,18 @@ mod lost;
 mod path;
 mod quarantine;
 
+use parking_lot::RwLock;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 pub(crate) use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, Unreadable, decode, text};
-pub use folders::Entry;
+pub use folders::FolderEntry;
 pub(crate) use folders::part_of;
 pub use kinds::{KINDS, kind_of, schemas};
 pub(crate) use lock::Lock;
@@ -34,9 +35,9 @@ pub(crate) use lost::LOST;
 pub use path::check_path;
 pub(crate) use quarantine::last_good;
 
+use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Current, Error, Result};
 use crate::layout::{EXCEPTIONS, LOCK, ROLLBACK_LOCK};
-use crate::world::World;
 use crate::{json, secrets, triv};
 
 /// The most that is read of one file unless configured otherwise: 16 MiB.
@@ -65,7 +66,7 @@ pub struct Files {
 #[derive(Debug)]
 struct Shared {
     root: PathBuf,
-    world: World,
+    environment: ProjectEnvironment,
     max: u64,
     local: Lock,
     common: Lock,
@@ -76,11 +77,12 @@ struct Shared {
 impl Files {
     /// Makes the files below a root. `common` is the folder all work trees of the repository share; without one, the common
     /// lock is the local one.
-    pub(crate) fn new(root: &Path, world: World, max: u64, common: Option<&Path>) -> Self {
+    pub(crate) fn new(root: &Path, environment: ProjectEnvironment, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
         let rollback = Lock::new(root, ROLLBACK_LOCK);
-        let shared = Shared { root: root.to_owned(), world, max, local, common, rollback, session: RwLock::default() };
+        let shared =
+            Shared { root: root.to_owned(), environment, max, local, common, rollback, session: RwLock::default() };
         Self { shared: Arc::new(shared), allowed: Vec::new(), reading: false }
     }
 
@@ -90,8 +92,8 @@ impl Files {
         &self.shared.root
     }
 
-    pub(crate) fn world(&self) -> &World {
-        &self.shared.world
+    pub(crate) fn environment(&self) -> &ProjectEnvironment {
+        &self.shared.environment
     }
 
     /// Returns these files for reading only: nothing is written at all, not even a copy of a damaged file.
@@ -110,7 +112,7 @@ impl Files {
 
     /// Says which session holds the locks that are taken from now on: others who wait are told.
     pub fn set_session(&self, session: Option<String>) {
-        *self.shared.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+        *self.shared.session.write() = session;
     }
 
     /// Takes the lock of this work tree; the thread that holds it may take it again. Never held over a program, a call of the network or
@@ -146,9 +148,9 @@ impl Files {
     fn holder(&self) -> Holder {
         Holder {
             pid: std::process::id(),
-            session: self.shared.session.read().unwrap_or_else(PoisonError::into_inner).clone(),
-            agent: secrets::shown(self.world().agent.clone()),
-            since: self.world().now().seconds().to_string(),
+            session: self.shared.session.read().clone(),
+            agent: secrets::shown(self.environment().agent.clone()),
+            since: self.environment().now().seconds().to_string(),
         }
     }
 
@@ -334,7 +336,7 @@ impl Files {
         atomic::write(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
-    fn place(&self, path: &str) -> Result<path::Place> {
+    fn place(&self, path: &str) -> Result<path::FileLocation> {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
@@ -434,7 +436,7 @@ impl Files {
     pub(crate) fn check_found(&self, path: &str, found: Vec<secrets::Finding>) -> Result<()> {
         for finding in self.refuse_found(path, found)? {
             let line = serde_json::json!({
-                "agent": self.world().agent, "at": self.world().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
+                "agent": self.environment().agent, "at": self.environment().now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
             self.append_to_parts(EXCEPTIONS, &line.to_string(), LONG_LIST)?;
             tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
@@ -468,8 +470,8 @@ pub(crate) fn newer(path: &str, version: &str) -> Error {
 }
 
 #[cfg(test)]
-mod faults;
+mod concurrency_tests;
 #[cfg(test)]
-mod many;
+mod fault_tests;
 #[cfg(test)]
 mod tests;

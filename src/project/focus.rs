@@ -421,7 +421,7 @@ impl Focused<'_> {
         change: impl FnOnce(&mut Focus, Time, Option<String>) -> Result<()>,
     ) -> Result<Set> {
         self.project.check_not_paused()?;
-        let now = self.project.world().now();
+        let now = self.project.environment().now();
         let head = committed::head(self.project);
         let guard = self.project.files().lock()?;
         let (old, new) = self.project.files().edit_at(&self.path, if_match, |focus: &mut Focus| {

@@ -9,7 +9,7 @@ mod reason;
 mod record;
 mod rules;
 #[cfg(test)]
-mod trials;
+mod tests;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::time::Time;
 pub use colours::{MEMORY_COLOURS, badge};
 pub use inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm, Source};
 pub use reason::{Code, Reason, Severity};
-pub use record::{Change, Colours, Entry};
+pub use record::{Change, Colours, HealthSample};
 pub use rules::judge;
 
 /// The colour of a component.

@@ -14,10 +14,10 @@ pub use detect::Tests;
 pub use doctor::{Diagnosis, Doctor, Problem};
 
 use crate::config::Config;
+use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
-use crate::project::{Found, Project, Repository};
-use crate::world::World;
+use crate::project::{FoundProject, Project, Repository};
 
 /// What to do besides creating the tree. Nothing of it is done unless it is asked for.
 #[derive(Debug, Clone, Default)]
@@ -86,14 +86,14 @@ impl Project {
     /// # Errors
     /// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one that has no work tree; `Corrupt`
     /// if there are settings and they are damaged; `Paused`, `Secret`, `Locked`, `Failed`.
-    pub fn init(start: &Path, world: World, init: &Init) -> Result<(Self, Initialised)> {
+    pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Result<(Self, Initialised)> {
         let found = place(start, init)?;
-        let project = match Self::open(&found.root, world.clone())? {
+        let project = match Self::open(&found.root, environment.clone())? {
             Some(project) if project.root() == found.root => project,
             _ => {
                 let mut config = Config::default();
                 config.git.enabled = !init.no_git;
-                Self::with(found, world, config)
+                Self::with(found, environment, config)
             }
         };
         let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
@@ -118,7 +118,7 @@ impl Project {
         }
         let root = project.root().to_owned();
         // What was created holds settings too.
-        let project = Self::open(&root, project.world().clone())?.unwrap_or(project);
+        let project = Self::open(&root, project.environment().clone())?.unwrap_or(project);
         Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
     }
 
@@ -130,7 +130,7 @@ impl Project {
                 created.push(folder);
             }
         }
-        for mut seed in tree::files(self.world(), self.config().git.enabled) {
+        for mut seed in tree::files(self.environment(), self.config().git.enabled) {
             if seed.path == CONFIG {
                 let settings = detect::tests(self.root()).fill(&String::from_utf8_lossy(&seed.bytes));
                 seed.bytes = settings.into_bytes();
@@ -153,7 +153,7 @@ pub(crate) const fn config() -> &'static [u8] {
 }
 
 /// Says where the memory is to lie.
-fn place(start: &Path, init: &Init) -> Result<Found> {
+fn place(start: &Path, init: &Init) -> Result<FoundProject> {
     let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
     if Repository::is_bare(&start) {
         let message = format!("{} is a repository without a work tree", start.display());
@@ -162,7 +162,7 @@ fn place(start: &Path, init: &Init) -> Result<Found> {
         );
     }
     if init.no_git {
-        return Ok(Found { root: start, common_dir: None });
+        return Ok(FoundProject { root: start, common_dir: None });
     }
     let Some(repository) = Repository::find(&start)? else {
         let message = format!("{} is in no repository of git (not_a_repo)", start.display());
@@ -170,7 +170,7 @@ fn place(start: &Path, init: &Init) -> Result<Found> {
             .hint("make it a repository first, or say --no-git: then what needs git is not available"));
     };
     let root = if init.here { start } else { repository.root };
-    Ok(Found { root, common_dir: Some(repository.common_dir) })
+    Ok(FoundProject { root, common_dir: Some(repository.common_dir) })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::project::Project;
 /// How much of a check's output is kept, in bytes: its end.
 const OUTPUT: usize = 4 << 10;
 
-/// What checking the invariants found. A door ends with exit code 1 unless `holds`.
+/// What checking the invariants found. A transport ends with exit code 1 unless `holds`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// Whether everything holds that must: no invariant of severity `error` was found broken.
@@ -113,8 +113,8 @@ impl Project {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::ProjectEnvironment;
     use crate::layout::KNOWLEDGE;
-    use crate::world::World;
 
     fn check(invariants: &str, config: &str) -> Checked {
         let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ mod tests {
         };
         write(KNOWLEDGE, format!(r#"{{"schema_version":"1.0","invariants":{invariants}}}"#));
         write(crate::layout::CONFIG, config.to_owned());
-        Project::open(folder.path(), World::default()).unwrap().unwrap().check_invariants().unwrap()
+        Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap().check_invariants().unwrap()
     }
 
     #[test]

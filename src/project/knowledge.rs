@@ -8,16 +8,16 @@ mod edit;
 mod export;
 mod file;
 mod search;
-mod text;
 #[cfg(test)]
-mod trials;
+mod tests;
+mod text;
 
 pub use compact::{Compacted, Folded, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Proposal};
 pub use drift::{Drift, Stale};
 pub use edit::{Added, Confirmed, Learning, Superseded, What};
 pub use export::Format;
 pub use file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Patterns, Successful, Trace};
-pub use search::{Found, Hit, Search};
+pub use search::{Hit, Search, SearchHit};
 pub(crate) use text::id as id_of;
 
 use crate::error::{Category, Error, Result};
@@ -86,7 +86,7 @@ impl Knowledge<'_> {
     pub fn add(&self, learning: &Learning, if_match: Option<&str>) -> Result<Added> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         let files = self.project.files();
         let added =
             self.project.keeping_trust(|| files.edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now)))?;
@@ -100,7 +100,7 @@ impl Knowledge<'_> {
     /// `NotFound` for an entry that is not there; what writing says.
     pub fn confirm(&self, id: &str, if_match: Option<&str>) -> Result<Confirmed> {
         self.project.check_not_paused()?;
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         let head = self.head()?;
         self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.confirm(id, head.as_deref(), now))
     }
@@ -112,7 +112,7 @@ impl Knowledge<'_> {
     pub fn supersede(&self, id: &str, learning: &Learning, if_match: Option<&str>) -> Result<Superseded> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         let files = self.project.files();
         let done = self
             .project
@@ -125,9 +125,9 @@ impl Knowledge<'_> {
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
-    pub fn search(&self, search: &Search) -> Result<Found> {
+    pub fn search(&self, search: &Search) -> Result<SearchHit> {
         Ok(match self.project.files().load::<KnowledgeFile>()? {
-            Some(loaded) => Found { etag: Some(loaded.etag), ..loaded.value.search(search) },
+            Some(loaded) => SearchHit { etag: Some(loaded.etag), ..loaded.value.search(search) },
             None => KnowledgeFile::skeleton().search(search),
         })
     }

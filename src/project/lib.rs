@@ -2,15 +2,16 @@
 
 pub mod architecture;
 pub mod artifacts;
-#[cfg(test)]
-mod by_hand;
 pub mod checkpoints;
 mod committed;
 pub mod config;
+pub mod environment;
 pub mod error;
 pub mod events;
 pub mod features;
 pub mod files;
+#[cfg(test)]
+mod fixture;
 pub mod focus;
 pub mod git;
 pub mod health;
@@ -27,6 +28,7 @@ pub mod progress;
 pub mod project;
 pub mod readers;
 pub mod recovery;
+mod redact;
 pub mod repair;
 pub mod runner;
 pub mod scratch;
@@ -34,16 +36,15 @@ pub mod secrets;
 pub mod sessions;
 mod shared;
 pub mod skills;
-pub mod time;
 #[cfg(test)]
-mod trials;
+mod tests;
+pub mod time;
 pub mod triv;
 pub mod trust;
 mod vault;
-mod withheld;
-pub mod world;
 
 pub use config::Config;
+pub use environment::{Ids, Links, ProjectEnvironment};
 pub use error::{Category, Current, Error, Result};
 pub use events::subjects::{self, Subject};
 pub use files::{Document, Files, Guard, Loaded};
@@ -54,4 +55,3 @@ pub use runner::{Ran, Running, run_check};
 pub use time::Time;
 pub use triv::Triv;
 pub use trust::{Trust, TrustState, TrustedCommand};
-pub use world::{Ids, Links, World};

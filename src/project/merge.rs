@@ -9,7 +9,7 @@ mod driver;
 mod links;
 mod rules;
 #[cfg(test)]
-mod trials;
+mod tests;
 
 pub use driver::{Driven, drive};
 pub use rules::{Merged, merge};

@@ -11,20 +11,20 @@ use std::time::Duration;
 use helmdeck_events::Sink;
 use serde::Deserialize;
 
-pub(crate) use find::{Found, Repository};
+pub(crate) use find::{FoundProject, Repository};
 
 use crate::config::Config;
+use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
 use crate::files::{Files, Guard};
 use crate::git::Git;
 use crate::layout::{CONFIG, FORGE, PAUSED};
-use crate::world::World;
 
 /// A project that has a memory.
 #[derive(Debug)]
 pub struct Project {
-    found: Found,
-    world: World,
+    found: FoundProject,
+    environment: ProjectEnvironment,
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
@@ -37,27 +37,27 @@ impl Project {
     ///
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
-    pub fn open(start: &Path, world: World) -> Result<Option<Self>> {
-        let Some(project) = Self::unset(start, world)? else { return Ok(None) };
+    pub fn open(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
+        let Some(project) = Self::unset(start, environment)? else { return Ok(None) };
         let config = project.settings(&project.files)?;
-        Ok(Some(Self::with(project.found, project.world, config)))
+        Ok(Some(Self::with(project.found, project.environment, config)))
     }
 
     /// Opens a project also if its settings are damaged: then each has its default. For whoever only looks, and whoever mends them.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.
-    pub fn open_anyway(start: &Path, world: World) -> Result<Option<Self>> {
-        let Some(project) = Self::unset(start, world)? else { return Ok(None) };
+    pub fn open_anyway(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
+        let Some(project) = Self::unset(start, environment)? else { return Ok(None) };
         match project.settings(&project.files.reading()) {
-            Ok(config) => Ok(Some(Self::with(project.found, project.world, config))),
+            Ok(config) => Ok(Some(Self::with(project.found, project.environment, config))),
             Err(error) if error.category == Category::Corrupt => Ok(Some(project)),
             Err(error) => Err(error),
         }
     }
 
-    fn unset(start: &Path, world: World) -> Result<Option<Self>> {
-        Ok(Found::project(start)?.map(|found| Self::with(found, world, Config::default())))
+    fn unset(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
+        Ok(FoundProject::project(start)?.map(|found| Self::with(found, environment, Config::default())))
     }
 
     fn settings(&self, files: &Files) -> Result<Config> {
@@ -68,13 +68,14 @@ impl Project {
             .map_err(|damage| files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage)))
     }
 
-    pub(crate) fn with(found: Found, world: World, config: Config) -> Self {
+    pub(crate) fn with(found: FoundProject, environment: ProjectEnvironment, config: Config) -> Self {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.largest();
-        let files = Files::new(&found.root, world.clone(), max, common);
-        let mut project = Self { found, world, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
-        if project.world.sink.is_none() {
-            project.world.sink = project.world.links.clone().and_then(|links| links.link(&project));
+        let files = Files::new(&found.root, environment.clone(), max, common);
+        let mut project =
+            Self { found, environment, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
+        if project.environment.sink.is_none() {
+            project.environment.sink = project.environment.links.clone().and_then(|links| links.link(&project));
         }
         project
     }
@@ -87,8 +88,8 @@ impl Project {
 
     /// Returns the clock, the zone, the ids and the name of who works.
     #[must_use]
-    pub const fn world(&self) -> &World {
-        &self.world
+    pub const fn environment(&self) -> &ProjectEnvironment {
+        &self.environment
     }
 
     /// Returns the settings.
@@ -135,12 +136,12 @@ impl Project {
 
     /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
     pub(crate) fn within(&self, session: &str) -> Self {
-        let world = World { session: Some(session.to_owned()), ..self.world.clone() };
+        let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };
         let git = self.git.clone();
         let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
         Self {
             found: self.found.clone(),
-            world,
+            environment,
             config: self.config.clone(),
             files: self.files.clone(),
             git,
@@ -160,7 +161,7 @@ impl Project {
     /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
-        self.world.sink = Some(sink);
+        self.environment.sink = Some(sink);
         self
     }
 

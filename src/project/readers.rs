@@ -42,8 +42,8 @@ mod name;
 mod shown;
 
 pub use forge::{Learned, LongTerm, Topic};
-pub use look::{About, Contents, Disk, Entry, Kind, Look};
+pub use look::{About, Contents, DirEntry, Disk, Kind, Look};
 pub use name::{Name, Unsafe};
 pub use shown::{is_hidden, one_line, visible};
 
-pub use crate::vault::{AlwaysLoad, Layout, Note, NoteFile, Place, Priority, Spaces, Vault, is_conflict};
+pub use crate::vault::{AlwaysLoad, Layout, Note, NoteFile, Priority, ProjectFolder, Spaces, Vault, is_conflict};

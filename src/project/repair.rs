@@ -134,7 +134,7 @@ impl Project {
             (None, Err(Wrong::Newer(version))) => {
                 return Err(self.files().unreadable(path, &bytes, Unreadable::Newer(version)));
             }
-            (None, Err(wrong)) => (wrong.detail(), by_hand(path, &wrong)),
+            (None, Err(wrong)) => (wrong.detail(), fixture(path, &wrong)),
         };
         let candidates = match &unmerged {
             Some(unmerged) => self.united(path, form, &bytes, unmerged),
@@ -211,7 +211,7 @@ impl Project {
             return Ok(Some(copy));
         }
         let name = path.rsplit('/').next().unwrap_or(path);
-        let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, self.world().uuid());
+        let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, self.environment().uuid());
         // The file stays where it is until it is replaced: were it gone for a moment and the process killed, it would count as absent.
         if self.files().link(path, &copy).is_err() {
             self.files().rename(path, &copy)?;
@@ -245,8 +245,8 @@ impl Project {
             Form::Text => {
                 let (kept, lost) = salvage(form, bytes);
                 offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
-                let world = self.world();
-                let opening = progress::text::opening(world.now(), &world.zone, None);
+                let environment = self.environment();
+                let opening = progress::text::opening(environment.now(), &environment.zone, None);
                 offer(Source::Skeleton, "all it held is lost but for the copy".into(), opening.into_bytes());
             }
             Form::Document(kind) => {
@@ -289,13 +289,13 @@ impl Project {
 }
 
 /// Says how a file may be mended by hand.
-fn by_hand(path: &str, wrong: &Wrong) -> Option<String> {
+fn fixture(path: &str, wrong: &Wrong) -> Option<String> {
     let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
     Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))
 }
 
 #[cfg(test)]
-mod every;
+mod all_kinds_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

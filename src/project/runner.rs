@@ -1,10 +1,11 @@
 //! Running a program that decides whether something works: bounded in time and output, and nothing of it outlives the answer.
 
+use parking_lot::Mutex;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use helmdeck_core::Clock;
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use crate::error::{Category, Error, Result};
 use crate::project::Project;
-use crate::withheld::end_of;
+use crate::redact::end_of;
 
 /// The bytes kept of the beginning of an output.
 const HEAD: usize = 1 << 20;
@@ -96,8 +97,8 @@ impl Running {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Groups> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Groups> {
+        self.0.lock()
     }
 
     /// Adds a check; it is taken out when what is returned is dropped.
@@ -132,8 +133,8 @@ impl Project {
         self.check_trusted()?;
         let lives = || self.sessions().lives();
         lives();
-        let running = &self.world().running;
-        let ran = run(self.root(), command, timeout, &*self.world().clock, (running, &lives));
+        let running = &self.environment().running;
+        let ran = run(self.root(), command, timeout, &*self.environment().clock, (running, &lives));
         if running.lock().stopped {
             // How it was ended says nothing of the code. This process ends meanwhile, as a rule, so that nothing is made of it.
             std::thread::sleep(LINGER);
@@ -206,7 +207,7 @@ fn run(
     let exit = status
         .filter(|_| !timed_out)
         .and_then(|status: ExitStatus| status.code().filter(|_| status.signal().is_none()));
-    let output = kept.lock().unwrap_or_else(PoisonError::into_inner).text();
+    let output = kept.lock().text();
     Ok(Ran { exit, timed_out, ms, output })
 }
 
@@ -252,7 +253,7 @@ fn read(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Kept>>) -> mpsc::R
         loop {
             match from.read(&mut chunk) {
                 Ok(0) => break,
-                Ok(count) => kept.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]),
+                Ok(count) => kept.lock().push(&chunk[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }

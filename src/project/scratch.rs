@@ -40,7 +40,7 @@ pub struct Cleaned {
 }
 
 /// A file or link in the folder.
-struct Found {
+struct ScratchFolder {
     path: PathBuf,
     bytes: u64,
     modified: Time,
@@ -77,13 +77,13 @@ impl Scratch<'_> {
     pub fn clean(&self, older: Duration, dry_run: bool) -> Result<Cleaned> {
         self.project.check_not_paused()?;
         let _guard = self.project.files().lock()?;
-        let now = self.project.world().now();
+        let now = self.project.environment().now();
         let (found, folders) = self.found()?;
         // A file of the future is not old.
-        let old = |file: &Found| {
+        let old = |file: &ScratchFolder| {
             now.0.duration_since(file.modified.0).as_nanos() > i128::try_from(older.as_nanos()).unwrap_or(i128::MAX)
         };
-        let (old, left): (Vec<Found>, Vec<Found>) = found.into_iter().partition(old);
+        let (old, left): (Vec<ScratchFolder>, Vec<ScratchFolder>) = found.into_iter().partition(old);
         if !dry_run {
             for file in &old {
                 fs::remove_file(&file.path).map_err(|error| Error::io("cannot remove", &file.path, &error))?;
@@ -102,13 +102,13 @@ impl Scratch<'_> {
         })
     }
 
-    fn count(&self, found: &[Found]) -> Usage {
+    fn count(&self, found: &[ScratchFolder]) -> Usage {
         let bytes = found.iter().map(|file| file.bytes).sum();
         Usage { files: found.len() as u64, bytes, over: bytes > self.project.config().files.scratch_bytes }
     }
 
     /// Returns the files and links, by name, and the folders, each before those in it.
-    fn found(&self) -> Result<(Vec<Found>, Vec<PathBuf>)> {
+    fn found(&self) -> Result<(Vec<ScratchFolder>, Vec<PathBuf>)> {
         let (mut found, mut folders) = (Vec::new(), Vec::new());
         let folder = self.project.root().join(SCRATCH);
         match self.project.files().entry(SCRATCH)? {
@@ -122,7 +122,7 @@ impl Scratch<'_> {
     }
 }
 
-fn walk(folder: &Path, depth: usize, found: &mut Vec<Found>, folders: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(folder: &Path, depth: usize, found: &mut Vec<ScratchFolder>, folders: &mut Vec<PathBuf>) -> Result<()> {
     let io = |error: std::io::Error| Error::io("cannot read", folder, &error);
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
@@ -141,7 +141,7 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<Found>, folders: &mut Vec<P
         }
         let modified = about.modified().ok().and_then(|time| jiff::Timestamp::try_from(time).ok());
         let modified = Time(modified.unwrap_or(jiff::Timestamp::MAX));
-        found.push(Found { path: entry.path(), bytes: about.len(), modified });
+        found.push(ScratchFolder { path: entry.path(), bytes: about.len(), modified });
     }
     Ok(())
 }
@@ -152,13 +152,13 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::world::World;
+    use crate::environment::ProjectEnvironment;
 
     const DAY: Duration = Duration::from_secs(86_400);
 
     fn project(folder: &Path) -> Project {
         fs::create_dir_all(folder.join(SCRATCH)).unwrap();
-        Project::open(folder, World::default()).unwrap().unwrap()
+        Project::open(folder, ProjectEnvironment::default()).unwrap().unwrap()
     }
 
     fn write(folder: &Path, name: &str, days: u32) {

@@ -13,7 +13,7 @@ mod manifest;
 mod pattern;
 mod samples;
 #[cfg(test)]
-mod trials;
+mod tests;
 mod trigger;
 
 use std::collections::BTreeSet;

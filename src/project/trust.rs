@@ -81,13 +81,13 @@ impl Project {
     pub fn trust_state(&self) -> Result<TrustState> {
         let commands = self.trust_commands()?;
         let clone = self.trust_clone();
-        let known = match &self.world().trust {
+        let known = match &self.environment().trust {
             Trust::Everything => commands.clone(),
             Trust::Nothing => BTreeSet::new(),
             Trust::Kept(folder) => read(folder, &clone).commands,
         };
         let new: Vec<_> = commands.difference(&known).cloned().collect();
-        let trusted = self.world().trust == Trust::Everything || (new.is_empty() && !known.is_empty());
+        let trusted = self.environment().trust == Trust::Everything || (new.is_empty() && !known.is_empty());
         Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
     }
 
@@ -97,7 +97,7 @@ impl Project {
     /// # Errors
     /// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
     pub fn trust(&self, state: &TrustState) -> Result<()> {
-        let folder = match &self.world().trust {
+        let folder = match &self.environment().trust {
             Trust::Everything => return Ok(()),
             Trust::Kept(folder) => folder,
             Trust::Nothing => {
@@ -117,7 +117,7 @@ impl Project {
     /// # Errors
     /// `Failed` if it cannot be removed.
     pub fn revoke_trust(&self) -> Result<bool> {
-        let Trust::Kept(folder) = &self.world().trust else { return Ok(false) };
+        let Trust::Kept(folder) = &self.environment().trust else { return Ok(false) };
         let path = path_of(folder, &self.trust_clone());
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
@@ -131,7 +131,7 @@ impl Project {
     /// # Errors
     /// `Refused` (`E_UNTRUSTED`) with the way out; as [`Self::trust_state`].
     pub fn check_trusted(&self) -> Result<()> {
-        if self.world().trust == Trust::Everything || self.trust_state()?.trusted {
+        if self.environment().trust == Trust::Everything || self.trust_state()?.trusted {
             return Ok(());
         }
         let message = "nobody has agreed yet to run the commands that this clone's .forge names";
@@ -144,7 +144,7 @@ impl Project {
     /// trusted after it.
     pub(crate) fn keeping_trust<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let trusted =
-            matches!(self.world().trust, Trust::Kept(_)) && self.trust_state().is_ok_and(|state| state.trusted);
+            matches!(self.environment().trust, Trust::Kept(_)) && self.trust_state().is_ok_and(|state| state.trusted);
         let done = change()?;
         if trusted {
             self.trust(&self.trust_state()?)?;
@@ -166,7 +166,7 @@ impl Project {
             knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))),
         );
         if let Some(script) = self.files().read(INIT)? {
-            let digest: String = Sha256::digest(&script).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = helmdeck_core::hex(Sha256::digest(&script));
             all.insert(command(INIT, &format!("sha256:{digest}")));
         }
         Ok(all)
@@ -179,7 +179,7 @@ impl Project {
 }
 
 fn path_of(folder: &Path, clone: &str) -> PathBuf {
-    let name: String = Sha256::digest(clone.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let name = helmdeck_core::hex(&Sha256::digest(clone.as_bytes())[..16]);
     folder.join(format!("{name}.json"))
 }
 
@@ -210,12 +210,12 @@ fn write(folder: &Path, record: &Record) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::ProjectEnvironment;
     use crate::git::fixture::Repository;
-    use crate::world::World;
 
     fn open(repository: &Repository, folder: &Path) -> Project {
-        let world = World { trust: Trust::Kept(folder.to_owned()), ..World::default() };
-        Project::open(repository.path(), world).unwrap().unwrap()
+        let environment = ProjectEnvironment { trust: Trust::Kept(folder.to_owned()), ..ProjectEnvironment::default() };
+        Project::open(repository.path(), environment).unwrap().unwrap()
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn below(path: &str) -> Result<PathBuf, String> {
 
 /// Where a project lies in a vault, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ProjectFolder {
     /// Its folder.
     pub path: PathBuf,
     /// The same from the root of the vault, with `/` between the parts.
@@ -152,10 +152,10 @@ impl<'a> Vault<'a> {
 
     /// Returns where a project lies: in the first folder that is there. For one that is nowhere, where the vault's other projects are.
     #[must_use]
-    pub fn project(&self, name: &Name) -> Place {
+    pub fn project(&self, name: &Name) -> ProjectFolder {
         let set = self.spaces.projects.iter().filter_map(|path| path.to_str()).map(|path| (Layout::Set, path));
         let all = || set.clone().chain(PROJECTS);
-        let place = |(layout, folder): (Layout, &str), exists| Place {
+        let place = |(layout, folder): (Layout, &str), exists| ProjectFolder {
             path: self.root.join(folder).join(name),
             key: format!("{folder}/{name}"),
             layout,

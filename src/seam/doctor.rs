@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::config::SeamConfig;
 use crate::context::Context;
 use crate::error::{StateError, Warning};
-use crate::ground::Ground;
 use crate::phase::{Phase, Read};
 use crate::plan::Meant;
 use crate::recall::Recall;
+use crate::resolved::Resolved;
 use crate::state::{State, Store};
 use crate::text::one_line;
 
@@ -73,16 +73,16 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) fn of(ground: Ground<'_>, config: &SeamConfig, context: &Context) -> Self {
-        let look = ground.look;
-        let recall = Recall::of(Ground::of(look, config, context), config, context, None, None);
-        let slug = ground.slug.as_ref().ok().and_then(Option::as_ref);
-        let vault = ground.vault.as_ref();
+    pub(crate) fn of(resolved: Resolved<'_>, config: &SeamConfig, context: &Context) -> Self {
+        let look = resolved.look;
+        let recall = Recall::of(Resolved::of(look, config, context), config, context, None, None);
+        let slug = resolved.slug.as_ref().ok().and_then(Option::as_ref);
+        let vault = resolved.vault.as_ref();
         let place = vault.zip(slug).map(|((vault, _), slug)| vault.project(&slug.name));
         let phase = Phase::of(context.phase.as_deref().unwrap_or_default());
         let mut doctor = Self {
             ok: false,
-            root: ground.root.clone(),
+            root: resolved.root.clone(),
             project: slug.map(|slug| slug.name.to_string()),
             project_from: slug.map(|slug| slug.from),
             vault: vault.map(|(vault, _)| vault.root().to_owned()),
@@ -90,21 +90,21 @@ impl Doctor {
             layout: place.as_ref().map(|place| layout(place.layout)),
             in_vault: place.as_ref().is_some_and(|place| place.exists),
             place: place.map(|place| place.path),
-            forge: ground.forge(config).ok().flatten().map(|forge| forge.root().to_owned()),
+            forge: resolved.forge(config).ok().flatten().map(|forge| forge.root().to_owned()),
             state: None,
             error: None,
             recalled: recall.entries,
             warnings: recall.warnings,
-            local: ground.local,
-            marker: match Meant::of(&ground, None) {
+            local: resolved.local,
+            marker: match Meant::of(&resolved, None) {
                 Ok(meant) => meant.name().map(ToString::to_string),
                 Err(error) => Some(error.cause),
             },
             phase,
-            sources: sources(&ground, config, phase),
+            sources: sources(&resolved, config, phase),
             omitted: recall.omitted_count,
         };
-        match State::of(&ground, context.plan.as_deref()) {
+        match State::of(&resolved, context.plan.as_deref()) {
             Ok(state) => {
                 let new = state.warnings.iter().filter(|warning| !doctor.warnings.contains(warning)).cloned();
                 let new: Vec<Warning> = new.collect();
@@ -128,26 +128,26 @@ const fn layout(layout: Layout) -> &'static str {
 }
 
 /// Counts what may be recalled. What cannot be read was told by the recall.
-fn sources(ground: &Ground<'_>, config: &SeamConfig, phase: Phase) -> Vec<Source> {
+fn sources(resolved: &Resolved<'_>, config: &SeamConfig, phase: Phase) -> Vec<Source> {
     let mut sources = Vec::new();
     let mut add = |name: String, found: usize| {
         if found > 0 {
             sources.push(Source { name, found });
         }
     };
-    if let Some((vault, _)) = &ground.vault {
+    if let Some((vault, _)) = &resolved.vault {
         add("_always-load".to_owned(), vault.always_load().notes.len());
-        let place = ground.name().map(|name| vault.project(name));
+        let place = resolved.name().map(|name| vault.project(name));
         for read in phase.reads() {
             let Some(path) = place.as_ref().map(|place| place.path.join(read.path())) else { continue };
             let found = match read {
-                Read::Index => usize::from(ground.look.behind(&path).is_ok_and(|about| about.is_some())),
+                Read::Index => usize::from(resolved.look.behind(&path).is_ok_and(|about| about.is_some())),
                 _ => vault.notes(&path).map_or(0, |notes| notes.len()),
             };
             add(read.path().to_owned(), found);
         }
     }
-    if let Ok(Some(forge)) = ground.forge(config) {
+    if let Ok(Some(forge)) = resolved.forge(config) {
         let learned = forge.learned().unwrap_or_default();
         let of = |topic: Topic| learned.iter().filter(|entry| entry.topic == topic).count();
         add(".forge/invariants".to_owned(), of(Topic::Invariant));

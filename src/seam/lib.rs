@@ -6,19 +6,19 @@ mod doctor;
 mod error;
 mod fingerprint;
 mod git;
-mod ground;
 mod offer;
 mod phase;
 mod plan;
 mod plans;
 mod recall;
+mod resolved;
 mod seam;
 mod settings;
 mod state;
+#[cfg(test)]
+mod tests;
 mod text;
 mod tokens;
-#[cfg(test)]
-mod trials;
 
 pub use config::{Given, QueryUse, SeamConfig};
 pub use context::{Context, Which};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use helmdeck_project::readers::{Kind, LongTerm, Look, Name, Place, Vault, visible};
+use helmdeck_project::readers::{Kind, LongTerm, Look, Name, ProjectFolder, Vault, visible};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
@@ -10,8 +10,8 @@ use crate::config::SeamConfig;
 use crate::context::Context;
 use crate::error::Warning;
 use crate::fingerprint::fingerprint;
-use crate::ground::Ground;
 use crate::phase::Read;
+use crate::resolved::Resolved;
 
 /// What a caller gives, in the order in which it is shown.
 const FIRST: [&str; 5] = ["kind", "slug", "body", "confidence", "confidence_reason"];
@@ -66,25 +66,25 @@ pub struct Offer {
 }
 
 impl Offer {
-    pub(crate) fn of(mut ground: Ground<'_>, config: &SeamConfig, context: &Context, candidate: &Value) -> Self {
-        ground.warn_of_slug();
+    pub(crate) fn of(mut resolved: Resolved<'_>, config: &SeamConfig, context: &Context, candidate: &Value) -> Self {
+        resolved.warn_of_slug();
         let mut members = match candidate {
-            empty if is_empty(empty) => return Self { candidates: Vec::new(), warnings: ground.warnings },
+            empty if is_empty(empty) => return Self { candidates: Vec::new(), warnings: resolved.warnings },
             Value::Object(members) => members.clone(),
             other => Map::from_iter([("body".to_owned(), other.clone())]),
         };
-        let Some(name) = ground.name().cloned() else {
-            return Self { candidates: Vec::new(), warnings: ground.warnings };
+        let Some(name) = resolved.name().cloned() else {
+            return Self { candidates: Vec::new(), warnings: resolved.warnings };
         };
-        let place = ground.vault.as_ref().map(|(vault, _)| (vault, vault.project(&name)));
-        let forge = ground.forge(config).unwrap_or_else(|warning| {
-            ground.warnings.push(warning);
+        let place = resolved.vault.as_ref().map(|(vault, _)| (vault, vault.project(&name)));
+        let forge = resolved.forge(config).unwrap_or_else(|warning| {
+            resolved.warnings.push(warning);
             None
         });
         let (target, key) = match (&place, &forge) {
             (Some((_, place)), _) => (place.path.clone(), place.key.clone()),
             (None, Some(forge)) => (forge.root().join(LONG_TERM), LONG_TERM.to_owned()),
-            (None, None) => return Self { candidates: Vec::new(), warnings: ground.warnings },
+            (None, None) => return Self { candidates: Vec::new(), warnings: resolved.warnings },
         };
         let body = members.get("body").and_then(Value::as_str);
         let mark = body.map(fingerprint);
@@ -93,11 +93,11 @@ impl Offer {
         let shown = body.map(|body| fingerprint(&visible(body)));
         let of_vault = place.as_ref().zip(shown.as_ref());
         let mut duplicate =
-            of_vault.and_then(|((vault, place), mark)| same_note(ground.look, vault, place, kind.as_ref(), mark));
+            of_vault.and_then(|((vault, place), mark)| same_note(resolved.look, vault, place, kind.as_ref(), mark));
         if let (None, Some(forge), Some(mark)) = (&duplicate, &forge, &shown) {
             match same_entry(forge, mark) {
                 Ok(found) => duplicate = found,
-                Err(why) => ground.warnings.push(Warning::unreadable(why)),
+                Err(why) => resolved.warnings.push(Warning::unreadable(why)),
             }
         }
         members.entry("project").or_insert_with(|| name.as_str().into());
@@ -108,7 +108,7 @@ impl Offer {
         members.insert("target_key".to_owned(), key.into());
         members.entry("fingerprint").or_insert_with(|| mark.into());
         members.insert("duplicate_of".to_owned(), duplicate.into());
-        Self { candidates: vec![in_order(members)], warnings: ground.warnings }
+        Self { candidates: vec![in_order(members)], warnings: resolved.warnings }
     }
 }
 
@@ -136,7 +136,13 @@ fn in_order(mut members: Map<String, Value>) -> Candidate {
 
 /// Finds a note that holds and says the same: in the project, among those of this kind, or among those that are always loaded. What it
 /// says counts, not the fingerprint that was once written into it.
-fn same_note(look: &dyn Look, vault: &Vault<'_>, place: &Place, kind: Option<&Name>, mark: &str) -> Option<String> {
+fn same_note(
+    look: &dyn Look,
+    vault: &Vault<'_>,
+    place: &ProjectFolder,
+    kind: Option<&Name>,
+    mark: &str,
+) -> Option<String> {
     let of_project = Read::ALL.iter().map(|read| place.path.join(read.path()));
     let folders = of_project.chain(kind.into_iter().flat_map(|kind| vault.folders_of(kind)));
     // What cannot be read is the same as nothing.

@@ -6,7 +6,7 @@ use helmdeck_project::readers::{Name, is_conflict};
 
 use crate::context::Which;
 use crate::error::StateError;
-use crate::ground::Ground;
+use crate::resolved::Resolved;
 use crate::text::{Short, quoted};
 
 /// Binds a work tree to a plan.
@@ -38,25 +38,25 @@ impl Meant {
 
     /// Finds out which plan is meant: what the caller says comes before the marker, which then is not even read. Whether the plan of a
     /// marker is there is not asked here.
-    pub(crate) fn of(ground: &Ground<'_>, plan: Option<&str>) -> Result<Self, StateError> {
+    pub(crate) fn of(resolved: &Resolved<'_>, plan: Option<&str>) -> Result<Self, StateError> {
         if let Some(plan) = plan {
             return match slug(plan) {
                 "" => Ok(Self::AskedSingleton),
                 name => Name::parse(name).map(Self::Asked).map_err(|why| {
                     let cause = format!("unsafe plan name {}: {why}", quoted(plan));
                     StateError::unsafe_name(
-                        &ground.shown.join(crate::ground::HARNESS),
+                        &resolved.shown.join(crate::resolved::HARNESS),
                         cause,
                         "name a plan as foo or PLAN-foo.md",
                     )
                 }),
             };
         }
-        let path = ground.shown_harness(MARKER);
+        let path = resolved.shown_harness(MARKER);
         let corrupt = |cause: String| {
             Err(StateError::corrupt(&path, cause, "write the name of a plan into it, or remove it to use PLAN.md"))
         };
-        match ground.read(MARKER, MOST_MARKER) {
+        match resolved.read(MARKER, MOST_MARKER) {
             Short::Absent => Ok(Self::Nothing),
             Short::Lossy(_) => corrupt("it is no UTF-8 text".to_owned()),
             Short::Wrong(why) => corrupt(why),
@@ -125,9 +125,9 @@ pub(crate) struct Task {
 
 impl Task {
     /// Lists the tasks of a project, by number.
-    pub(crate) fn list(ground: &Ground<'_>, tasks: &Path) -> std::io::Result<Vec<Self>> {
+    pub(crate) fn list(resolved: &Resolved<'_>, tasks: &Path) -> std::io::Result<Vec<Self>> {
         const MOST: usize = 100_000;
-        let entries = ground.look.list(tasks, MOST)?.unwrap_or_default();
+        let entries = resolved.look.list(tasks, MOST)?.unwrap_or_default();
         let folders = entries.into_iter().filter(|entry| entry.folder);
         Ok(folders.filter_map(|entry| Self::of(entry.name.to_str()?)).collect())
     }

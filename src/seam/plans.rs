@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::context::Which;
 use crate::error::{StateFault, Warning};
-use crate::ground::Ground;
 use crate::plan::{Meant, Task, file, plan_in};
+use crate::resolved::Resolved;
 use crate::state::{State, Store, TASKS, VAULT_STATE};
 use crate::text::one_line;
 
@@ -51,28 +51,28 @@ pub struct Plans {
 }
 
 impl Plans {
-    pub(crate) fn of(mut ground: Ground<'_>) -> Self {
-        ground.warn_of_slug();
-        let mut warnings = std::mem::take(&mut ground.warnings);
+    pub(crate) fn of(mut resolved: Resolved<'_>) -> Self {
+        resolved.warn_of_slug();
+        let mut warnings = std::mem::take(&mut resolved.warnings);
         // Who only looks the plans over need not name a task.
-        let state = State::of(&ground, None).map(drop);
+        let state = State::of(&resolved, None).map(drop);
         if let Err(error) = &state {
             let told = warnings.iter().any(|warning| warning.message == error.to_string());
             if error.fault != StateFault::TaskNameRequired && !told {
                 warnings.push(Warning { code: error.fault.code(), message: error.to_string() });
             }
         }
-        let meant = state.and_then(|()| Meant::of(&ground, None)).unwrap_or(Meant::Nothing);
+        let meant = state.and_then(|()| Meant::of(&resolved, None)).unwrap_or(Meant::Nothing);
         let bound = meant.name();
-        let place = ground.place();
+        let place = resolved.place();
         let store = if place.is_some() { Store::Vault } else { Store::Project };
         let mut plans = Vec::new();
-        if let Some((place, (vault, _))) = place.as_ref().zip(ground.vault.as_ref()) {
-            let mut shelf = Shelf { look: ground.look, root: vault.root(), warnings: &mut warnings };
+        if let Some((place, (vault, _))) = place.as_ref().zip(resolved.vault.as_ref()) {
+            let mut shelf = Shelf { look: resolved.look, root: vault.root(), warnings: &mut warnings };
             plans.extend(shelf.flat(&place.path.join(VAULT_STATE), bound));
-            plans.extend(shelf.tasks(&ground, &place.path.join(TASKS), bound));
-        } else if let Some(folder) = ground.own_harness().filter(|folder| folder.is_absolute()) {
-            plans.extend(Shelf { look: ground.look, root: &folder, warnings: &mut warnings }.flat(&folder, bound));
+            plans.extend(shelf.tasks(&resolved, &place.path.join(TASKS), bound));
+        } else if let Some(folder) = resolved.own_harness().filter(|folder| folder.is_absolute()) {
+            plans.extend(Shelf { look: resolved.look, root: &folder, warnings: &mut warnings }.flat(&folder, bound));
         }
         Self { store, plans, active: bound.map(ToString::to_string), warnings }
     }
@@ -108,11 +108,11 @@ impl Shelf<'_> {
         names.iter().map(plan).collect()
     }
 
-    fn tasks(&mut self, ground: &Ground<'_>, folder: &Path, bound: Option<&Name>) -> Vec<Plan> {
+    fn tasks(&mut self, resolved: &Resolved<'_>, folder: &Path, bound: Option<&Name>) -> Vec<Plan> {
         if !self.is_within(folder) {
             return Vec::new();
         }
-        let tasks = Task::list(ground, folder).unwrap_or_else(|error| {
+        let tasks = Task::list(resolved, folder).unwrap_or_else(|error| {
             self.unreadable(folder, error);
             Vec::new()
         });

@@ -11,8 +11,8 @@ use serde::Serialize;
 use crate::config::SeamConfig;
 use crate::context::Context;
 use crate::error::Warning;
-use crate::ground::Ground;
 use crate::phase::Phase;
+use crate::resolved::Resolved;
 use crate::text::quoted;
 use crate::tokens::quarters;
 
@@ -39,7 +39,7 @@ pub struct Recall {
 
 impl Recall {
     pub(crate) fn of(
-        mut ground: Ground<'_>,
+        mut resolved: Resolved<'_>,
         config: &SeamConfig,
         context: &Context,
         query: Option<&str>,
@@ -49,12 +49,12 @@ impl Recall {
         let positive = |tokens: usize| Some(tokens).filter(|tokens| *tokens > 0);
         let set = || config.budgets.get(&phase).copied().and_then(positive);
         let budget = limit.and_then(positive).or_else(set).unwrap_or(phase.budget()).min(MOST_TOKENS);
-        ground.warn_of_slug();
+        resolved.warn_of_slug();
         if let Some((word, meant)) = context.phase.as_deref().and_then(|word| Some((word, Phase::meant(word)?))) {
             let why = format!("{} is no phase, and counts as {phase}; for that phase write {meant}", quoted(word));
-            ground.warnings.push(Warning::unknown_phase(why));
+            resolved.warnings.push(Warning::unknown_phase(why));
         }
-        let name = ground.name().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
+        let name = resolved.name().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
         let header = |entries: usize| {
             format!(
                 "# Auto-context recall — phase: {phase}, project: {name}\n(budget: ~{budget} tokens, entries: {entries})\n\n"
@@ -65,9 +65,9 @@ impl Recall {
         let room = all.saturating_sub(quarters(&header(9_999)));
         // Something is kept to say what was left out.
         let room = room.saturating_sub((all / 20).clamp(LEAST_KEPT, 4 * 64));
-        let sources = gather::gather(&mut ground, config, phase, query, room >= pack::SMALLEST);
-        let packed = pack::pack(&ground, sources, all, room, config.kept_percent);
-        let mut warnings = std::mem::take(&mut ground.warnings);
+        let sources = gather::gather(&mut resolved, config, phase, query, room >= pack::SMALLEST);
+        let packed = pack::pack(&resolved, sources, all, room, config.kept_percent);
+        let mut warnings = std::mem::take(&mut resolved.warnings);
         warnings.extend(packed.warning);
         let (entries, omitted_count) = (packed.parts.len(), packed.omitted_count);
         if entries == 0 && omitted_count > 0 {

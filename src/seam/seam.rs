@@ -10,10 +10,10 @@ use crate::config::SeamConfig;
 use crate::context::{Context, Which};
 use crate::doctor::Doctor;
 use crate::error::StateError;
-use crate::ground::Ground;
 use crate::offer::{Candidate, Offer};
 use crate::plans::Plans;
 use crate::recall::Recall;
+use crate::resolved::Resolved;
 use crate::state::State;
 
 /// What a process sees of memory. It never writes: all it is given is a [`Look`].
@@ -46,7 +46,7 @@ impl Seam {
     /// As [`Self::recall_here`], with what was left out and what could not be read.
     #[must_use]
     pub fn recall(&self, context: &Context, query: Option<&str>, limit: Option<usize>) -> Recall {
-        Recall::of(self.ground(context), &self.config, context, query, limit)
+        Recall::of(self.resolved(context), &self.config, context, query, limit)
     }
 
     /// Returns the candidate with the project, the phase and the place it would be saved in: one, or none if there is no memory,
@@ -59,7 +59,7 @@ impl Seam {
     /// As [`Self::offer_save_here`], with what could not be read.
     #[must_use]
     pub fn offer(&self, context: &Context, candidate: &Value) -> Offer {
-        Offer::of(self.ground(context), &self.config, context, candidate)
+        Offer::of(self.resolved(context), &self.config, context, candidate)
     }
 
     /// Returns where a file of the plan lies, whether it is there or not. Without a vault it is in the project's own `.harness/`.
@@ -76,22 +76,22 @@ impl Seam {
     /// # Errors
     /// As [`Self::state_path`].
     pub fn state(&self, context: &Context) -> Result<State, StateError> {
-        State::of(&self.ground(context), context.plan.as_deref())
+        State::of(&self.resolved(context), context.plan.as_deref())
     }
 
     /// Returns the plans of the project. It never fails: what is wrong stands in it.
     #[must_use]
     pub fn plans(&self, context: &Context) -> Plans {
-        Plans::of(self.ground(context))
+        Plans::of(self.resolved(context))
     }
 
     /// Returns what the seam sees here, and what is wrong with it.
     #[must_use]
     pub fn doctor(&self, context: &Context) -> Doctor {
-        Doctor::of(self.ground(context), &self.config, context)
+        Doctor::of(self.resolved(context), &self.config, context)
     }
 
-    fn ground(&self, context: &Context) -> Ground<'_> {
-        Ground::of(&*self.look, &self.config, context)
+    fn resolved(&self, context: &Context) -> Resolved<'_> {
+        Resolved::of(&*self.look, &self.config, context)
     }
 }

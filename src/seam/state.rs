@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use helmdeck_project::readers::{Kind, Place};
+use helmdeck_project::readers::{Kind, ProjectFolder};
 use serde::Serialize;
 
 use crate::context::Which;
 use crate::error::{StateError, Warning};
-use crate::ground::{Ground, HARNESS};
 use crate::plan::{Meant, Task, file};
+use crate::resolved::{HARNESS, Resolved};
 
 /// The folder of a project's state in a vault.
 pub(crate) const VAULT_STATE: &str = "_harness";
@@ -61,18 +61,18 @@ impl State {
         }
     }
 
-    pub(crate) fn of(ground: &Ground<'_>, plan: Option<&str>) -> Result<Self, StateError> {
-        if let Some(corrupt) = &ground.corrupt {
+    pub(crate) fn of(resolved: &Resolved<'_>, plan: Option<&str>) -> Result<Self, StateError> {
+        if let Some(corrupt) = &resolved.corrupt {
             return Err(corrupt.clone());
         }
-        if let Err(error) = &ground.slug {
+        if let Err(error) = &resolved.slug {
             return Err(error.clone());
         }
-        let meant = Meant::of(ground, plan)?;
-        let mut warnings = ground.warnings.clone();
-        let (paths, store) = match ground.place() {
-            Some(place) => (in_vault(ground, &place, &meant, &mut warnings)?, Store::Vault),
-            None => (in_project(ground, &meant)?, Store::Project),
+        let meant = Meant::of(resolved, plan)?;
+        let mut warnings = resolved.warnings.clone();
+        let (paths, store) = match resolved.place() {
+            Some(place) => (in_vault(resolved, &place, &meant, &mut warnings)?, Store::Vault),
+            None => (in_project(resolved, &meant)?, Store::Project),
         };
         let [plan, progress, tracker] = paths;
         let name = meant.name().map(ToString::to_string);
@@ -80,9 +80,9 @@ impl State {
     }
 }
 
-impl Ground<'_> {
+impl Resolved<'_> {
     /// Returns where the project lies in the vault, if its state is kept there.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<ProjectFolder> {
         let (vault, _) = self.vault.as_ref().filter(|_| !self.local)?;
         Some(vault.project(self.name()?))
     }
@@ -94,31 +94,31 @@ fn flat(folder: &Path, meant: &Meant) -> Paths {
     Which::ALL.map(|which| folder.join(file(which, meant.name())))
 }
 
-fn in_project(ground: &Ground<'_>, meant: &Meant) -> Result<Paths, StateError> {
+fn in_project(resolved: &Resolved<'_>, meant: &Meant) -> Result<Paths, StateError> {
     if let Meant::Bound(_) = meant {
-        let [plan, ..] = flat(&ground.root.join(HARNESS), meant);
-        if let Err(why) = has_text(ground, &plan) {
-            return Err(dangling(ground, &plan, &why));
+        let [plan, ..] = flat(&resolved.root.join(HARNESS), meant);
+        if let Err(why) = has_text(resolved, &plan) {
+            return Err(dangling(resolved, &plan, &why));
         }
     }
-    Ok(flat(&ground.shown.join(HARNESS), meant))
+    Ok(flat(&resolved.shown.join(HARNESS), meant))
 }
 
 fn in_vault(
-    ground: &Ground<'_>,
-    place: &Place,
+    resolved: &Resolved<'_>,
+    place: &ProjectFolder,
     meant: &Meant,
     warnings: &mut Vec<Warning>,
 ) -> Result<Paths, StateError> {
     let folder = place.path.join(VAULT_STATE);
-    let tasks = Tasks::of(ground, place)?;
+    let tasks = Tasks::of(resolved, place)?;
     let task = tasks.meant(meant)?;
     let paths = match &task {
         Some(task) => Which::ALL.map(|which| task.join(format!("{which}.md"))),
         None => flat(&folder, meant),
     };
     if let (Meant::Asked(name), None, false) = (meant, task, tasks.all.is_empty())
-        && !is_there(ground, &paths[0])
+        && !is_there(resolved, &paths[0])
     {
         let (folder, plan) = (tasks.folder.display(), paths[0].display());
         let all: Vec<&Task> = tasks.all.iter().collect();
@@ -126,22 +126,22 @@ fn in_vault(
         warnings.push(Warning::no_such_task(why));
     }
     if let Meant::Bound(name) = meant
-        && let Err(why) = has_text(ground, &paths[0])
+        && let Err(why) = has_text(resolved, &paths[0])
     {
         // Before there was a vault, the plan lay in the project: it is told, and is no reason to stop.
-        let [old, ..] = flat(&ground.root.join(HARNESS), meant);
-        if has_text(ground, &old).is_err() {
-            return Err(dangling(ground, &paths[0], &why));
+        let [old, ..] = flat(&resolved.root.join(HARNESS), meant);
+        if has_text(resolved, &old).is_err() {
+            return Err(dangling(resolved, &paths[0], &why));
         }
         let (old, new) = (old.display(), paths[0].display());
         // What is there, and cannot be read, must not be overwritten.
         let advice =
-            if is_there(ground, &paths[0]) { format!("that {why}: see to it first") } else { "move it".into() };
+            if is_there(resolved, &paths[0]) { format!("that {why}: see to it first") } else { "move it".into() };
         warnings.push(Warning::misplaced(format!("the plan {name} lies at {old}, and belongs at {new}; {advice}")));
     }
-    if *meant == Meant::Nothing && !is_there(ground, &paths[0]) {
-        let [old, ..] = flat(&ground.root.join(HARNESS), meant);
-        if ground.own_harness().is_some() && is_there(ground, &old) {
+    if *meant == Meant::Nothing && !is_there(resolved, &paths[0]) {
+        let [old, ..] = flat(&resolved.root.join(HARNESS), meant);
+        if resolved.own_harness().is_some() && is_there(resolved, &old) {
             let (old, new) = (old.display(), paths[0].display());
             warnings.push(Warning::misplaced(format!(
                 "there is a plan at {old}, and none at {new}: move it there, or keep state in the project with `local` in .project-mode"
@@ -158,9 +158,9 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn of(ground: &Ground<'_>, place: &Place) -> Result<Self, StateError> {
+    fn of(resolved: &Resolved<'_>, place: &ProjectFolder) -> Result<Self, StateError> {
         let folder = place.path.join(TASKS);
-        let all = Task::list(ground, &folder)
+        let all = Task::list(resolved, &folder)
             .map_err(|error| StateError::corrupt(&folder, error.to_string(), "make the folder of tasks readable"))?;
         Ok(Self { folder, all })
     }
@@ -198,16 +198,16 @@ fn names(tasks: &[&Task]) -> String {
     names.join(", ")
 }
 
-fn is_there(ground: &Ground<'_>, path: &Path) -> bool {
-    !matches!(ground.look.about(path), Ok(None))
+fn is_there(resolved: &Resolved<'_>, path: &Path) -> bool {
+    !matches!(resolved.look.about(path), Ok(None))
 }
 
 /// Says whether a file holds any text.
-fn has_text(ground: &Ground<'_>, path: &Path) -> Result<(), String> {
-    match ground.look.read(path, MOST_PLAN) {
+fn has_text(resolved: &Resolved<'_>, path: &Path) -> Result<(), String> {
+    match resolved.look.read(path, MOST_PLAN) {
         Ok(Some(contents)) if String::from_utf8_lossy(&contents.bytes).trim().is_empty() => Err("is empty".to_owned()),
         Ok(Some(_)) => Ok(()),
-        Ok(None) => match ground.look.about(path) {
+        Ok(None) => match resolved.look.about(path) {
             Ok(Some(about)) if about.kind == Kind::Link => Err("is a link that leads nowhere".to_owned()),
             _ => Err("is absent".to_owned()),
         },
@@ -215,8 +215,8 @@ fn has_text(ground: &Ground<'_>, path: &Path) -> Result<(), String> {
     }
 }
 
-fn dangling(ground: &Ground<'_>, plan: &Path, why: &str) -> StateError {
-    let marker = ground.shown_harness(crate::plan::MARKER);
+fn dangling(resolved: &Resolved<'_>, plan: &Path, why: &str) -> StateError {
+    let marker = resolved.shown_harness(crate::plan::MARKER);
     let cause = format!("the plan it names, {}, {why}", plan.display());
     StateError::corrupt(&marker, cause, "write that plan, name another one, or remove the marker to use PLAN.md")
 }

@@ -1,4 +1,4 @@
-//! What every request handler needs: the engine, the dialogues, the settings, the answers kept for repeats. It holds no caller's state.
+//! What every request handler needs: the engine, the conversations, the settings, the answers kept for repeats. It holds no caller's state.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const LARGE_BODIES_PER_CALLER: usize = 2;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,
-    /// Where the dialogues are, if there are any.
+    /// Where the conversations are, if there are any.
     pub(crate) conversations: Conversations,
     pub(crate) config: ServerConfig,
     /// Whether callers have to prove who they are.

@@ -122,9 +122,9 @@ fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static 
     Box::leak(text.into_boxed_str())
 }
 
-/// How the dialogues of a fixture are kept.
+/// How the conversations of a fixture are kept.
 #[derive(Clone, Default)]
-pub(crate) struct Dialogues {
+pub(crate) struct ConversationSetup {
     pub(crate) config: helmdeck_conversation::Config,
     pub(crate) summarizer: Option<Arc<dyn Summarizer>>,
 }
@@ -167,26 +167,27 @@ impl Fixture {
 
     /// Makes one with a memory key that has the pack `test.long` too.
     pub(crate) async fn with_long(config: ServerConfig) -> Self {
-        Self::of_packs(config, true, None, None, &["test.long"], Dialogues::default()).await
+        Self::of_packs(config, true, None, None, &["test.long"], ConversationSetup::default()).await
     }
 
     /// Makes one, with a memory key, that asks who calls and has the pack `test.long` too.
     pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
-        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], Dialogues::default()).await
+        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], ConversationSetup::default())
+            .await
     }
 
     /// Makes one, with a memory key, that has the pack `test.session` too, whose answers are of a session.
     pub(crate) async fn with_session_pack(auth: Option<Auth>) -> Self {
-        Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], Dialogues::default()).await
+        Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], ConversationSetup::default()).await
     }
 
-    /// Makes one, with a memory key, that asks who calls and keeps dialogues so.
-    pub(crate) async fn with_dialogues(config: ServerConfig, auth: Auth, dialogues: Dialogues) -> Self {
-        Self::of_packs(config, true, None, Some(auth), &[], dialogues).await
+    /// Makes one, with a memory key, that asks who calls and keeps conversations so.
+    pub(crate) async fn with_conversations(config: ServerConfig, auth: Auth, setup: ConversationSetup) -> Self {
+        Self::of_packs(config, true, None, Some(auth), &[], setup).await
     }
 
     async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
-        Self::of_packs(config, memory, ledger, auth, &[], Dialogues::default()).await
+        Self::of_packs(config, memory, ledger, auth, &[], ConversationSetup::default()).await
     }
 
     async fn of_packs(
@@ -195,7 +196,7 @@ impl Fixture {
         ledger: Option<&Path>,
         auth: Option<Auth>,
         more: &[&'static str],
-        dialogues: Dialogues,
+        setup: ConversationSetup,
     ) -> Self {
         let clock = Arc::new(TestClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
@@ -235,9 +236,9 @@ impl Fixture {
                 store: Arc::clone(memory.store()),
                 events: engine.events().clone(),
                 clock: Arc::clone(&clock) as _,
-                summarizer: dialogues.summarizer,
+                summarizer: setup.summarizer,
             };
-            let config = dialogues.config;
+            let config = setup.config;
             conversations.provide(move || Ok(ConversationMemory::open(config.clone(), dependencies.clone())?));
         }
         let mut server = Server::new(engine.clone(), config).auth(auth).clock(Arc::clone(&clock) as _);

@@ -4,7 +4,7 @@ mod access;
 mod app;
 mod config;
 mod docs;
-mod front;
+mod entry;
 mod guard;
 mod idempotency;
 mod limits;

@@ -1,10 +1,11 @@
 //! Limits: requests at work, in all and of each caller and peer, and requests a second of one caller. It never blocks and never
 //! waits.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Identity};
@@ -125,7 +126,7 @@ impl<K: Eq + Hash + Clone> Each<K> {
 
     /// Takes a place of this key, or says `overloaded` if it has no more.
     pub(crate) fn enter(&self, key: &K) -> Result<Share<K>, Error> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         let held = counts.get(key).copied().unwrap_or(0);
         if held >= self.limit {
             let message = format!("you have {held} open, and one caller may have no more");
@@ -138,7 +139,7 @@ impl<K: Eq + Hash + Clone> Each<K> {
 
 impl<K: Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         if let Some(held) = counts.get_mut(&self.1) {
             *held -= 1;
             if *held == 0 {
@@ -169,7 +170,7 @@ impl Rate {
 
     /// Takes a token of this caller, or says `rate_limited` and when the next one is there. `now` only grows.
     pub(crate) fn take(&self, caller: &Arc<Identity>, now: Duration) -> Result<(), Error> {
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = self.full_at.lock();
         let full = full_at.get(caller).copied().unwrap_or(now);
         let next = full.max(now) + self.interval;
         let wait = next.saturating_sub(now + self.capacity);
@@ -245,7 +246,7 @@ mod tests {
         drop(held);
         assert!(each.enter(&a).is_ok());
         drop(other);
-        assert!(each.counts.lock().unwrap().is_empty());
+        assert!(each.counts.lock().is_empty());
     }
 
     #[test]
@@ -273,7 +274,7 @@ mod tests {
         for user in 0..=MAX_CALLERS {
             rate.take(&caller(user), Duration::ZERO).unwrap();
         }
-        assert!(rate.full_at.lock().unwrap().len() <= MAX_CALLERS);
+        assert!(rate.full_at.lock().len() <= MAX_CALLERS);
         assert!(rate.take(&caller(MAX_CALLERS), Duration::ZERO).is_err());
         assert!(Rate::new(0, 5).is_none());
     }

@@ -1,8 +1,9 @@
 //! Peers: what each address may have open, so that one cannot take every connection and every request slot.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -50,7 +51,7 @@ impl Peers {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & IPV6_PREFIX)),
             v4 @ IpAddr::V4(_) => v4,
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let new = || Known { connections: 0, requests: InFlight::new(self.requests) };
         let peer = known.entry(address).or_insert_with(new);
         if peer.connections >= self.connections {
@@ -71,7 +72,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let Some((address, _)) = &self.counted else { return };
-        let mut known = self.peers.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.peers.known.lock();
         if let Some(peer) = known.get_mut(address) {
             peer.connections -= 1;
             if peer.connections == 0 {
@@ -108,7 +109,7 @@ mod tests {
         drop((work, first));
         assert!(peers.enter(ip("192.0.2.1")).is_some());
         drop(second);
-        assert!(peers.known.lock().unwrap().is_empty());
+        assert!(peers.known.lock().is_empty());
     }
 
     #[test]

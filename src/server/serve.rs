@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Access, Auth};
 use crate::app::App;
 use crate::config::{ServerConfig, check_listen};
-use crate::front::{Front, is_health};
+use crate::entry::{EntryService, is_health};
 use crate::idempotency::Ledger;
 use crate::limits::{InFlight, Permit};
 use crate::mcp::{Extra, Mcp, McpConfig};
@@ -45,7 +45,7 @@ const RESERVE: usize = 64;
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the log says at most that connections are over the limits.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// How long the dialogues may take to stop what they do by themselves.
+/// How long the conversations may take to stop what they do by themselves.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// An engine and how it is to be served.
@@ -63,14 +63,14 @@ pub struct Server {
 
 /// Changes settings of a running server. Clones are of the same server.
 #[derive(Debug, Clone, Default)]
-pub struct Reload(Arc<OnceLock<Front>>);
+pub struct Reload(Arc<OnceLock<EntryService>>);
 
 impl Reload {
     /// Puts `allowed_hosts`, `allowed_origins`, `rate_per_second` and `rate_burst` in force; all else needs another server. Does
     /// nothing before the server was started.
     pub fn apply(&self, config: &ServerConfig) {
-        if let Some(front) = self.0.get() {
-            front.reload(config);
+        if let Some(entry) = self.0.get() {
+            entry.reload(config);
         }
     }
 }
@@ -126,14 +126,14 @@ impl Server {
         self
     }
 
-    /// Adds to the MCP door what packs have no words for.
+    /// Adds to the MCP transport what packs have no words for.
     #[must_use]
     pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
         self.extra = Some(extra);
         self
     }
 
-    /// Says where the dialogues are; nowhere unless given, and then every route of theirs answers that memory is off.
+    /// Says where the conversations are; nowhere unless given, and then every route of theirs answers that memory is off.
     #[must_use]
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.conversations = conversations;
@@ -150,19 +150,19 @@ impl Server {
     /// Returns everything that the server answers as one router, for tests and for callers with a listener of their own.
     ///
     /// What concerns connections (their number, the time for a request head, the drain) is that listener's then, and closing the
-    /// dialogues its owner's.
+    /// conversations its owner's.
     pub fn router(self) -> Router {
-        let (_, _, front) = self.assemble();
+        let (_, _, entry) = self.assemble();
         Router::new().fallback(move |request: Request| {
-            let front = front.clone();
-            async move { front.handle(request, None).await }
+            let entry = entry.clone();
+            async move { entry.handle(request, None).await }
         })
     }
 
     /// Serves until `shutdown` is cancelled and the requests at work have ended.
     ///
     /// After the cancel it accepts nothing more, starts no job, lets the requests and jobs at work finish for at most
-    /// `drain_timeout`, and closes what is left, the dialogues last. The engine stays open: its owner shuts it down afterwards.
+    /// `drain_timeout`, and closes what is left, the conversations last. The engine stays open: its owner shuts it down afterwards.
     ///
     /// # Errors
     /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting makes no sense;
@@ -170,8 +170,8 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let authenticated = self.auth.is_some();
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
-        let (app, mcp, front) = self.assemble();
-        let mut connections = Connections::new(front, &app.config);
+        let (app, mcp, entry) = self.assemble();
+        let mut connections = Connections::new(entry, &app.config);
         connections.accept(listener, &shutdown).await;
 
         app.calls.close();
@@ -195,15 +195,15 @@ impl Server {
         Ok(())
     }
 
-    fn assemble(self) -> (Arc<App>, Mcp, Front) {
+    fn assemble(self) -> (Arc<App>, Mcp, EntryService) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
         let app = Arc::new(App::new(self.engine, self.conversations, self.config, clock, self.ledger, authenticates));
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
-        let front = Front::new(Arc::clone(&app), mcp.clone(), access, self.clock);
+        let entry = EntryService::new(Arc::clone(&app), mcp.clone(), access, self.clock);
         // Set once: a server is assembled once.
-        let _ = self.reload.0.set(front.clone());
-        (app, mcp, front)
+        let _ = self.reload.0.set(entry.clone());
+        (app, mcp, entry)
     }
 }
 
@@ -242,7 +242,7 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 }
 
 struct Connections {
-    front: Front,
+    entry: EntryService,
     protocol: http1::Builder,
     /// Of the reserve: one request each.
     once: http1::Builder,
@@ -258,13 +258,13 @@ struct Connections {
 }
 
 impl Connections {
-    fn new(front: Front, config: &ServerConfig) -> Self {
+    fn new(entry: EntryService, config: &ServerConfig) -> Self {
         let mut once = protocol(config);
         once.keep_alive(false).header_read_timeout(config.header_timeout.min(RESERVE_TIMEOUT));
         // The configuration was checked, so each can be read.
         let proxies = config.proxies.iter().filter_map(|proxy| peers::network(proxy)).collect();
         Self {
-            front,
+            entry,
             protocol: protocol(config),
             once,
             open: JoinSet::new(),
@@ -315,10 +315,10 @@ impl Connections {
     }
 
     fn serve(&mut self, stream: TcpStream, (place, peer): (Permit, Peer)) {
-        let (front, peer) = (self.front.clone(), Arc::new(peer));
+        let (entry, peer) = (self.entry.clone(), Arc::new(peer));
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let (front, peer) = (front.clone(), Arc::clone(&peer));
-            async move { Ok::<_, Infallible>(front.handle(request.map(Body::new), peer.requests()).await) }
+            let (entry, peer) = (entry.clone(), Arc::clone(&peer));
+            async move { Ok::<_, Infallible>(entry.handle(request.map(Body::new), peer.requests()).await) }
         });
         let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
         // A token of its own: its lock is taken at each wake-up, and would be shared by all connections otherwise.
@@ -348,12 +348,12 @@ impl Connections {
         {
             oldest.abort();
         }
-        let front = self.front.clone();
+        let entry = self.entry.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let front = front.clone();
+            let entry = entry.clone();
             async move {
                 if is_health(request.uri().path()) {
-                    return Ok::<_, Infallible>(front.handle(request.map(Body::new), None).await);
+                    return Ok::<_, Infallible>(entry.handle(request.map(Body::new), None).await);
                 }
                 let error = Error::new(Code::Overloaded, reason).with_retry_after(Duration::from_secs(1));
                 let mut response = Problem::from(error).into_response();

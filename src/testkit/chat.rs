@@ -1,7 +1,8 @@
 //! A chat endpoint on this machine that answers as a test says.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -126,7 +127,7 @@ impl std::fmt::Debug for ChatServer {
 }
 
 impl ChatServer {
-    /// Starts an endpoint on a free port of loopback; `script` is told how many requests came before.
+    /// Starts an endpoint on a free port of loopback; `script` is recording_bus how many requests came before.
     ///
     /// # Panics
     /// If it cannot listen.
@@ -161,7 +162,7 @@ impl ChatServer {
     /// Returns the requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<ChatRequest> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests.lock().clone()
     }
 }
 
@@ -174,7 +175,7 @@ impl Drop for ChatServer {
 async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script: Arc<Script>) -> Option<()> {
     let request = receive(&mut stream).await?;
     let reply = {
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = seen.lock();
         let reply = script(seen.len(), &request);
         seen.push(request);
         reply

@@ -7,11 +7,11 @@ mod issuer;
 mod nats;
 mod packs;
 mod postgres;
+mod recording_bus;
 mod replica_store;
 mod s3;
 mod session;
 mod stores;
-mod told;
 
 pub use helmdeck_core::leaks::samples as leaks;
 
@@ -22,8 +22,8 @@ pub use issuer::{Issuer, key_set};
 pub use nats::{NATS_VARIABLE, Nats};
 pub use packs::{Counted, call, function, manifest};
 pub use postgres::{Postgres, PostgresOptions, SERVER_VARIABLE};
+pub use recording_bus::RecordingBus;
 pub use replica_store::{Gate, ReplicaStore};
 pub use s3::{S3, S3_VARIABLE};
 pub use session::FolderSession;
 pub use stores::{KEY, OTHER_KEY, keyring, memory, sealed_memory};
-pub use told::Told;

@@ -1,6 +1,7 @@
 //! A real NATS server with `JetStream` for tests: one of its own on a loopback port, in a folder that goes with it. A test that cannot
 //! have one fails; it is never skipped.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -8,7 +9,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The variable that names the program, if it is another than the one of the path.
@@ -165,7 +165,7 @@ impl Nats {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Child>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 
@@ -177,7 +177,7 @@ impl Drop for Nats {
 
 /// Returns the program: the one that is named, or the one of the path, or where Debian has it.
 fn program() -> PathBuf {
-    #[expect(clippy::disallowed_methods, reason = "tests are told so which program it is")]
+    #[expect(clippy::disallowed_methods, reason = "tests are recording_bus so which program it is")]
     let named = std::env::var_os(NATS_VARIABLE).map(PathBuf::from);
     named.unwrap_or_else(|| {
         let debian = Path::new("/usr/sbin/nats-server");

@@ -1,6 +1,7 @@
 //! A real PostgreSQL for tests: a server of its own on a loopback port, in a folder that goes with it. A test that cannot have
 //! one fails; it is never skipped.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::fs;
 use std::net::TcpListener;
@@ -9,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The variable that names a running server: `postgres://user@host:port/database`, whose user may create databases.
@@ -87,11 +88,11 @@ impl Postgres {
     /// As [`Postgres::start`].
     #[must_use]
     pub fn shared() -> Arc<Self> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if let Some(server) = shared.upgrade() {
             return server;
         }
-        #[expect(clippy::disallowed_methods, reason = "tests are told so where the server is")]
+        #[expect(clippy::disallowed_methods, reason = "tests are recording_bus so where the server is")]
         let given = std::env::var(SERVER_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {
@@ -309,8 +310,8 @@ impl Server {
         let _ = server.wait();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Child>> {
+        self.running.lock()
     }
 
     fn data(&self) -> PathBuf {

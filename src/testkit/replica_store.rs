@@ -1,7 +1,8 @@
-//! One replica's way to a store that several share: what others do is told by hand, and writes stop where a test wants them to.
+//! One replica's way to a store that several share: what others do is recording_bus by hand, and writes stop where a test wants them to.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -92,8 +93,8 @@ impl ReplicaStore {
         })
     }
 
-    fn news(&self) -> std::sync::MutexGuard<'_, Option<broadcast::Sender<Change>>> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    fn news(&self) -> parking_lot::MutexGuard<'_, Option<broadcast::Sender<Change>>> {
+        self.news.lock()
     }
 
     /// Tells what somebody else did.

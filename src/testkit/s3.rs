@@ -1,6 +1,8 @@
 //! A real S3-compatible store for tests: a server (`SeaweedFS`) of its own on loopback ports, in a folder that goes with it. A test
 //! that cannot have one fails; it is never skipped.
 
+use helmdeck_core::hex;
+use parking_lot::Mutex;
 use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::{digest, hmac};
@@ -72,11 +74,11 @@ impl S3 {
     /// As [`S3::start`].
     #[must_use]
     pub fn shared() -> Arc<Self> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if let Some(server) = shared.upgrade() {
             return server;
         }
-        #[expect(clippy::disallowed_methods, reason = "tests are told so where the server is")]
+        #[expect(clippy::disallowed_methods, reason = "tests are recording_bus so where the server is")]
         let given = std::env::var(S3_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {
@@ -278,7 +280,7 @@ impl Server {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
             if answers(self.ports[6]) {
-                *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+                *self.running.lock() = Some(server);
                 return;
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -313,7 +315,7 @@ impl Server {
     }
 
     fn kill(&self) {
-        if let Some(mut server) = self.running.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(mut server) = self.running.lock().take() {
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -345,10 +347,6 @@ fn nanos() -> u128 {
 
 fn sign(key: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn encode(text: &str) -> String {

@@ -8,7 +8,7 @@ mod uses;
 mod vault;
 
 #[cfg(test)]
-mod trials;
+mod tests;
 
 pub use book::{Book, Change, Listed, Rekeyed, Saved, list_in_the_clear, remove};
 pub use error::{Result, VaultError};

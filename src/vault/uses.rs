@@ -1,7 +1,7 @@
 //! The use log, before it is written: counts by credential, caller, pack and day.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use helmdeck_core::{Identity, PackName, Timestamp};
 use helmdeck_memory::system::vault::VaultUse;
@@ -45,7 +45,7 @@ impl Uses {
 
     /// Takes everything that waits.
     pub(crate) fn take(&self) -> Vec<VaultUse> {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.0.lock());
         let uses = waiting.into_iter().map(|(line, count)| VaultUse {
             name: line.name,
             tenant: line.tenant,
@@ -68,7 +68,7 @@ impl Uses {
     }
 
     fn add(&self, line: Line, count: Count) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         if waiting.len() >= MOST_WAITING && !waiting.contains_key(&line) {
             tracing::warn!(credential = line.name, pack = line.pack, "the use log is full; a use is not written");
             return;

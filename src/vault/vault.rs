@@ -1,8 +1,9 @@
 //! The vault as the engine asks it: what each credential is for is in memory, the secrets stay sealed until they are handed out.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use helmdeck_core::secrets::{Grant, Secrets};
@@ -82,7 +83,7 @@ impl Vault {
         }
         let (state, rows) = inner.system.vault().await?;
         let known = Arc::new(read(&inner.sealer, state.generation, rows));
-        *inner.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *inner.known.write() = known;
         inner.seen.fetch_add(1, Ordering::AcqRel);
         Ok(true)
     }
@@ -165,7 +166,7 @@ fn read(sealer: &Sealer, generation: u64, rows: Vec<VaultRow>) -> Known {
 
 impl Inner {
     fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read())
     }
 
     /// Runs `then` with a credential that this caller may use with this pack; `None` if there is none of this name.

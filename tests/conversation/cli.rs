@@ -54,7 +54,7 @@ pub(super) fn users(context: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_dialogue_is_written_and_read_by_people_and_by_programs() {
+fn a_conversation_is_written_and_read_by_people_and_by_programs() {
     let home = Home::new();
     let text = ok(&home, &["add", "trip", "--user", "A week in Lisbon", "--at", "2026-01-02T03:04:05.678901234Z"]);
     assert!(text.starts_with("added mem_") && text.contains("tokens"), "{text}");
@@ -97,15 +97,15 @@ fn a_dialogue_is_written_and_read_by_people_and_by_programs() {
     assert!(ok(&home, &["show", "trip", &key]).contains("Both direct."), "a text");
 
     add(&home, "other", "x", "y");
-    let dialogues = json_of(&home, &["list"]);
-    assert_eq!((&dialogues["total"], &dialogues["sessions"][1]["session"]), (&json!(2), &json!("trip")));
+    let conversations = json_of(&home, &["list"]);
+    assert_eq!((&conversations["total"], &conversations["sessions"][1]["session"]), (&json!(2), &json!("trip")));
     let text = ok(&home, &["list"]);
     assert!(text.contains("local/local") && text.contains("trip") && text.contains("healthy"), "{text}");
-    assert!(ok(&home, &["list", "--subject", "nobody"]).contains("no dialogues"), "narrowed");
+    assert!(ok(&home, &["list", "--subject", "nobody"]).contains("no conversations"), "narrowed");
 }
 
 #[test]
-fn dialogues_of_others_are_apart() {
+fn conversations_of_others_are_apart() {
     let home = Home::new();
     add(&home, "s", "mine", "");
     json_of(&home, &["add", "s", "--user", "hers", "--subject", "alice"]);
@@ -318,7 +318,7 @@ fn looking_makes_no_store_and_without_a_key_there_is_one_answer() {
 }
 
 #[test]
-fn two_processes_add_to_one_dialogue_and_every_turn_is_there_once() {
+fn two_processes_add_to_one_conversation_and_every_turn_is_there_once() {
     let home = Home::new();
     let file = |who: &str| {
         let path = home.packs().join(format!("{who}.jsonl"));
@@ -348,7 +348,7 @@ fn two_processes_add_to_one_dialogue_and_every_turn_is_there_once() {
 }
 
 #[test]
-fn forgetting_a_person_takes_all_dialogues_and_no_file_keeps_a_word() {
+fn forgetting_a_person_takes_all_conversations_and_no_file_keeps_a_word() {
     let home = Home::new();
     for session in ["s", "t"] {
         for n in 0..20 {
@@ -370,8 +370,8 @@ fn forgetting_a_person_takes_all_dialogues_and_no_file_keeps_a_word() {
     assert_eq!(receipt["verified"], true, "{receipt}");
     assert!(receipt["removed"].to_string().contains("conversation"), "{receipt}");
     assert!(!in_files("SUBJECT-alice"));
-    let dialogues = json_of(&home, &["list"]);
-    assert_eq!((&dialogues["total"], &dialogues["sessions"][0]["user"]), (&json!(1), &json!("local")));
+    let conversations = json_of(&home, &["list"]);
+    assert_eq!((&conversations["total"], &conversations["sessions"][0]["user"]), (&json!(1), &json!("local")));
     assert_eq!(users(&json_of(&home, &["context", "s"])), ["mine"]);
     for session in ["s", "t"] {
         assert_eq!(users(&json_of(&home, &["context", session, "--subject", "SUBJECT-alice"])), [""; 0]);

@@ -1,4 +1,4 @@
-//! A server that is killed while dialogues are written to and folded, again and again.
+//! A server that is killed while conversations are written to and folded, again and again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::support::{KEY, integrity, wait_for};
 
 /// How often the server is killed.
 const KILLS: usize = 100;
-/// How many callers add at once; each has a dialogue with the next one: there are half as many dialogues.
+/// How many callers add at once; each has a conversation with the next one: there are half as many conversations.
 const CALLERS: usize = 4;
 
 fn session(caller: usize) -> String {
@@ -27,7 +27,7 @@ fn get(server: &Server, caller: usize, what: &str) -> Value {
     answer.json()
 }
 
-/// Returns what a model sees of a dialogue.
+/// Returns what a model sees of a conversation.
 fn sight(server: &Server, caller: usize) -> Vec<String> {
     let context = get(server, caller, "context");
     let mut all = marks(context["summary"].as_str().unwrap_or_default());

@@ -174,7 +174,7 @@ fn every_fixed_word_is_explained() {
     for word in words.chain(dropped()) {
         assert!(explained(word), "no row says what {word} is");
     }
-    // The doors that list the words list all of them.
+    // The transports that list the words list all of them.
     let document = include_str!("../../src/server/openapi/conversations.json");
     let manifest = include_str!("../../packs/conversation/health.toml");
     for word in FAILURES.map(Failure::as_str) {
@@ -185,9 +185,9 @@ fn every_fixed_word_is_explained() {
 /// Returns the reasons of dropped turns, as the code has them.
 fn dropped() -> Vec<&'static str> {
     let sources = [
-        include_str!("../../src/conversation/upkeep/fold.rs"),
+        include_str!("../../src/conversation/worker/summarise.rs"),
         include_str!("../../src/conversation/memory/replace.rs"),
-        include_str!("../../src/conversation/upkeep/prune.rs"),
+        include_str!("../../src/conversation/worker/prune.rs"),
     ];
     let calls = sources.iter().flat_map(|source| source.split("recovery_dropped(").skip(1));
     let mut words: Vec<&str> = calls.filter_map(|call| call.split(';').next()?.split('"').nth(1)).collect();

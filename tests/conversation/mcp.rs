@@ -25,7 +25,7 @@ fn token(user: &str) -> String {
     Issuer::shared(SECRET.as_bytes()).token(&claims)
 }
 
-/// A server that tells callers apart, and never asks its store about a dialogue that it holds.
+/// A server that tells callers apart, and never asks its store about a conversation that it holds.
 fn server(home: &Home) -> Server {
     home.configure("[conversation]\nhot_for = \"1h\"\n");
     Server::start_with(home, KEY, &[("HELMDECK_JWT_SECRET", SECRET)])
@@ -51,7 +51,7 @@ fn said(context: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn two_agents_keep_their_own_dialogues_and_take_them_out_and_in_again() {
+fn two_agents_keep_their_own_conversations_and_take_them_out_and_in_again() {
     let home = Home::new();
     let server = server(&home);
     let programs = Programs::installed();
@@ -84,11 +84,11 @@ fn two_agents_keep_their_own_dialogues_and_take_them_out_and_in_again() {
             call("list", json!({"what": "dialogues"})), call("health", json!({"session": "s"})),
             call("trace", json!({"session": "s"})), call("list", json!({"session": "s"})),
         ]}));
-        let [prompt, snapshot, dialogues, health, trace, turns] = outputs(&first).try_into().unwrap();
+        let [prompt, snapshot, conversations, health, trace, turns] = outputs(&first).try_into().unwrap();
         let prompt = prompt["prompt"].as_str().unwrap();
         assert!(prompt.contains(&format!("{user} s two")) && prompt.ends_with("</read_only_conversation_memory>"));
         assert_eq!(
-            (&dialogues["total"], &health["health"], &trace["kept_turns"]),
+            (&conversations["total"], &health["health"], &trace["kept_turns"]),
             (&json!(6), &json!("healthy"), &json!(2))
         );
         let key = &turns["items"][0]["key"];
@@ -130,7 +130,7 @@ fn a_snapshot_passes_both_doors_byte_for_byte() {
 }
 
 #[test]
-fn the_session_of_the_connection_is_the_dialogue_unless_one_is_named() {
+fn the_session_of_the_connection_is_the_conversation_unless_one_is_named() {
     let home = Home::new();
     let server = server(&home);
     let clients = [McpClient::open(&server, &token("alice")), McpClient::open(&server, &token("alice"))];

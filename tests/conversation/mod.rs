@@ -1,4 +1,4 @@
-//! Conversation memory, from outside: the doors, the documentation, and what no single crate can see.
+//! Conversation memory, from outside: the transports, the documentation, and what no single crate can see.
 
 mod cli;
 mod cli_settings;

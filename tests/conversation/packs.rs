@@ -15,13 +15,13 @@ use crate::deck::{self, Wallet};
 const TOKEN: &str = "s3cr3t/t0ken+of the d\"eck";
 
 /// An engine with every pack and a conversation memory, wired as the program wires it.
-struct Rig {
+struct Fixture {
     engine: Engine,
     conversations: Conversations,
     _folder: tempfile::TempDir,
 }
 
-impl Rig {
+impl Fixture {
     async fn new(more: Vec<Builtin>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (engine, conversations) = open(folder.path(), more).await;
@@ -50,7 +50,7 @@ async fn open(folder: &Path, more: Vec<Builtin>) -> (Engine, Conversations) {
     let engine = deck::engine(packs, &clock, &Wallet::of(&[("deck", TOKEN)]), folder, Some(memory));
     let control = engine.memory().unwrap();
     let place = conversations.clone();
-    control.on_forgotten_dialogues(move |caller| place.forgotten(caller));
+    control.on_forgotten_conversations(move |caller| place.forgotten(caller));
     let dependencies =
         Dependencies { store: Arc::clone(control.store()), events: engine.events().clone(), clock, summarizer: None };
     // What is held is never compared with the store.
@@ -77,7 +77,7 @@ fn leaky(scope: &str) -> Builtin {
 
 #[tokio::test]
 async fn a_credential_of_the_pack_that_calls_is_taken_out_of_every_text() {
-    let rig = Rig::new(vec![leaky("")]).await;
+    let fixture = Fixture::new(vec![leaky("")]).await;
     let me = Identity::local().with_session("s").unwrap();
     let url = "https://x/?t=s3cr3t%2Ft0ken%2Bof%20the%20d%22eck";
     let turn = json!({
@@ -86,61 +86,61 @@ async fn a_credential_of_the_pack_that_calls_is_taken_out_of_every_text() {
         "artifacts_shown": {"TOKEN": ["TOKEN"]},
     });
     let through = |pack: &str, input: Value| json!({"pack": pack, "input": input});
-    rig.call(&me, "test.leaky", through("conversation.add", turn)).await.unwrap();
-    let kept = rig.call(&me, "conversation.snapshot", json!({})).await.unwrap().to_string();
+    fixture.call(&me, "test.leaky", through("conversation.add", turn)).await.unwrap();
+    let kept = fixture.call(&me, "conversation.snapshot", json!({})).await.unwrap().to_string();
     assert!(!kept.contains("s3cr3t") && kept.matches("[secret]").count() == 9, "{kept}");
     let record = json!({"strategy": "truncation", "turns": [{"UserMessage": "it is TOKEN", "AssistantResponse": "", "Timestamp": "2026-11-22T16:00:00Z"}]});
-    rig.call(&me, "test.leaky", through("conversation.restore", json!({"snapshot": record}))).await.unwrap();
-    let kept = rig.call(&me, "conversation.snapshot", json!({})).await.unwrap().to_string();
+    fixture.call(&me, "test.leaky", through("conversation.restore", json!({"snapshot": record}))).await.unwrap();
+    let kept = fixture.call(&me, "conversation.snapshot", json!({})).await.unwrap().to_string();
     assert!(!kept.contains("s3cr3t") && kept.contains("it is [secret]"), "{kept}");
     for input in [json!({"session": "TOKEN", "user_message": "u"}), json!({"once": "TOKEN", "user_message": "u"})] {
-        let (code, message) = rig.call(&me, "test.leaky", through("conversation.add", input)).await.unwrap_err();
+        let (code, message) = fixture.call(&me, "test.leaky", through("conversation.add", input)).await.unwrap_err();
         assert_eq!(code, Code::InvalidInput, "{message}");
     }
     // Nobody was handed anything here: the same words are text like any other.
-    rig.call(&me, "conversation.add", json!({"session": "plain", "user_message": TOKEN})).await.unwrap();
-    let plain = rig.call(&me, "conversation.context", json!({"session": "plain"})).await.unwrap();
+    fixture.call(&me, "conversation.add", json!({"session": "plain", "user_message": TOKEN})).await.unwrap();
+    let plain = fixture.call(&me, "conversation.context", json!({"session": "plain"})).await.unwrap();
     assert_eq!(plain["recent_turns"][0]["user_message"], TOKEN);
 }
 
 #[tokio::test]
-async fn who_is_anonymous_or_answers_for_all_has_no_dialogues() {
+async fn who_is_anonymous_or_answers_for_all_has_no_conversations() {
     let shared = leaky("[memory]\ncache = true\nttl = \"1h\"\nscope = \"shared\"");
-    let rig = Rig::new(vec![shared]).await;
+    let fixture = Fixture::new(vec![shared]).await;
     let add = json!({"session": "s", "user_message": "u"});
-    let (code, message) = rig.call(&Identity::anonymous(), "conversation.add", add.clone()).await.unwrap_err();
+    let (code, message) = fixture.call(&Identity::anonymous(), "conversation.add", add.clone()).await.unwrap_err();
     assert_eq!(code, Code::Unauthenticated, "{message}");
     let input = json!({"pack": "conversation.add", "input": add});
-    let (code, message) = rig.call(&Identity::local(), "test.leaky", input).await.unwrap_err();
+    let (code, message) = fixture.call(&Identity::local(), "test.leaky", input).await.unwrap_err();
     assert_eq!(code, Code::Forbidden, "{message}");
-    assert!(rig.conversations.opened().is_none(), "nobody had to look");
+    assert!(fixture.conversations.opened().is_none(), "nobody had to look");
 }
 
 #[tokio::test]
 async fn after_forgetting_nothing_is_served_of_what_was_held_and_others_keep_theirs() {
-    let rig = Rig::new(Vec::new()).await;
+    let fixture = Fixture::new(Vec::new()).await;
     let callers =
         [("t", "alice"), ("t", "bob"), ("u", "alice")].map(|(tenant, user)| Identity::new(tenant, user).unwrap());
     for identity in &callers {
         for session in ["a", "b"] {
-            rig.call(identity, "conversation.add", json!({"session": session, "user_message": "u"})).await.unwrap();
-            assert_eq!(rig.said(identity, session).await, 1);
+            fixture.call(identity, "conversation.add", json!({"session": session, "user_message": "u"})).await.unwrap();
+            assert_eq!(fixture.said(identity, session).await, 1);
         }
     }
     let all = json!({"all": true, "what": ["conversations"]});
-    let gone = rig.call(&callers[0], "memory.forget", all.clone()).await.unwrap();
+    let gone = fixture.call(&callers[0], "memory.forget", all.clone()).await.unwrap();
     assert!(gone["removed"]["conversations"].as_u64().unwrap() >= 6, "head, checkpoint and turn of each: {gone}");
     for (identity, left) in callers.iter().zip([0, 1, 1]) {
         for session in ["a", "b"] {
-            assert_eq!(rig.said(identity, session).await, left, "{identity:?} {session}");
+            assert_eq!(fixture.said(identity, session).await, left, "{identity:?} {session}");
         }
     }
-    rig.call(&callers[0], "conversation.add", json!({"session": "a", "user_message": "anew"})).await.unwrap();
-    assert_eq!(rig.said(&callers[0], "a").await, 1);
-    let rows = rig.engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind;
+    fixture.call(&callers[0], "conversation.add", json!({"session": "a", "user_message": "anew"})).await.unwrap();
+    assert_eq!(fixture.said(&callers[0], "a").await, 1);
+    let rows = fixture.engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind;
     assert!(!rows.contains_key("audit"), "no audit row tells of turns: {rows:?}");
-    // A door forgets the same way.
-    let facts = rig.engine.memory().unwrap().facts(&Arc::new(callers[1].clone())).unwrap();
+    // A transport forgets the same way.
+    let facts = fixture.engine.memory().unwrap().facts(&Arc::new(callers[1].clone())).unwrap();
     facts.forget(serde_json::from_value(all).unwrap()).await.unwrap();
-    assert_eq!(rig.said(&callers[1], "a").await, 0);
+    assert_eq!(fixture.said(&callers[1], "a").await, 0);
 }

@@ -1,4 +1,4 @@
-//! Two servers on one PostgreSQL, and one dialogue that both add to.
+//! Two servers on one PostgreSQL, and one conversation that both add to.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

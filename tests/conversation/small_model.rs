@@ -1,4 +1,4 @@
-//! A long dialogue and a real, small language model. It counts badly and goes round in circles: what it says becomes a summary or does
+//! A long conversation and a real, small language model. It counts badly and goes round in circles: what it says becomes a summary or does
 //! not, and either way no turn is lost and the health is honest.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const TURNS: u64 = 200;
 const RECENT: usize = 4;
 const BUDGET: u64 = 600;
 
-/// How long the model may work in all. On a busy machine it does not come to the end of the dialogue.
+/// How long the model may work in all. On a busy machine it does not come to the end of the conversation.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What people and their assistant say to each other; `{day}` and the like are different each time.
@@ -130,7 +130,7 @@ async fn items(memory: &ConversationMemory, identity: &Identity) -> BTreeMap<Ite
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_dialogue_is_folded_by_a_real_small_model_and_loses_nothing() {
+async fn a_long_conversation_is_folded_by_a_real_small_model_and_loses_nothing() {
     let model = tokio::task::spawn_blocking(SmallModel::start).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
@@ -156,7 +156,7 @@ async fn a_long_dialogue_is_folded_by_a_real_small_model_and_loses_nothing() {
     let mut waiting = u64::MAX;
     while waiting > 0 && started.elapsed() < PATIENCE {
         let left = PATIENCE.saturating_sub(started.elapsed()).min(Duration::from_secs(10));
-        waiting = memory.fold(&identity, left).await.unwrap();
+        waiting = memory.summarise(&identity, left).await.unwrap();
         // At every moment each turn is in the summary, in sight, or counted as left out.
         let patch = memory.context(&identity).await.unwrap();
         assert!(patch.tokens <= BUDGET && !patch.over_budget, "{} tokens", patch.tokens);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::ground::{Ended, Ground};
+use super::fixture::{Ended, Fixture};
 
 /// A text that looks like a credential; put together here so that nobody takes this file for one that holds one.
 fn token() -> String {
@@ -13,17 +13,17 @@ fn token() -> String {
 }
 
 /// Returns every command below some words, as the program's own help lists them.
-fn leaves(ground: &Ground, words: &[String]) -> BTreeSet<String> {
+fn leaves(fixture: &Fixture, words: &[String]) -> BTreeSet<String> {
     let mut arguments: Vec<&str> = words.iter().map(String::as_str).collect();
     arguments.push("--help");
-    let help = ground.run(&arguments).stdout;
+    let help = fixture.run(&arguments).stdout;
     let Some((_, listed)) = help.split_once("\nCommands:\n") else { return [words.join(" ")].into() };
     let names = listed.lines().take_while(|line| !line.is_empty()).filter_map(|line| {
         // What goes on from the line before is set in deeper.
         let line = line.strip_prefix("  ")?;
         line.split(' ').next().filter(|name| !name.is_empty() && *name != "help")
     });
-    names.flat_map(|name| leaves(ground, &[words, &[name.to_owned()]].concat())).collect()
+    names.flat_map(|name| leaves(fixture, &[words, &[name.to_owned()]].concat())).collect()
 }
 
 /// Reads the one object that a command printed.
@@ -44,7 +44,7 @@ fn one_object(arguments: &[&str], ended: &Ended) -> Value {
 
 /// Calls commands one after the other, and notes which.
 struct Caller<'a> {
-    ground: &'a Ground,
+    fixture: &'a Fixture,
     all: BTreeSet<String>,
     called: BTreeSet<String>,
 }
@@ -53,7 +53,7 @@ impl Caller<'_> {
     #[track_caller]
     fn call(&mut self, code: i32, arguments: &[&str]) -> Value {
         let whole = [&["--json"], arguments].concat();
-        let ended = self.ground.run(&whole);
+        let ended = self.fixture.run(&whole);
         assert_eq!(ended.code, code, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
         let called =
             (1..=arguments.len()).map(|count| arguments[..count].join(" ")).find(|name| self.all.contains(name));
@@ -67,10 +67,10 @@ impl Caller<'_> {
 
 #[test]
 fn every_command_prints_exactly_one_object() {
-    let ground = Ground::light("");
-    let all = leaves(&ground, &[]);
+    let fixture = Fixture::light("");
+    let all = leaves(&fixture, &[]);
     assert!(all.len() > 60, "{all:?}");
-    let mut caller = Caller { ground: &ground, all, called: BTreeSet::new() };
+    let mut caller = Caller { fixture: &fixture, all, called: BTreeSet::new() };
     let mut call = |code: i32, arguments: &[&str]| caller.call(code, arguments);
     let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned();
 
@@ -107,7 +107,7 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["focus", "show"]);
     call(0, &["focus", "clear"]);
 
-    ground.write("report.txt", "all is well\n");
+    fixture.write("report.txt", "all is well\n");
     let stored = call(0, &["artifact", "put", "report.txt", "--kind", "reports"]);
     let triv = text(&stored["entry"]["triv"]);
     call(0, &["features", "manual", "FORGE-002", "--evidence", &triv, "--by", "Ann"]);
@@ -127,18 +127,18 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["skill", "activate", "qa-review"]);
     call(0, &["skill", "stats"]);
     let exported = text(&call(0, &["skill", "export", "qa-review"]));
-    ground.write("skill.md", &exported.replace("qa-review", "other-review"));
+    fixture.write("skill.md", &exported.replace("qa-review", "other-review"));
     call(0, &["skill", "import", "skill.md"]);
     call(0, &["skill", "sync-triggers", "qa-review", "skill.md"]);
     call(0, &["scratch"]);
 
-    std::fs::remove_file(ground.root().join("skill.md")).unwrap();
+    std::fs::remove_file(fixture.root().join("skill.md")).unwrap();
     let what = ["--what", "Write a report", "--why", "Somebody asked"];
     call(0, &[&["commit", "report.txt", "--forge", "--key", "SUM-1", "-m", "Report"], &what[..]].concat());
     call(0, &["lint-commits", "HEAD~1..HEAD"]);
     call(0, &["hook", "install", "commit-msg"]);
     call(0, &["hook", "uninstall", "commit-msg"]);
-    ground.write(".git/MESSAGE", "Add it\n");
+    fixture.write(".git/MESSAGE", "Add it\n");
     call(1, &["hook", "commit-msg", ".git/MESSAGE"]);
     call(0, &["hook", "prepare-commit-msg", ".git/MESSAGE"]);
     call(0, &["checkpoint", "create", "--key", "SUM-1"]);
@@ -159,12 +159,12 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["events", "send"]);
     let features = ".forge/memory/long-term/features.json";
     for copy in ["base", "ours", "theirs"] {
-        std::fs::copy(ground.root().join(features), ground.beside(copy)).unwrap();
+        std::fs::copy(fixture.root().join(features), fixture.beside(copy)).unwrap();
     }
-    let [base, ours, theirs] = ["base", "ours", "theirs"].map(|copy| ground.beside(copy).display().to_string());
+    let [base, ours, theirs] = ["base", "ours", "theirs"].map(|copy| fixture.beside(copy).display().to_string());
     call(0, &["merge-driver", &base, &ours, &theirs, features]);
     call(0, &["session", "end", "--next", "Subtract"]);
-    assert_eq!(ground.git(&["status", "--porcelain"]), "", "an end leaves nothing behind");
+    assert_eq!(fixture.git(&["status", "--porcelain"]), "", "an end leaves nothing behind");
 
     let left: Vec<_> = caller.all.difference(&caller.called).collect();
     assert!(left.is_empty(), "nobody looks at what these print: {left:?}");
@@ -172,7 +172,7 @@ fn every_command_prints_exactly_one_object() {
 
 #[test]
 fn a_command_line_that_makes_no_sense_is_answered_in_one_object_too() {
-    let ground = Ground::light("");
+    let fixture = Fixture::light("");
     for wrong in [
         &["session", "log"][..],
         &["commit", "-m", "x"],
@@ -182,12 +182,12 @@ fn a_command_line_that_makes_no_sense_is_answered_in_one_object_too() {
         &["session", "end", "--learned", "no colon"],
         &["prime", "--allow-secret", "no-such-rule"],
     ] {
-        let ended = ground.run(&[wrong, &["--json"]].concat());
+        let ended = fixture.run(&[wrong, &["--json"]].concat());
         assert_eq!(ended.code, 2, "{wrong:?}: {}{}", ended.stdout, ended.stderr);
         let error = one_object(wrong, &ended)["error"].clone();
         assert_eq!((&error["code"], &error["category"]), (&json!("E_USAGE"), &json!("usage")), "{wrong:?}");
         assert_eq!(ended.stderr, "", "{wrong:?}");
-        let plain = ground.run(wrong);
+        let plain = fixture.run(wrong);
         assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{wrong:?}");
         assert!(plain.stderr.starts_with("error: "), "{wrong:?}: {}", plain.stderr);
     }
@@ -195,7 +195,7 @@ fn a_command_line_that_makes_no_sense_is_answered_in_one_object_too() {
 
 #[test]
 fn without_a_memory_reads_answer_nothing_and_writes_say_what_to_do() {
-    let ground = Ground::without_memory();
+    let fixture = Fixture::without_memory();
     for read in [
         &["health"][..],
         &["prime"],
@@ -226,147 +226,147 @@ fn without_a_memory_reads_answer_nothing_and_writes_say_what_to_do() {
         &["events", "replay"],
         &["events", "status"],
     ] {
-        let ended = ground.run(&[read, &["--json"]].concat());
+        let ended = fixture.run(&[read, &["--json"]].concat());
         assert_eq!(ended.code, 0, "{read:?}: {}", ended.stdout);
         assert_eq!(one_object(read, &ended)["data"], Value::Null, "{read:?}");
-        let plain = ground.run(read);
+        let plain = fixture.run(read);
         assert_eq!((plain.code, plain.stdout.trim()), (0, ""), "{read:?}");
     }
     let add = ["knowledge", "add", "--context", "a", "--approach", "b"];
-    let error = ground.ends_with(&ground.root(), 3, &add);
+    let error = fixture.ends_with(&fixture.root(), 3, &add);
     assert_eq!(error["next"], "helmdeck forge init");
-    assert!(!ground.root().join(".forge").exists());
+    assert!(!fixture.root().join(".forge").exists());
 }
 
 /// Ends a command with a code, and returns its error.
-fn ends(ground: &Ground, code: i32, arguments: &[&str]) -> Value {
-    ground.ends_with(&ground.root(), code, arguments)
+fn ends(fixture: &Fixture, code: i32, arguments: &[&str]) -> Value {
+    fixture.ends_with(&fixture.root(), code, arguments)
 }
 
 #[test]
 fn every_exit_code_is_met() {
-    let ground = Ground::light("");
+    let fixture = Fixture::light("");
     let add = |approach: &str| {
         ["knowledge", "add", "--context", "Adding", "--approach", approach].map(str::to_owned).to_vec()
     };
     let run = |code: i32, arguments: Vec<String>| {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        ends(&ground, code, &arguments)
+        ends(&fixture, code, &arguments)
     };
     // 11 before anything else: there is no checkpoint.
-    let health = ends(&ground, 11, &["health", "--exit-code"]);
+    let health = ends(&fixture, 11, &["health", "--exit-code"]);
     assert_eq!(health["overall"], "yellow", "{health}");
-    assert_eq!(ends(&ground, 3, &["features", "verify", "NONE-001"])["category"], "not_found");
-    ends(&ground, 0, &["session", "start"]);
-    assert_eq!(ends(&ground, 5, &["session", "start", "--agent", "Axiom"])["category"], "locked");
-    ends(&ground, 0, &["features", "add", "Adding", "--test", "adding"]);
-    assert_eq!(ends(&ground, 9, &["features", "set", "FORGE-001", "--status", "passing"])["category"], "refused");
+    assert_eq!(ends(&fixture, 3, &["features", "verify", "NONE-001"])["category"], "not_found");
+    ends(&fixture, 0, &["session", "start"]);
+    assert_eq!(ends(&fixture, 5, &["session", "start", "--agent", "Axiom"])["category"], "locked");
+    ends(&fixture, 0, &["features", "add", "Adding", "--test", "adding"]);
+    assert_eq!(ends(&fixture, 9, &["features", "set", "FORGE-001", "--status", "passing"])["category"], "refused");
     let stale = ["features", "set", "FORGE-001", "--reason", "x", "--if-match", "0123456789abcdef"];
-    let stale = ends(&ground, 6, &stale);
+    let stale = ends(&fixture, 6, &stale);
     assert!(stale["category"] == "stale" && stale["current"]["etag"].is_string(), "{stale}");
     let secret = run(7, add(&token()));
     assert!(secret["category"] == "secret" && !secret.to_string().contains(&token()), "{secret}");
-    ends(&ground, 1, &["lint-commits", "HEAD~1..HEAD"]);
+    ends(&fixture, 1, &["lint-commits", "HEAD~1..HEAD"]);
 
     let path = ".forge/memory/long-term/knowledge.json";
-    let good = std::fs::read_to_string(ground.root().join(path)).unwrap();
-    ground.write(path, "{");
+    let good = std::fs::read_to_string(fixture.root().join(path)).unwrap();
+    fixture.write(path, "{");
     assert_eq!(run(8, add("b"))["category"], "corrupt");
-    let health = ends(&ground, 12, &["health", "--exit-code"]);
+    let health = ends(&fixture, 12, &["health", "--exit-code"]);
     assert_eq!(health["long_term"]["colour"], "red");
-    ground.write(path, &good);
+    fixture.write(path, &good);
 
     // Nobody can say what a tree in the middle of a merge is.
-    ends(&ground, 0, &["session", "end"]);
-    ends(&ground, 0, &["session", "start"]);
-    ends(&ground, 0, &["checkpoint", "create", "--key", "SUM-1"]);
-    ends(&ground, 0, &["session", "end"]);
-    let head = ground.git(&["rev-parse", "HEAD"]);
-    ground.write(".git/MERGE_HEAD", &format!("{head}\n"));
-    assert_eq!(ends(&ground, 10, &["recover", "assess"])["class"], "UNKNOWN");
-    let started = ends(&ground, 4, &["session", "start"]);
+    ends(&fixture, 0, &["session", "end"]);
+    ends(&fixture, 0, &["session", "start"]);
+    ends(&fixture, 0, &["checkpoint", "create", "--key", "SUM-1"]);
+    ends(&fixture, 0, &["session", "end"]);
+    let head = fixture.git(&["rev-parse", "HEAD"]);
+    fixture.write(".git/MERGE_HEAD", &format!("{head}\n"));
+    assert_eq!(ends(&fixture, 10, &["recover", "assess"])["class"], "UNKNOWN");
+    let started = ends(&fixture, 4, &["session", "start"]);
     assert!(started["paused"].is_string(), "{started}");
     assert_eq!(run(4, add("b"))["category"], "paused");
-    assert_eq!(ends(&ground, 0, &["knowledge", "search"])["entries"].as_array().map(Vec::len), Some(0));
+    assert_eq!(ends(&fixture, 0, &["knowledge", "search"])["entries"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]
 fn a_command_that_is_run_ends_as_it_does_and_keeps_its_words_apart() {
-    let ground = Ground::light("");
-    ground.forge(&["session", "start"]);
+    let fixture = Fixture::light("");
+    fixture.forge(&["session", "start"]);
     for (script, code) in [("exit 0", 0), ("exit 5", 5), ("exit 200", 200), ("kill -9 $$", 137)] {
         let run = ["session", "run", "--", "sh", "-c", script];
-        assert_eq!(ground.run(&run).code, code, "{script}");
-        let asked = ground.run(&[&["--json"], &run[..]].concat());
+        assert_eq!(fixture.run(&run).code, code, "{script}");
+        let asked = fixture.run(&[&["--json"], &run[..]].concat());
         assert_eq!(asked.code, code, "{script}");
         assert_eq!(one_object(&run, &asked)["ok"], true, "{script}");
     }
     let run = ["session", "run", "--", "echo", "said"];
-    assert_eq!(ground.run(&run).stdout, "said\n");
-    let asked = ground.run(&[&["--json"], &run[..]].concat());
+    assert_eq!(fixture.run(&run).stdout, "said\n");
+    let asked = fixture.run(&[&["--json"], &run[..]].concat());
     assert_eq!(asked.stderr, "said\n");
     assert_eq!(one_object(&run, &asked)["data"]["exit"], 0);
 }
 
 #[test]
 fn a_new_project_and_a_fresh_clone_are_well() {
-    let ground = Ground::light("");
-    let health = ground.forge(&["health"]);
+    let fixture = Fixture::light("");
+    let health = fixture.forge(&["health"]);
     let colours = ["long_term", "short_term", "features", "git", "linear"].map(|part| health[part]["colour"].clone());
     assert_eq!(colours, ["green", "green", "grey", "yellow", "green"].map(Value::from), "{health}");
-    let clone = ground.beside("clone");
-    ground.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
-    let doctor = ground.forge_in(&clone, &["doctor"]);
+    let clone = fixture.beside("clone");
+    fixture.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
+    let doctor = fixture.forge_in(&clone, &["doctor"]);
     let next: Vec<&Value> = doctor["found"].as_array().unwrap().iter().map(|found| &found["next"]).collect();
     assert_eq!(doctor["healthy"], true);
     assert_eq!(next, ["helmdeck forge init --merge-driver", "helmdeck forge session start"]);
     // Nobody has worked in it yet, which is no defect: grey, until the session begins that the doctor names. Asking twice changes nothing.
     for _ in 0..2 {
-        let grey = ground.forge_in(&clone, &["health"]);
+        let grey = fixture.forge_in(&clone, &["health"]);
         let found = (&grey["short_term"]["colour"], &grey["short_term"]["reasons"][0]["code"]);
         assert_eq!(found, (&json!("grey"), &json!("not_begun")), "{grey}");
     }
-    ground.forge_in(&clone, &["session", "start"]);
-    assert_eq!(ground.forge_in(&clone, &["health"])["short_term"]["colour"], "green");
+    fixture.forge_in(&clone, &["session", "start"]);
+    assert_eq!(fixture.forge_in(&clone, &["health"])["short_term"]["colour"], "green");
 }
 
 /// Runs git, and says whether it succeeded.
-fn succeeds(ground: &Ground, folder: &Path, arguments: &[&str]) -> bool {
-    ground.prepare("git", folder, arguments).output().unwrap().status.success()
+fn succeeds(fixture: &Fixture, folder: &Path, arguments: &[&str]) -> bool {
+    fixture.prepare("git", folder, arguments).output().unwrap().status.success()
 }
 
 #[test]
 fn with_the_hooks_git_still_merges_reverts_and_fixes_up() {
-    let ground = Ground::light("");
-    let root = ground.root();
-    ground.forge(&["session", "start"]);
+    let fixture = Fixture::light("");
+    let root = fixture.root();
+    fixture.forge(&["session", "start"]);
     for hook in ["commit-msg", "prepare-commit-msg"] {
-        ground.forge(&["hook", "install", hook]);
+        fixture.forge(&["hook", "install", hook]);
     }
-    ground.git(&["branch", "other"]);
+    fixture.git(&["branch", "other"]);
     let commit = |path: &str, subject: &str| {
-        ground.write(path, "x\n");
-        ground.forge(&["commit", path, "--key", "SUM-1", "-m", subject, "--what", "Write it", "--why", "Asked for"]);
+        fixture.write(path, "x\n");
+        fixture.forge(&["commit", path, "--key", "SUM-1", "-m", subject, "--what", "Write it", "--why", "Asked for"]);
     };
     commit("here", "Write here");
-    ground.git(&["switch", "--quiet", "other"]);
+    fixture.git(&["switch", "--quiet", "other"]);
     commit("there", "Write there");
-    assert!(succeeds(&ground, &root, &["merge", "--no-ff", "--no-edit", "main"]));
-    assert_eq!(ground.git(&["log", "-1", "--format=%P"]).split(' ').count(), 2);
-    assert!(succeeds(&ground, &root, &["revert", "--no-edit", "main"]));
-    assert!(ground.git(&["log", "-1", "--format=%s"]).starts_with("Revert "));
-    ground.write("there", "y\n");
-    assert!(succeeds(&ground, &root, &["commit", "--quiet", "--fixup", "HEAD~1^1", "there"]));
-    assert!(ground.git(&["log", "-1", "--format=%B"]).starts_with("fixup! [SUM-1] Write there"));
-    ground.write("there", "z\n");
-    assert!(!succeeds(&ground, &root, &["-c", "core.editor=true", "commit", "--quiet", "-m", "Bad.", "there"]));
+    assert!(succeeds(&fixture, &root, &["merge", "--no-ff", "--no-edit", "main"]));
+    assert_eq!(fixture.git(&["log", "-1", "--format=%P"]).split(' ').count(), 2);
+    assert!(succeeds(&fixture, &root, &["revert", "--no-edit", "main"]));
+    assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("Revert "));
+    fixture.write("there", "y\n");
+    assert!(succeeds(&fixture, &root, &["commit", "--quiet", "--fixup", "HEAD~1^1", "there"]));
+    assert!(fixture.git(&["log", "-1", "--format=%B"]).starts_with("fixup! [SUM-1] Write there"));
+    fixture.write("there", "z\n");
+    assert!(!succeeds(&fixture, &root, &["-c", "core.editor=true", "commit", "--quiet", "-m", "Bad.", "there"]));
 }
 
 #[test]
 fn unreachable_event_server_fails_send() {
-    let ground = Ground::light("[events]\nurl = \"nats://127.0.0.1:1\"\n");
-    ground.forge(&["knowledge", "add", "--context", "here", "--approach", "this"]);
-    let sent = ground.run(&["--json", "events", "send"]);
+    let fixture = Fixture::light("[events]\nurl = \"nats://127.0.0.1:1\"\n");
+    fixture.forge(&["knowledge", "add", "--context", "here", "--approach", "this"]);
+    let sent = fixture.run(&["--json", "events", "send"]);
     assert_eq!(sent.code, 1, "{}", sent.stdout);
     assert!(sent.stdout.contains("no event server"), "{}", sent.stdout);
 }

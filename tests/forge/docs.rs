@@ -6,7 +6,7 @@ use helmdeck_project::health::{Code, Colour};
 use helmdeck_project::recovery::{Class, Limits};
 use helmdeck_project::subjects::Subject;
 
-use super::ground::{Ground, SUMS};
+use super::fixture::{Fixture, SUMS};
 
 const PAGE: &str = include_str!("../../docs/forge.md");
 
@@ -29,11 +29,11 @@ fn explained(word: &str) -> bool {
 
 #[test]
 fn a_day_is_as_written() {
-    let ground = Ground::without_memory();
-    ground.write("src/lib.rs", &format!("{SUMS}/// Halves.\npub fn halve(a: i64) -> i64 {{\n    a / 2\n}}\n\n#[cfg(test)]\nmod halving {{\n    #[test]\n    fn of_eight() {{\n        assert_eq!(super::halve(8), 4);\n    }}\n}}\n"));
+    let fixture = Fixture::without_memory();
+    fixture.write("src/lib.rs", &format!("{SUMS}/// Halves.\npub fn halve(a: i64) -> i64 {{\n    a / 2\n}}\n\n#[cfg(test)]\nmod halving {{\n    #[test]\n    fn of_eight() {{\n        assert_eq!(super::halve(8), 4);\n    }}\n}}\n"));
     let mut ran = 0;
     for line in blocks("sh").into_iter().flat_map(str::lines) {
-        let run = ground.prepare("sh", &ground.root(), &["-e", "-c", line]).output().unwrap();
+        let run = fixture.prepare("sh", &fixture.root(), &["-e", "-c", line]).output().unwrap();
         assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
         if line.starts_with("helmdeck forge prime") {
             assert!(String::from_utf8_lossy(&run.stdout).contains("session"), "{line}");
@@ -41,21 +41,21 @@ fn a_day_is_as_written() {
         ran += 1;
     }
     assert!(ran > 15, "{ran}");
-    assert_eq!(ground.git(&["tag", "--list"]), "checkpoint/SUM-1-v1");
-    let log = ground.git(&["log", "--format=%s"]);
+    assert_eq!(fixture.git(&["tag", "--list"]), "checkpoint/SUM-1-v1");
+    let log = fixture.git(&["log", "--format=%s"]);
     assert!(log.starts_with("[session] Session checkpoint\n[SUM-1] Halve a number\n"), "{log}");
 }
 
 #[test]
 fn every_command_that_is_named_exists() {
-    let ground = Ground::without_memory();
+    let fixture = Fixture::without_memory();
     let text = PAGE.replace('\n', " ");
     let named: Vec<&str> =
         text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("helmdeck forge ")).collect();
     assert!(named.len() > 10, "{named:?}");
     for span in named {
         let words: Vec<&str> = span.split_whitespace().skip(2).take_while(|word| *word != "--").collect();
-        let ended = ground.run(&[words.as_slice(), &["--help"]].concat());
+        let ended = fixture.run(&[words.as_slice(), &["--help"]].concat());
         assert_eq!(ended.code, 0, "{span}: {}", ended.stderr);
     }
 }

@@ -1,4 +1,4 @@
-//! Whichever door something goes through, the event server that the project names hears of it.
+//! Whichever transport something goes through, the event server that the project names hears of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use helmdeck_project::subjects::{self, Subject};
 use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::support::KEY;
 use crate::support::program::{Home, Run, Server as Program};
 
@@ -39,9 +39,9 @@ fn learning(context: &str) -> Value {
 #[test]
 fn the_server_hears_of_what_is_done_by_command_by_pack_and_over_http() {
     let nats = Server::start();
-    let ground = Ground::light(&format!("[events]\nurl = \"{}\"\n", nats.url()));
-    let root = ground.root();
-    ground.forge(&["knowledge", "add", "--context", "By command", "--approach", "Say so"]);
+    let fixture = Fixture::light(&format!("[events]\nurl = \"{}\"\n", nats.url()));
+    let root = fixture.root();
+    fixture.forge(&["knowledge", "add", "--context", "By command", "--approach", "Say so"]);
 
     let home = Home::new();
     let pack = |context: &str| {
@@ -59,25 +59,25 @@ fn the_server_hears_of_what_is_done_by_command_by_pack_and_over_http() {
     };
     ask("Over HTTP");
     // What a busy machine did not send in a quarter of a second waits.
-    ground.forge(&["events", "send"]);
+    fixture.forge(&["events", "send"]);
     assert_eq!(learned(&nats, 3), ["By command", "By pack", "Over HTTP"]);
 
     // The server goes away and comes back: nobody waits for it, and nothing is lost.
     nats.kill9();
     ask("While it is away");
-    let status = ground.forge(&["events", "status"]);
+    let status = fixture.forge(&["events", "status"]);
     assert!(status["waiting"].as_u64().unwrap() > 0, "{status}");
     nats.start_again();
     ask("When it is back");
-    ground.forge(&["events", "send"]);
+    fixture.forge(&["events", "send"]);
     let all = ["By command", "By pack", "Over HTTP", "While it is away", "When it is back"];
     assert_eq!(learned(&nats, 5), all);
 }
 
 /// Makes a certificate of its own for this machine's loopback address, and an authority that signed it.
-fn certificates(ground: &Ground, folder: &Path) {
+fn certificates(fixture: &Fixture, folder: &Path) {
     let run = |arguments: &[&str]| {
-        let output = ground.prepare("openssl", folder, arguments).output().unwrap();
+        let output = fixture.prepare("openssl", folder, arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     let ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch"];
@@ -92,23 +92,23 @@ fn certificates(ground: &Ground, folder: &Path) {
 
 #[test]
 fn a_server_that_encrypts_is_reached_with_the_certificates_that_are_named_and_not_without() {
-    let ground = Ground::light("");
-    let keys = ground.beside("keys");
+    let fixture = Fixture::light("");
+    let keys = fixture.beside("keys");
     std::fs::create_dir(&keys).unwrap();
-    certificates(&ground, &keys);
+    certificates(&fixture, &keys);
     let (cert, key) = (keys.join("cert.pem"), keys.join("key.pem"));
     let nats = Server::configured(&format!("tls {{ cert_file: {cert:?}, key_file: {key:?} }}\n"));
     let url = nats.url().replace("nats://", "tls://");
-    let config = std::fs::read_to_string(ground.root().join(".forge/config.toml")).unwrap();
+    let config = std::fs::read_to_string(fixture.root().join(".forge/config.toml")).unwrap();
     let learn = |context: &str, settings: &str| {
-        ground.write(".forge/config.toml", &format!("{config}[events]\nurl = \"{url}\"\n{settings}"));
-        ground.forge(&["knowledge", "add", "--context", context, "--approach", "Say so"]);
-        ground.forge(&["events", "status"])["waiting"].as_u64().unwrap()
+        fixture.write(".forge/config.toml", &format!("{config}[events]\nurl = \"{url}\"\n{settings}"));
+        fixture.forge(&["knowledge", "add", "--context", context, "--approach", "Say so"]);
+        fixture.forge(&["events", "status"])["waiting"].as_u64().unwrap()
     };
     assert_eq!(learn("Nobody knows the authority", ""), 1);
     // A path may be absolute, or one from the root of the project.
     let waiting = learn("It is named", "certificates = \"../keys/ca.pem\"\n");
-    let sent = ground.forge(&["events", "send"]);
+    let sent = fixture.forge(&["events", "send"]);
     assert!(waiting == 0 || sent["waiting"] == 0, "{sent}");
     let options = NatsOptions {
         certificates: Some(keys.join("ca.pem")),

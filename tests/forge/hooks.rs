@@ -1,15 +1,15 @@
 //! The hooks of git that keep the protocol, as git runs them.
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 
 #[test]
 fn a_message_that_is_too_long_or_no_text_is_left_as_it_is() {
-    let ground = Ground::light("");
-    ground.forge(&["session", "start"]);
-    let message = ground.root().join(".git/MESSAGE");
+    let fixture = Fixture::light("");
+    fixture.forge(&["session", "start"]);
+    let message = fixture.root().join(".git/MESSAGE");
     let prepared = |bytes: &[u8]| {
         std::fs::write(&message, bytes).unwrap();
-        ground.forge(&["hook", "prepare-commit-msg", ".git/MESSAGE"]);
+        fixture.forge(&["hook", "prepare-commit-msg", ".git/MESSAGE"]);
         std::fs::read(&message).unwrap()
     };
     let short = prepared(b"Halve a number\n");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 
 /// Commands that write, each to another kind of file.
 const WRITING: &[&[&str]] = &[
@@ -48,24 +48,24 @@ fn links_of_a_clone_are_never_followed_into_git() {
         ("../../.git/hooks", ".forge/memory/artifacts"),
         ("../.git/hooks", ".forge/.local"),
     ] {
-        let ground = Ground::light("");
-        let path = ground.root().join(at);
+        let fixture = Fixture::light("");
+        let path = fixture.root().join(at);
         let _ = std::fs::remove_file(&path);
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         symlink(target, &path).unwrap();
-        ground.git(&["add", "--force", "--all", "."]);
-        ground.git(&["commit", "--quiet", "-m", "A gift"]);
-        let victim = ground.beside("victim");
-        ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
-        ground.git_in(&victim, &["pack-refs", "--all"]);
+        fixture.git(&["add", "--force", "--all", "."]);
+        fixture.git(&["commit", "--quiet", "-m", "A gift"]);
+        let victim = fixture.beside("victim");
+        fixture.git_in(fixture.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
+        fixture.git_in(&victim, &["pack-refs", "--all"]);
         let hook = victim.join(".git/hooks/post-commit");
         std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
         std::fs::write(&hook, "#!/bin/sh\n: hook\n").unwrap();
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
 
         let before = insides(&victim.join(".git"));
-        let refused = WRITING.iter().filter(|words| ground.run_in(&victim, words).code != 0).count();
+        let refused = WRITING.iter().filter(|words| fixture.run_in(&victim, words).code != 0).count();
         assert!(refused > 0, "{at}: nothing was refused");
         let after = insides(&victim.join(".git"));
         // Commands may make refs of their own (`refs/...`); what was there is as it was, and no hook is new.
@@ -84,37 +84,37 @@ fn links_of_a_clone_are_never_followed_into_git() {
 
 #[test]
 fn a_local_folder_that_came_with_the_repository_is_refused() {
-    let ground = Ground::light("");
-    ground.write(".forge/.local/journal.jsonl", "{\"somebody\": \"else's\"}\n");
-    ground.git(&["add", "--force", ".forge/.local/journal.jsonl"]);
-    ground.git(&["commit", "--quiet", "-m", "A gift"]);
-    let victim = ground.beside("victim");
-    ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
-    let ended = ground.run_in(&victim, &["session", "start", "--no-probe"]);
+    let fixture = Fixture::light("");
+    fixture.write(".forge/.local/journal.jsonl", "{\"somebody\": \"else's\"}\n");
+    fixture.git(&["add", "--force", ".forge/.local/journal.jsonl"]);
+    fixture.git(&["commit", "--quiet", "-m", "A gift"]);
+    let victim = fixture.beside("victim");
+    fixture.git_in(fixture.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
+    let ended = fixture.run_in(&victim, &["session", "start", "--no-probe"]);
     assert_ne!(ended.code, 0);
     assert!(ended.stderr.contains("git rm --cached -r .forge/.local"), "{}", ended.stderr);
-    let ended = ground.run_in(&victim, &["doctor"]);
+    let ended = fixture.run_in(&victim, &["doctor"]);
     assert!(ended.stdout.contains("local_tracked") || ended.stderr.contains("local_tracked"), "{}", ended.stdout);
     // The way out that it names works.
-    ground.git_in(&victim, &["rm", "--quiet", "--cached", "-r", ".forge/.local"]);
+    fixture.git_in(&victim, &["rm", "--quiet", "--cached", "-r", ".forge/.local"]);
     std::fs::remove_dir_all(victim.join(".forge/.local")).unwrap();
-    let ended = ground.run_in(&victim, &["session", "start", "--no-probe"]);
+    let ended = fixture.run_in(&victim, &["session", "start", "--no-probe"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
 }
 
 /// Clones a repository whose settings run a program, and returns the clone.
-fn gift(ground: &Ground) -> std::path::PathBuf {
+fn gift(fixture: &Fixture) -> std::path::PathBuf {
     let settings = "[verify]\nrunner = \"sh:touch PWN_runner; echo ran {prefix}\"\ncount_regex = \"ran\"\n\
                     commands = [\"touch PWN_command\"]\n";
-    ground.forge(&["features", "add", "A feature", "--test", "adding"]);
-    ground.forge(&["features", "verify", "FORGE-001"]);
-    ground.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "touch PWN_invariant"]);
-    ground.write(".forge/config.toml", settings);
-    ground.write(".forge/init.sh", "#!/bin/sh\ntouch PWN_init\n");
-    ground.git(&["add", "--all", "."]);
-    ground.git(&["commit", "--quiet", "-m", "A gift"]);
-    let victim = ground.beside("victim");
-    ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
+    fixture.forge(&["features", "add", "A feature", "--test", "adding"]);
+    fixture.forge(&["features", "verify", "FORGE-001"]);
+    fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "touch PWN_invariant"]);
+    fixture.write(".forge/config.toml", settings);
+    fixture.write(".forge/init.sh", "#!/bin/sh\ntouch PWN_init\n");
+    fixture.git(&["add", "--all", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "A gift"]);
+    let victim = fixture.beside("victim");
+    fixture.git_in(fixture.root().parent().unwrap(), &["clone", "--quiet", "sums", "victim"]);
     victim
 }
 
@@ -125,9 +125,9 @@ fn planted(folder: &Path) -> Vec<String> {
 
 #[test]
 fn nothing_of_a_clone_runs_before_it_is_trusted() {
-    let ground = Ground::light("");
-    let victim = gift(&ground);
-    let started = ground.run_in(&victim, &["session", "start", "--bootstrap"]);
+    let fixture = Fixture::light("");
+    let victim = gift(&fixture);
+    let started = fixture.run_in(&victim, &["session", "start", "--bootstrap"]);
     assert_eq!(started.code, 0, "{}", started.stderr);
     assert!(format!("{}{}", started.stdout, started.stderr).contains("helmdeck forge trust"), "{}", started.stdout);
     for words in [
@@ -136,50 +136,50 @@ fn nothing_of_a_clone_runs_before_it_is_trusted() {
         &["recover", "assess"],
         &["checkpoint", "create", "--key", "SUM-1", "-m", "x"],
     ] {
-        let ended = ground.run_in(&victim, words);
+        let ended = fixture.run_in(&victim, words);
         assert_ne!(ended.code, 0, "{words:?}");
     }
     assert_eq!(planted(&victim), Vec::<String>::new());
 
     // Nobody is there to be asked, and nothing is agreed to by looking.
-    assert_ne!(ground.run_in(&victim, &["trust"]).code, 0);
-    let shown = ground.run_in(&victim, &["trust", "--show"]);
+    assert_ne!(fixture.run_in(&victim, &["trust"]).code, 0);
+    let shown = fixture.run_in(&victim, &["trust", "--show"]);
     for command in ["touch PWN_runner", "touch PWN_command", "touch PWN_invariant", ".forge/init.sh"] {
         assert!(shown.stdout.contains(command), "{}", shown.stdout);
     }
-    assert_eq!(ground.forge_in(&victim, &["trust", "--show"])["trusted"], false);
+    assert_eq!(fixture.forge_in(&victim, &["trust", "--show"])["trusted"], false);
 
     // Once agreed to it runs, until it says something else.
-    assert_eq!(ground.forge_in(&victim, &["trust", "--yes"])["trusted"], true);
-    ground.forge_in(&victim, &["features", "verify", "FORGE-001"]);
+    assert_eq!(fixture.forge_in(&victim, &["trust", "--yes"])["trusted"], true);
+    fixture.forge_in(&victim, &["features", "verify", "FORGE-001"]);
     assert_eq!(planted(&victim), ["PWN_runner"]);
-    ground.write(
+    fixture.write(
         ".forge/config.toml",
         "[verify]\nrunner = \"sh:touch PWN_new; echo ran {prefix}\"\ncount_regex = \"ran\"\n",
     );
-    ground.git(&["commit", "--quiet", "--all", "-m", "Another gift"]);
-    ground.git_in(&victim, &["pull", "--quiet", "--no-rebase"]);
-    let ended = ground.run_in(&victim, &["features", "verify", "FORGE-001"]);
+    fixture.git(&["commit", "--quiet", "--all", "-m", "Another gift"]);
+    fixture.git_in(&victim, &["pull", "--quiet", "--no-rebase"]);
+    let ended = fixture.run_in(&victim, &["features", "verify", "FORGE-001"]);
     assert_ne!(ended.code, 0, "{}", ended.stdout);
-    let state = ground.forge_in(&victim, &["trust", "--show"]);
+    let state = fixture.forge_in(&victim, &["trust", "--show"]);
     let new: Vec<&str> = state["new"].as_array().unwrap().iter().map(|one| one["for"].as_str().unwrap()).collect();
     assert!(new.contains(&"verify.runner"), "{state}");
     assert_eq!(planted(&victim), ["PWN_runner"]);
-    assert_eq!(ground.forge_in(&victim, &["trust", "--revoke"])["revoked"], true);
+    assert_eq!(fixture.forge_in(&victim, &["trust", "--revoke"])["revoked"], true);
 }
 
 #[test]
 fn own_changes_keep_trust_and_other_clones_have_none() {
-    let ground = Ground::light("");
-    ground.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "true"]);
-    assert_eq!(ground.forge(&["trust", "--show"])["trusted"], true);
-    ground.forge(&["invariants"]);
+    let fixture = Fixture::light("");
+    fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "true"]);
+    assert_eq!(fixture.forge(&["trust", "--show"])["trusted"], true);
+    fixture.forge(&["invariants"]);
     // A work tree of the same clone is the same person's.
-    let tree = ground.beside("tree");
-    ground.git(&["add", "--all", "."]);
-    ground.git(&["commit", "--quiet", "-m", "An invariant"]);
-    ground.git(&["worktree", "add", "--quiet", tree.to_str().unwrap()]);
-    assert_eq!(ground.forge_in(&tree, &["trust", "--show"])["trusted"], true);
-    ground.git_in(ground.root().parent().unwrap(), &["clone", "--quiet", "sums", "other"]);
-    assert_eq!(ground.forge_in(&ground.beside("other"), &["trust", "--show"])["trusted"], false);
+    let tree = fixture.beside("tree");
+    fixture.git(&["add", "--all", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "An invariant"]);
+    fixture.git(&["worktree", "add", "--quiet", tree.to_str().unwrap()]);
+    assert_eq!(fixture.forge_in(&tree, &["trust", "--show"])["trusted"], true);
+    fixture.git_in(fixture.root().parent().unwrap(), &["clone", "--quiet", "sums", "other"]);
+    assert_eq!(fixture.forge_in(&fixture.beside("other"), &["trust", "--show"])["trusted"], false);
 }

@@ -4,7 +4,7 @@ mod answers;
 mod docs;
 mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
-mod ground;
+mod fixture;
 mod hooks;
 mod hostile;
 mod killed;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use helmdeck_events::nats::{Nats, NatsOptions};
 use helmdeck_project::events::{CAP, Replay, Replayed};
 use helmdeck_project::subjects::{self, Subject};
-use helmdeck_project::{Project, World};
+use helmdeck_project::{Project, ProjectEnvironment};
 
 use helmdeck_testkit::Nats as Server;
 
@@ -22,7 +22,7 @@ fn link(url: &str) -> Arc<Nats> {
 
 fn project(root: &Path, nats: Arc<Nats>) -> Project {
     std::fs::create_dir_all(root.join(".forge")).unwrap();
-    Project::open(root, World::default()).unwrap().unwrap().sending(nats)
+    Project::open(root, ProjectEnvironment::default()).unwrap().unwrap().sending(nats)
 }
 
 fn say(project: &Project) {

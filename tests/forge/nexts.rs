@@ -3,17 +3,17 @@
 use helmdeck_project::health::Code;
 use serde_json::Value;
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 
 /// Runs a command line as a person would paste it, and returns its exit code and what it complained about.
-fn paste(ground: &Ground, line: &str) -> (i32, String) {
-    let output = ground.prepare("sh", &ground.root(), &["-c", line]).output().unwrap();
+fn paste(fixture: &Fixture, line: &str) -> (i32, String) {
+    let output = fixture.prepare("sh", &fixture.root(), &["-c", line]).output().unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Returns the reasons that health names: code and next command.
-fn reasons(ground: &Ground) -> Vec<(String, String)> {
-    let health = ground.forge(&["health"]);
+fn reasons(fixture: &Fixture) -> Vec<(String, String)> {
+    let health = fixture.forge(&["health"]);
     let components = ["long_term", "short_term", "features", "git", "linear"];
     let of = |name: &str| health[name]["reasons"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -22,31 +22,31 @@ fn reasons(ground: &Ground) -> Vec<(String, String)> {
 
 #[test]
 fn every_next_command_is_one_the_program_takes() {
-    let ground = Ground::light("");
+    let fixture = Fixture::light("");
     for code in Code::ALL {
-        let (exit, stderr) = paste(&ground, code.next());
+        let (exit, stderr) = paste(&fixture, code.next());
         assert!(exit != 2 && exit != 127, "{}: {}: {exit} {stderr}", code.as_str(), code.next());
     }
 }
 
 #[test]
 fn next_commands_of_a_troubled_project_run_and_help() {
-    let ground = Ground::light("");
-    ground.write(
+    let fixture = Fixture::light("");
+    fixture.write(
         ".forge/config.toml",
         "[verify]\nrunner = \"sh: test ! -e broken && echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n",
     );
-    ground.forge(&["trust", "--yes"]);
+    fixture.forge(&["trust", "--yes"]);
     for name in ["Adding", "Doubling"] {
-        ground.forge(&["features", "add", name, "--test", "sums"]);
+        fixture.forge(&["features", "add", name, "--test", "sums"]);
     }
-    ground.forge(&["features", "add", "Looks", "--manual"]);
-    ground.forge(&["features", "verify", "FORGE-001", "FORGE-002"]);
-    ground.write("broken", "");
-    let (exit, _) = paste(&ground, "helmdeck forge features verify FORGE-001");
+    fixture.forge(&["features", "add", "Looks", "--manual"]);
+    fixture.forge(&["features", "verify", "FORGE-001", "FORGE-002"]);
+    fixture.write("broken", "");
+    let (exit, _) = paste(&fixture, "helmdeck forge features verify FORGE-001");
     assert_eq!(exit, 1);
-    std::fs::remove_file(ground.root().join("broken")).unwrap();
-    let path = ground.root().join(".forge/memory/long-term/features.json");
+    std::fs::remove_file(fixture.root().join("broken")).unwrap();
+    let path = fixture.root().join(".forge/memory/long-term/features.json");
     let features = std::fs::read_to_string(&path).unwrap();
     std::fs::write(
         &path,
@@ -56,13 +56,13 @@ fn next_commands_of_a_troubled_project_run_and_help() {
         ),
     )
     .unwrap();
-    ground.git(&["switch", "--quiet", "-c", "work"]);
-    ground.write("notes.txt", "notes");
-    ground.git(&["add", "notes.txt"]);
-    ground.git(&["commit", "--quiet", "-m", "[SUM-1] Notes of nobody's issue"]);
-    ground.write("more.txt", "not committed");
+    fixture.git(&["switch", "--quiet", "-c", "work"]);
+    fixture.write("notes.txt", "notes");
+    fixture.git(&["add", "notes.txt"]);
+    fixture.git(&["commit", "--quiet", "-m", "[SUM-1] Notes of nobody's issue"]);
+    fixture.write("more.txt", "not committed");
 
-    let found = reasons(&ground);
+    let found = reasons(&fixture);
     let next = |code: &str| {
         let found = found.iter().find(|(found, _)| found == code);
         found.unwrap_or_else(|| panic!("no {code} in {found:?}")).1.clone()
@@ -70,28 +70,28 @@ fn next_commands_of_a_troubled_project_run_and_help() {
     assert_eq!(next("regression"), "helmdeck forge features verify FORGE-001");
     assert_eq!(next("unverified_pass"), "helmdeck forge features list", "a person has to see it");
     for (code, next) in &found {
-        let (exit, stderr) = paste(&ground, next);
+        let (exit, stderr) = paste(&fixture, next);
         assert!(exit != 2 && exit != 127, "{code}: {next}: {exit} {stderr}");
     }
-    let orphans = ground.ends_with(&ground.root(), 1, &["lint-commits"]);
+    let orphans = fixture.ends_with(&fixture.root(), 1, &["lint-commits"]);
     let rules: Vec<&str> =
         orphans[0]["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
     assert!(rules.contains(&"orphan"), "{orphans}");
-    assert!(reasons(&ground).iter().all(|(code, _)| code != "regression"), "the next command settled it");
+    assert!(reasons(&fixture).iter().all(|(code, _)| code != "regression"), "the next command settled it");
 }
 
 #[test]
 fn verify_takes_the_feature_of_the_focus_and_several_at_once() {
-    let ground = Ground::light("");
-    let alone = ground.run(&["features", "verify"]);
+    let fixture = Fixture::light("");
+    let alone = fixture.run(&["features", "verify"]);
     assert_eq!(alone.code, 2, "{}", alone.stderr);
     for name in ["Adding", "Doubling"] {
-        ground.forge(&["features", "add", name, "--test", "sums"]);
+        fixture.forge(&["features", "add", name, "--test", "sums"]);
     }
-    ground.forge(&["session", "start"]);
-    ground.forge(&["focus", "set", "Double", "--feature", "FORGE-002"]);
-    assert_eq!(ground.forge(&["features", "verify"])["id"], "FORGE-002");
-    let all = ground.forge(&["features", "verify", "--all"]);
+    fixture.forge(&["session", "start"]);
+    fixture.forge(&["focus", "set", "Double", "--feature", "FORGE-002"]);
+    assert_eq!(fixture.forge(&["features", "verify"])["id"], "FORGE-002");
+    let all = fixture.forge(&["features", "verify", "--all"]);
     assert_eq!(all.as_array().unwrap().len(), 2, "{all}");
-    assert_eq!(ground.forge(&["features", "verify", "--stale"]).as_array().unwrap().len(), 0);
+    assert_eq!(fixture.forge(&["features", "verify", "--stale"]).as_array().unwrap().len(), 0);
 }

@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Deserializer, Value};
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 
 /// Ended with the test, whatever becomes of that.
 struct Watching(Child);
@@ -16,26 +16,26 @@ impl Drop for Watching {
     }
 }
 
-fn ring(ground: &Ground) -> Vec<Value> {
-    let text = std::fs::read_to_string(ground.root().join(".forge/.local/health.jsonl")).unwrap_or_default();
+fn ring(fixture: &Fixture) -> Vec<Value> {
+    let text = std::fs::read_to_string(fixture.root().join(".forge/.local/health.jsonl")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
 fn who_watches_sees_and_keeps_each_change_of_a_colour_and_who_only_looks_keeps_nothing() {
-    let ground = Ground::light("");
-    ground.forge(&["health"]);
-    assert!(ring(&ground).is_empty());
-    let mut command = ground.command(&ground.root(), &["health", "--watch", "--json"]);
+    let fixture = Fixture::light("");
+    fixture.forge(&["health"]);
+    assert!(ring(&fixture).is_empty());
+    let mut command = fixture.command(&fixture.root(), &["health", "--watch", "--json"]);
     let mut watching = Watching(command.stdout(Stdio::piped()).spawn().unwrap());
     let stdout = watching.0.stdout.take().unwrap();
     let mut printed = Deserializer::from_reader(stdout).into_iter::<Value>();
     // A colour is kept before it is printed.
     let first = printed.next().unwrap().unwrap();
-    let kept = ring(&ground);
+    let kept = ring(&fixture);
     assert_eq!((kept.len(), &kept[0]["long_term"]), (1, &first["data"]["long_term"]["colour"]));
-    ground.write(".forge/memory/long-term/knowledge.json", "{");
+    fixture.write(".forge/memory/long-term/knowledge.json", "{");
     let second = printed.next().unwrap().unwrap();
     assert_eq!(second["data"]["long_term"]["colour"], "red");
-    assert_eq!(ring(&ground).last().unwrap()["long_term"], "red");
+    assert_eq!(ring(&fixture).last().unwrap()["long_term"], "red");
 }

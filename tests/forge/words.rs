@@ -48,7 +48,7 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        let test = matches!(name, "tests" | "trials" | "fixtures" | "tests.rs" | "trials.rs" | "fixture.rs");
+        let test = matches!(name, "tests" | "fixtures" | "tests.rs" | "fixture.rs");
         if path.is_dir() && !test {
             files(&path, all);
         } else if !test && path.is_file() {

@@ -1,4 +1,4 @@
-//! The MCP door: messages over HTTP, with a session and without one, and lines as over stdin.
+//! The MCP transport: messages over HTTP, with a session and without one, and lines as over stdin.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ const MAX_LINE_BYTES: u64 = 16 << 10;
 /// After this long, a request that has no answer will not get one.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the door answered.
+/// What the transport answered.
 #[derive(Debug)]
 pub struct Answer {
     /// The status, 200 for lines.
@@ -40,12 +40,12 @@ pub struct Answer {
     pub messages: Vec<Value>,
 }
 
-/// Hands bytes to the MCP door.
+/// Hands bytes to the MCP transport.
 pub fn json_rpc(data: &[u8]) {
     answer(data);
 }
 
-/// The first byte chooses how the rest gets to the door: `0` as a message with no more than any request has, `1` with the headers of
+/// The first byte chooses how the rest gets to the transport: `0` as a message with no more than any request has, `1` with the headers of
 /// the newest revision, which repeat what the message says, `2` in a session, `3` as lines over stdin. `None` if there is nothing.
 pub fn answer(data: &[u8]) -> Option<Answer> {
     let (way, rest) = data.split_first()?;

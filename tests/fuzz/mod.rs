@@ -174,7 +174,7 @@ fn json_rpc(seed: &str) -> Answer {
     targets::json_rpc::answer(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// The same for the MCP door: it is there, and it knows a message from what is none.
+/// The same for the MCP transport: it is there, and it knows a message from what is none.
 #[test]
 fn the_seeds_of_json_rpc_reach_the_door() {
     for (seed, status) in

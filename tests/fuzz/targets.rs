@@ -36,13 +36,13 @@ pub const TARGETS: &[(&str, Target)] = &[
 ];
 
 /// The real router over an engine with two small packs and a store in memory.
-struct World {
+struct Fixture {
     runtime: Mutex<Runtime>,
     engine: Engine,
     router: Router,
 }
 
-static WORLD: LazyLock<World> = LazyLock::new(|| {
+static WORLD: LazyLock<Fixture> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (engine, router) = runtime.block_on(async {
         let input = "[input]\ntype = \"object\"\nadditionalProperties = false\n[input.properties]\nrepo = { type = \"string\", maxLength = 20 }\nn = { type = \"number\", default = 1 }\nlist = { type = \"array\", items = { type = \"integer\" } }\n";
@@ -64,10 +64,10 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         (engine.clone(), Server::new(engine, ServerConfig::default()).clock(clock).router())
     });
-    World { runtime: Mutex::new(runtime), engine, router }
+    Fixture { runtime: Mutex::new(runtime), engine, router }
 });
 
-/// A request to the REST door, spelled like HTTP: `METHOD path`, lines of headers, an empty line, the body. What HTTP itself
+/// A request to the REST transport, spelled like HTTP: `METHOD path`, lines of headers, an empty line, the body. What HTTP itself
 /// does not allow is refused before us and skipped here.
 pub fn rest(data: &[u8]) {
     rest_status(data);
@@ -102,10 +102,10 @@ pub fn rest_status(data: &[u8]) -> Option<u16> {
 fn send(request: Request<Body>) -> Option<u16> {
     let shown = format!("{} {}", request.method(), request.uri());
     let head = request.method() == Method::HEAD;
-    let world = &*WORLD;
-    let runtime = world.runtime.lock().unwrap();
+    let fixture = &*WORLD;
+    let runtime = fixture.runtime.lock().unwrap();
     let answer = runtime.block_on(async {
-        let response = world.router.clone().oneshot(request).await.unwrap();
+        let response = fixture.router.clone().oneshot(request).await.unwrap();
         let endless = media_type(&response) == "text/event-stream";
         let (parts, body) = response.into_parts();
         // A stream ends when its client goes, which is now.
@@ -129,7 +129,7 @@ fn send(request: Request<Body>) -> Option<u16> {
             return Some(status);
         }
     }
-    // JSON-RPC has errors of its own; all other doors speak of trouble in one form.
+    // JSON-RPC has errors of its own; all other transports speak of trouble in one form.
     assert!(status < 400 || shown.contains("/mcp"), "{shown}: {status} as {media_type}");
     Some(status)
 }

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
 /// Every command, with what it prints where there is nothing.
-fn all_are_quiet(place: &Place, change: impl Fn(&mut Command)) {
+fn all_are_quiet(place: &Fixture, change: impl Fn(&mut Command)) {
     let harness = place.path("repo/.harness").display().to_string();
     for (words, expected) in [
         (&["recall-here"][..], String::new()),
@@ -25,7 +25,7 @@ fn all_are_quiet(place: &Place, change: impl Fn(&mut Command)) {
 
 #[test]
 fn an_empty_home_a_folder_without_repository_and_no_git_are_no_trouble() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     let before = place.snapshot();
     all_are_quiet(&place, |_| {});
     assert_eq!(place.snapshot(), before);
@@ -33,14 +33,14 @@ fn an_empty_home_a_folder_without_repository_and_no_git_are_no_trouble() {
 
 #[test]
 fn no_home_at_all_is_no_trouble() {
-    all_are_quiet(&Place::empty(), |command| {
+    all_are_quiet(&Fixture::empty(), |command| {
         command.env_remove("HOME");
     });
 }
 
 #[test]
 fn a_home_that_is_not_there_is_no_trouble() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     let gone = place.path("gone");
     all_are_quiet(&place, |command| {
         command.env("HOME", &gone).env("XDG_CONFIG_HOME", gone.join("config"));
@@ -50,7 +50,7 @@ fn a_home_that_is_not_there_is_no_trouble() {
 
 #[test]
 fn broken_memory_is_as_absent_with_one_warning() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     place.write("home/.config/helmdeck/helmdeck.toml", b"[seam\n\xff");
     place.write("home/.claude/.agentm-config.json", b"{\xff");
     place.write("home/file", "");
@@ -65,7 +65,7 @@ fn broken_memory_is_as_absent_with_one_warning() {
 
 #[test]
 fn the_settings_of_everything_else_do_not_matter() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     place.write("home/.config/helmdeck/helmdeck.toml", "[server]\nlisten = 5\n");
     all_are_quiet(&place, |command| {
         command.env("HELMDECK_UNKNOWN", "x").env("HELMDECK_MEMORY_KEY", "no key").env("HELMDECK_MEMORY_URL", "no:url");

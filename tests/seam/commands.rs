@@ -5,9 +5,9 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
-fn with_stdin(place: &Place, words: &[&str], text: &[u8]) -> Ended {
+fn with_stdin(place: &Fixture, words: &[&str], text: &[u8]) -> Ended {
     let mut command = place.command(words);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Who ends before it reads everything has said why.
@@ -22,7 +22,7 @@ fn with_stdin(place: &Place, words: &[&str], text: &[u8]) -> Ended {
 
 #[test]
 fn recall_is_markdown_that_ends_in_a_line_feed() {
-    let place = Place::new();
+    let place = Fixture::new();
     let ended = place.run(&["recall-here"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
     assert!(ended.stdout.starts_with("# Auto-context recall — phase: work, project: seam-fixture\n"), "{ended:?}");
@@ -36,7 +36,7 @@ fn recall_is_markdown_that_ends_in_a_line_feed() {
 
 #[test]
 fn what_is_a_slip_is_told_on_stderr_and_changes_no_answer() {
-    let place = Place::new();
+    let place = Fixture::new();
     let work = place.run(&["recall-here"]);
     let told = |ended: &Ended, code: &str| {
         assert_eq!((ended.code, ended.stdout.as_str()), (0, work.stdout.as_str()), "{ended:?}");
@@ -53,7 +53,7 @@ fn what_is_a_slip_is_told_on_stderr_and_changes_no_answer() {
 
 #[test]
 fn a_query_filters_only_if_that_is_set() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("home/.config/helmdeck/helmdeck.toml", "[seam]\nquery = \"filter\"\n");
     assert!(!place.run(&["recall-here", "--query", "unheard"]).stdout.contains("DECIDED"));
     assert!(place.run(&["recall-here", "--query", "decided"]).stdout.contains("DECIDED"));
@@ -61,7 +61,7 @@ fn a_query_filters_only_if_that_is_set() {
 
 #[test]
 fn the_vault_of_the_settings_is_used_where_no_variable_names_one() {
-    let place = Place::new();
+    let place = Fixture::new();
     let vault = place.path("vault");
     place.write("home/.config/helmdeck/helmdeck.toml", format!("[seam]\nvault = \"{}\"\n", vault.display()));
     assert!(Ended::of(&mut place.bare(&["recall-here"])).stdout.contains("ALWAYS"));
@@ -73,7 +73,7 @@ fn the_vault_of_the_settings_is_used_where_no_variable_names_one() {
 
 #[test]
 fn a_state_path_is_one_line() {
-    let place = Place::new();
+    let place = Fixture::new();
     let path = |name: &str| place.path(&format!("vault/projects/seam-fixture/_harness/{name}")).display().to_string();
     assert_eq!(place.run(&["state-path", "plan"]).stdout, format!("{}\n", path("PLAN.md")));
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_state_path_is_one_line() {
 
 #[test]
 fn an_empty_plan_is_not_given_and_the_bound_one_is_meant() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("repo/.harness/active-plan", "foo\n");
     place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "# Foo\n");
     assert!(place.run(&["state-path", "plan", "--plan", ""]).stdout.ends_with("/PLAN-foo.md\n"));
@@ -99,7 +99,7 @@ fn an_empty_plan_is_not_given_and_the_bound_one_is_meant() {
 
 #[test]
 fn an_offer_is_a_list_with_its_members_in_order() {
-    let place = Place::new();
+    let place = Fixture::new();
     let words = [
         "offer-save-here",
         "--kind",
@@ -135,7 +135,7 @@ fn an_offer_is_a_list_with_its_members_in_order() {
 
 #[test]
 fn a_whole_candidate_may_be_any_json() {
-    let place = Place::new();
+    let place = Fixture::new();
     let offer = |text: &str| {
         let ended = with_stdin(&place, &["offer-save-here", "--candidate-json", "-"], text.as_bytes());
         assert_eq!(ended.code, 0, "{ended:?}");
@@ -150,7 +150,7 @@ fn a_whole_candidate_may_be_any_json() {
 
 #[test]
 fn plans_are_listed_with_the_one_that_is_bound() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("repo/.harness/active-plan", "foo");
     place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "Status: open\n");
     let ended = place.run(&["plans"]);
@@ -161,7 +161,7 @@ fn plans_are_listed_with_the_one_that_is_bound() {
 
 #[test]
 fn a_reader_who_goes_away_is_no_failure() {
-    let place = Place::new();
+    let place = Fixture::new();
     let mut child = place.command(&["recall-here"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
 #[test]
 fn it_says_what_the_seam_sees_and_what_says_so() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
     place.write("repo/.git/objects/keep", "");
     place.write("repo/.git/refs/keep", "");
@@ -39,7 +39,7 @@ fn it_says_what_the_seam_sees_and_what_says_so() {
 
 #[test]
 fn everything_that_is_wrong_has_a_line() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     place.write("home/.config/helmdeck/helmdeck.toml", b"[seam\n\xff");
     place.write("home/.claude/.agentm-config.json", b"{\xff");
     place.write("repo/.harness/project.json", "no json");
@@ -59,7 +59,7 @@ fn everything_that_is_wrong_has_a_line() {
 
 #[test]
 fn what_is_corrupt_or_unsafe_ends_it_and_a_task_without_a_name_does_not() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.run(&["doctor", "--plan", "../x"]).is_loud(2, "unsafe-name");
     place.write("repo/.harness/active-plan", "gone");
     place.run(&["doctor"]).is_loud(2, "corrupt-state");
@@ -76,7 +76,7 @@ fn what_is_corrupt_or_unsafe_ends_it_and_a_task_without_a_name_does_not() {
 
 #[test]
 fn the_check_of_all_has_a_line_of_vault_and_project() {
-    let place = Place::new();
+    let place = Fixture::new();
     let check = |vault: &str| -> Value {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_helmdeck"));
         command.env_clear().env("HOME", place.path("home")).env("PATH", "").current_dir(place.path("repo"));

@@ -1,10 +1,10 @@
-//! The seam over REST and MCP, by the real server: who sees what, and that every door answers the same.
+//! The seam over REST and MCP, by the real server: who sees what, and that every transport answers the same.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::Place;
+use super::Fixture;
 use crate::support::KEY;
 use crate::support::program::{Home, Run, Server};
 use crate::support::raw_mcp::{McpClient, bearer};
@@ -17,7 +17,7 @@ const ANYBODY: (&str, &str) = ("HELMDECK_AUTH__ANONYMOUS_SCOPE", "packs:run");
 
 /// A project with memory of both kinds, and a home.
 struct Desk {
-    place: Place,
+    place: Fixture,
     home: Home,
 }
 
@@ -32,7 +32,7 @@ impl Desk {
 
     /// Only the project is.
     fn without_vault() -> Self {
-        let (place, home) = (Place::new(), Home::new());
+        let (place, home) = (Fixture::new(), Home::new());
         place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
         place.write("repo/.git/objects/keep", "");
         place.write("repo/.git/refs/keep", "");

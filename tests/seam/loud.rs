@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
 #[test]
 fn every_corruption_of_what_binds_a_plan_is_told() {
-    type Damage = fn(&Place);
+    type Damage = fn(&Fixture);
     let damages: [(&str, Damage); 11] = [
         ("blank", |place| place.write("repo/.harness/active-plan", "  \n")),
         ("dangling", |place| place.write("repo/.harness/active-plan", "gone\n")),
@@ -35,7 +35,7 @@ fn every_corruption_of_what_binds_a_plan_is_told() {
         }),
     ];
     for (what, damage) in damages {
-        let place = Place::new();
+        let place = Fixture::new();
         damage(&place);
         for which in ["plan", "progress", "tracker", "both"] {
             let ended = place.run(&["state-path", which]);
@@ -50,7 +50,7 @@ fn every_corruption_of_what_binds_a_plan_is_told() {
 
 #[test]
 fn names_that_are_no_part_of_a_path_are_unsafe() {
-    let place = Place::new();
+    let place = Fixture::new();
     for name in ["../escape", "a/b", "..", "x\\y", "a\nb", "a\u{7}"] {
         place.run(&["state-path", "plan", "--plan", name]).is_loud(2, "unsafe-name");
     }
@@ -63,7 +63,7 @@ fn names_that_are_no_part_of_a_path_are_unsafe() {
 
 #[test]
 fn a_project_with_tasks_asks_for_the_name() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("vault/projects/seam-fixture/tasks/001-build-it/plan.md", "Status: open\n");
     place.run(&["state-path", "plan"]).is_loud(4, "task-name-required");
     let named = place.run(&["state-path", "tracker", "--plan", "build-it"]);
@@ -72,7 +72,7 @@ fn a_project_with_tasks_asks_for_the_name() {
 
 #[test]
 fn mistakes_are_told_on_one_line() {
-    let place = Place::new();
+    let place = Fixture::new();
     for words in [
         &[][..],
         &["state-path"],
@@ -97,7 +97,7 @@ fn mistakes_are_told_on_one_line() {
 
 #[test]
 fn a_mistake_says_what_may_be_meant_and_where_that_is_explained() {
-    let place = Place::new();
+    let place = Fixture::new();
     for (words, meant, help) in [
         (&["recal-here"][..], "did you mean `recall-here`? see `helmdeck seam --help`", ""),
         (&["state_path", "plan"], "did you mean `state-path`? see `helmdeck seam --help`", ""),
@@ -124,7 +124,7 @@ fn a_mistake_says_what_may_be_meant_and_where_that_is_explained() {
 
 #[test]
 fn a_folder_whose_name_breaks_lines_is_not_printed() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     std::fs::create_dir(place.path("repo/a\nb")).unwrap();
     let cwd = place.path("repo/a\nb");
     Ended::of(place.bare(&["state-path", "plan", "--cwd"]).arg(cwd)).is_loud(2, "unsafe-name");
@@ -132,7 +132,7 @@ fn a_folder_whose_name_breaks_lines_is_not_printed() {
 
 #[test]
 fn programs_that_want_json_get_a_problem() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("repo/.harness/active-plan", "gone");
     for words in [["--json", "state-path", "plan"], ["state-path", "plan", "--json"]] {
         let ended = place.run(&words);

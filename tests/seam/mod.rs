@@ -1,4 +1,4 @@
-//! The seam at its doors: the command line, the wrapper in Python, the packs; and that nothing below knows it.
+//! The seam at its transports: the command line, the wrapper in Python, the packs; and that nothing below knows it.
 
 mod absent;
 mod commands;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A home, a repository and a vault, each in a folder of its own.
-struct Place(tempfile::TempDir);
+struct Fixture(tempfile::TempDir);
 
 /// How a run ended. What it printed need not be text.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct Ended {
     stderr: String,
 }
 
-impl Place {
+impl Fixture {
     /// A project called `seam-fixture`, and a vault that knows it.
     fn new() -> Self {
         let place = Self::empty();

@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
 #[test]
 fn a_marker_that_leads_nowhere_is_named_on_stderr() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("repo/.harness/active-plan", "gone");
     let ended = place.run(&["state-path", "plan"]);
     ended.is_loud(2, "corrupt-state");
@@ -16,7 +16,7 @@ fn a_marker_that_leads_nowhere_is_named_on_stderr() {
 
 #[test]
 fn a_folder_that_is_given_as_a_relative_path_is_shown_so() {
-    let place = Place::empty();
+    let place = Fixture::empty();
     let from = |folder: &str, words: &[&str]| Ended::of(place.bare(words).current_dir(place.path(folder)));
     let ended = from("", &["state-path", "plan", "--cwd", "repo"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "repo/.harness/PLAN.md\n"));
@@ -28,7 +28,7 @@ fn a_folder_that_is_given_as_a_relative_path_is_shown_so() {
 
 #[test]
 fn a_task_that_is_bound_is_listed_as_what_is_bound() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("repo/.harness/active-plan", "a");
     place.write("vault/projects/seam-fixture/tasks/001-a/plan.md", "Status: open\n");
     let ended = place.run(&["plans"]);
@@ -42,7 +42,7 @@ fn a_task_that_is_bound_is_listed_as_what_is_bound() {
 
 #[test]
 fn a_vault_whose_path_is_no_text_is_a_vault() {
-    let place = Place::new();
+    let place = Fixture::new();
     let vault = place.path("").join(OsStr::from_bytes(b"v\xff"));
     std::fs::rename(place.path("vault"), &vault).unwrap();
     let output = place.bare(&["state-path", "plan"]).env("HELMDECK_MEMORY", &vault).output().unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
 /// The commands, well and badly asked.
 const WORDS: [&[&str]; 10] = [
@@ -74,8 +74,8 @@ const STARTS: &[&str] = &["clone", "clone3", "fork", "vfork", "socket", "epoll_c
 const OTHERS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
 /// A place with everything that a call may meet: a repository, memory of both kinds, a marker, settings and folders of the system.
-fn furnished() -> Place {
-    let place = Place::new();
+fn furnished() -> Fixture {
+    let place = Fixture::new();
     place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
     place.write("repo/.git/config", "[remote \"origin\"]\n\turl = https://host/o/other.git\n");
     place.write("repo/.git/objects/keep", "");
@@ -103,7 +103,7 @@ const XDG: [(&str, &str); 5] = [
 ];
 
 /// Gives a command the whole environment of a run.
-fn at_home(place: &Place, command: &mut Command) {
+fn at_home(place: &Fixture, command: &mut Command) {
     command.env_clear().env("HOME", place.path("home")).env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env("MEMORY_VAULT_PATH", place.path("vault")).stdin(std::process::Stdio::null());
     command.envs(XDG.map(|(name, folder)| (name, place.path(folder))));
@@ -124,7 +124,7 @@ fn every_folder_is_as_it_was() {
 }
 
 /// Prepares a program in a mount that cannot be written to: the place is entered once it is mounted.
-fn in_a_mount(place: &Place, program: &str, words: &[&str]) -> Command {
+fn in_a_mount(place: &Fixture, program: &str, words: &[&str]) -> Command {
     const SCRIPT: &str = "place=$1; shift; mount --bind \"$place\" \"$place\" && mount -o remount,bind,ro \"$place\" && cd \"$place/repo\" && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"]).arg(place.path("")).arg(program).args(words);
@@ -171,7 +171,7 @@ fn is_unwanted(line: &str) -> bool {
 }
 
 /// Runs a program under a trace and returns how it ended, and the trace.
-fn traced(place: &Place, program: &std::ffi::OsStr, words: &[&str]) -> (Ended, String) {
+fn traced(place: &Fixture, program: &std::ffi::OsStr, words: &[&str]) -> (Ended, String) {
     let file = place.path("trace");
     let calls: Vec<String> = [CHANGES, STARTS, OTHERS].concat().iter().map(|call| format!("?{call}")).collect();
     let mut command = Command::new("strace");

@@ -171,13 +171,13 @@ fn sources(path: &str) -> Vec<PathBuf> {
     fn add(path: &Path, all: &mut Vec<PathBuf>) {
         if !path.is_dir() {
             all.extend(path.extension().is_some_and(|ending| ending == "rs").then(|| path.to_owned()));
-        } else if path.file_name().is_some_and(|name| name != "trials") {
+        } else if path.file_name().is_some_and(|name| name != "tests") {
             std::fs::read_dir(path).unwrap().for_each(|entry| add(&entry.unwrap().path(), all));
         }
     }
     let mut all = Vec::new();
     add(&root().join(path), &mut all);
-    all.retain(|path| path.file_name().is_some_and(|name| name != "trials.rs"));
+    all.retain(|path| path.file_name().is_some_and(|name| name != "tests.rs"));
     assert!(!all.is_empty(), "{path}");
     all
 }
@@ -192,9 +192,9 @@ fn no_source_of_the_seam_can_do_more_than_look() {
     }
     // What is left out here is left out of the crate too.
     let lib = Source(tokens(&std::fs::read(root().join("src/seam/lib.rs")).unwrap()).unwrap());
-    let trials: Vec<usize> = lib.names().filter(|(_, _, name)| *name == "trials").map(|(at, ..)| at).collect();
-    assert_eq!(trials.len(), 1);
-    assert!(lib.are(trials[0] - 8, &["#", "[", "cfg", "(", "test", ")", "]", "mod", "trials", ";"]));
+    let tests: Vec<usize> = lib.names().filter(|(_, _, name)| *name == "tests").map(|(at, ..)| at).collect();
+    assert_eq!(tests.len(), 1);
+    assert!(lib.are(tests[0] - 8, &["#", "[", "cfg", "(", "test", ")", "]", "mod", "tests", ";"]));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Ended, Place};
+use super::{Ended, Fixture};
 
 /// Prepares a run of Python.
-fn python(place: &Place, arguments: &[&str]) -> Command {
+fn python(place: &Fixture, arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", place.path("home"));
     command.env("MEMORY_VAULT_PATH", place.path("vault")).env("HELMDECK_BIN", env!("CARGO_BIN_EXE_helmdeck"));
@@ -25,7 +25,7 @@ fn script() -> String {
 
 #[test]
 fn as_a_program_it_is_the_command() {
-    let place = Place::new();
+    let place = Fixture::new();
     for words in [
         &["recall-here"][..],
         &["state-path", "plan"],
@@ -41,7 +41,7 @@ fn as_a_program_it_is_the_command() {
 
 #[test]
 fn main_in_process_returns_exit_code() {
-    let place = Place::new();
+    let place = Fixture::new();
     let code = r##"
 import sys
 import process_seam as seam
@@ -57,7 +57,7 @@ print("still here")
 
 #[test]
 fn without_the_program_it_says_so() {
-    let place = Place::new();
+    let place = Fixture::new();
     let script = script();
     let mut command = python(&place, &[&script, "state-path", "plan"]);
     let ended = Ended::of(command.env("HELMDECK_BIN", "/nowhere/helmdeck"));
@@ -66,7 +66,7 @@ fn without_the_program_it_says_so() {
 
 #[test]
 fn as_a_module_it_has_the_calls() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("bound/.harness/active-plan", "gone");
     place.write("vault/projects/tasked/tasks/001-a/plan.md", "x");
     place.write("tasked/.harness/project.json", "{\"vault_project\": \"tasked\"}");
@@ -127,7 +127,7 @@ print("well", end="")
 }
 
 /// A folder with a link to the program under its own name.
-fn with_the_program_on_the_path(place: &Place) -> String {
+fn with_the_program_on_the_path(place: &Fixture) -> String {
     std::fs::create_dir_all(place.path("bin")).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_helmdeck"), place.path("bin/deck")).unwrap();
     format!("{}:/usr/local/bin:/usr/bin:/bin", place.path("bin").display())
@@ -135,7 +135,7 @@ fn with_the_program_on_the_path(place: &Place) -> String {
 
 #[test]
 fn a_name_on_the_path_is_enough_to_name_the_program() {
-    let place = Place::new();
+    let place = Fixture::new();
     let path = with_the_program_on_the_path(&place);
     let script = script();
     let mut command = python(&place, &[&script, "state-path", "plan"]);
@@ -150,7 +150,7 @@ fn a_name_on_the_path_is_enough_to_name_the_program() {
 
 #[test]
 fn what_is_no_json_is_offered_all_the_same() {
-    let place = Place::new();
+    let place = Fixture::new();
     let code = r##"
 import process_seam as seam
 
@@ -168,7 +168,7 @@ print("well", end="")
 
 #[test]
 fn what_another_program_prints_is_no_path() {
-    let place = Place::new();
+    let place = Fixture::new();
     let code = r##"
 import process_seam as seam
 
@@ -188,7 +188,7 @@ print("well", end="")
 
 #[test]
 fn a_plan_that_is_no_text_is_a_wrong_value_too() {
-    let place = Place::new();
+    let place = Fixture::new();
     let code = r##"
 import os
 import process_seam as seam
@@ -208,7 +208,7 @@ print("well", end="")
 
 #[test]
 fn a_program_that_does_not_end_is_not_waited_for() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("bin/stuck", "#!/bin/sh\nexec sleep 60\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(place.path("bin/stuck"), mode).unwrap();

@@ -1,5 +1,5 @@
 //! What the MCP conformance suite wants to find at a server, beside the packs: tools that answer with images, ask the user or
-//! need several rounds, prompts, resources. It stands behind the real server as what an embedder adds to its MCP door.
+//! need several rounds, prompts, resources. It stands behind the real server as what an embedder adds to its MCP transport.
 //!
 //! The words, names and texts are the suite's; they are data, in `conformance/fixtures.json`. Here is only what moves.
 
@@ -31,7 +31,7 @@ use tokio::sync::watch;
 /// The pause that the suite wants between two notifications of one run.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The fixtures, and the engine behind the same door.
+/// The fixtures, and the engine behind the same transport.
 pub(crate) struct Fixtures {
     data: Value,
     engine: Engine,

@@ -48,7 +48,7 @@ pub(crate) fn builtins(github: &str, clock: &Arc<TestClock>) -> Vec<Builtin> {
     builtins_with(github, clock, &Conversations::default())
 }
 
-/// Returns every pack of the program, with dialogues in this place.
+/// Returns every pack of the program, with conversations in this place.
 pub(crate) fn builtins_with(github: &str, clock: &Arc<TestClock>, conversations: &Conversations) -> Vec<Builtin> {
     let mut config = helmdeck_packs::github::Config::new(github.parse().unwrap());
     config.retry_wait = Duration::from_millis(1);

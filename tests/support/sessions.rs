@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::STUCK;
 
 /// An engine over a folder of its own.
-pub(crate) struct Bench {
+pub(crate) struct SessionFixture {
     pub(crate) engine: Engine,
     pub(crate) data: tempfile::TempDir,
 }
@@ -85,7 +85,7 @@ pub(crate) fn place(data: &Path) -> SessionPlace {
     SessionPlace { folder: data.join("sessions"), program: env!("CARGO_BIN_EXE_helmdeck").into(), outlive: false }
 }
 
-impl Bench {
+impl SessionFixture {
     /// Makes an engine with the packs `test.once` (its session ends with the call), `test.keep` (it is kept) and `test.maybe` (only
     /// if one is pinned).
     pub(crate) fn new() -> Self {

@@ -45,7 +45,7 @@ fn check_output(desk: &Desk, output: &Value) {
 }
 
 #[track_caller]
-fn check_dialogue(desk: &Desk) {
+fn check_conversation(desk: &Desk) {
     let asked = desk.model.asked();
     assert_eq!((asked.len(), desk.model.left()), (5, 0));
     for asked in &asked {
@@ -70,7 +70,7 @@ fn a_bug_of_parse_is_mended_by_a_job() {
     let server = desk.server();
     let outcome = desk.solve(&server, json!({"test_command": TEST_COMMAND}));
     check_output(&desk, &outcome["output"]);
-    check_dialogue(&desk);
+    check_conversation(&desk);
 
     let key = outcome["output"]["trajectory_artifact_key"].as_str().unwrap();
     assert!(outcome["artifacts"].as_array().unwrap().iter().any(|artifact| artifact["key"] == key), "{outcome}");
@@ -96,6 +96,6 @@ fn a_bug_of_sqlparse_is_mended_at_the_shell() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let outcome: Value = serde_json::from_str(&run.stdout).unwrap();
     check_output(&desk, &outcome["output"]);
-    check_dialogue(&desk);
+    check_conversation(&desk);
     assert_eq!(desk.sessions(), [] as [std::path::PathBuf; 0]);
 }

@@ -5,8 +5,8 @@ use super::*;
 impl Desk {
     /// Returns the packs of a program that was started in a session.
     fn within(self, session: &str) -> Self {
-        let world = World { session: Some(session.to_owned()), ..super::world() };
-        let config = Config { root: Some(self.root().to_owned()), run: true, world };
+        let environment = ProjectEnvironment { session: Some(session.to_owned()), ..super::environment() };
+        let config = Config { root: Some(self.root().to_owned()), run: true, environment };
         Self { packs: super::super::packs(&config), ..self }
     }
 }

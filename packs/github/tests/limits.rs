@@ -8,7 +8,7 @@ use helmdeck_core::{Code, Error};
 use serde_json::{Value, json};
 
 use super::server::{Answer, Server};
-use super::{Deck, NOW_SECONDS, With, output};
+use super::{NOW_SECONDS, Packs, With, output};
 
 const LIST: &str = "github.list_issues";
 
@@ -19,7 +19,8 @@ async fn refused(status: u16, headers: &[(&str, &str)], body: Value) -> Error {
         headers.iter().fold(Answer::new(status, &body), |answer, (name, value)| answer.header(name, value))
     })
     .await;
-    let error = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("canary-token")).await.unwrap_err();
+    let error =
+        Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("canary-token")).await.unwrap_err();
     assert_eq!(server.take().len(), 1, "{status} is not repeated");
     assert!(!format!("{error} {error:?} {} {}", error.problem(), error.cause()).contains("canary"), "{error:?}");
     error
@@ -99,7 +100,7 @@ async fn an_invalid_input_names_githubs_errors_in_one_safe_line() {
 #[tokio::test]
 async fn a_missing_thing_without_a_credential_hints_at_one() {
     let server = Server::start(|_, _| Answer::new(404, &json!({}))).await;
-    let error = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap_err();
+    let error = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap_err();
     assert_eq!(error.message(), "GitHub has no /repos/a/b/issues, or it is not public and needs a credential");
 }
 
@@ -114,7 +115,7 @@ async fn failures_of_the_server_are_repeated_until_it_answers() {
         _ => Answer::new(200, &json!([])),
     })
     .await;
-    let reply = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap();
+    let reply = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap();
     assert_eq!(output(&reply)["count"], 0);
     assert_eq!(turns.load(Ordering::SeqCst), 4);
     assert_eq!(reply.upstream_calls, 3, "the connection that broke has no answer to count");
@@ -123,7 +124,7 @@ async fn failures_of_the_server_are_repeated_until_it_answers() {
 #[tokio::test]
 async fn a_server_that_keeps_failing_is_given_up() {
     let server = Server::start(|_, _| Answer::new(503, &json!({"message": "x"}))).await;
-    let error = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap_err();
+    let error = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::HandlerFailed, "GitHub answered 503 for /repos/a/b/issues"));
     assert_eq!(server.take().len(), 4);
 }
@@ -132,7 +133,7 @@ async fn a_server_that_keeps_failing_is_given_up() {
 async fn no_repetition_is_waited_for_past_the_deadline() {
     let server = Server::start(|_, _| Answer::new(503, &json!({})).header("retry-after", "30")).await;
     let with = With { time: Some(Duration::from_secs(20)), ..With::default() };
-    let error = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), with).await.unwrap_err();
+    let error = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), with).await.unwrap_err();
     assert_eq!((error.code(), error.retry_after()), (Code::HandlerFailed, Some(Duration::from_secs(30))));
     assert_eq!(server.take().len(), 1);
 }
@@ -140,7 +141,7 @@ async fn no_repetition_is_waited_for_past_the_deadline() {
 #[tokio::test]
 async fn a_host_that_cannot_be_reached_is_said_so() {
     let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let deck = Deck::at(&format!("http://127.0.0.1:{port}"));
+    let deck = Packs::at(&format!("http://127.0.0.1:{port}"));
     let error = deck.run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::HandlerFailed, "GitHub cannot be reached"));
 }
@@ -150,7 +151,7 @@ async fn a_redirect_to_an_inner_host_is_forbidden() {
     let inner = Server::start(|_, _| Answer::new(200, &json!([]))).await;
     let target = inner.url.clone();
     let server = Server::start(move |_, _| Answer::new(301, &json!({})).header("location", &target)).await;
-    let error = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("t")).await.unwrap_err();
+    let error = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("t")).await.unwrap_err();
     assert_eq!(error.code(), Code::Forbidden);
     assert!(inner.take().is_empty());
 }
@@ -162,14 +163,14 @@ async fn a_renamed_repository_is_followed_with_its_credential() {
         _ => Answer::new(301, &json!({})).header("location", &format!("{base}/repositories/1/issues")),
     })
     .await;
-    Deck::at(&server.url).run(LIST, json!({"repo": "a/old"}), With::token("t")).await.unwrap();
+    Packs::at(&server.url).run(LIST, json!({"repo": "a/old"}), With::token("t")).await.unwrap();
     assert_eq!(server.take()[1].header("authorization"), Some("Bearer t"));
 }
 
 #[tokio::test]
 async fn a_token_that_fits_no_header_is_an_invalid_credential() {
     let server = Server::start(|_, _| Answer::new(200, &json!([]))).await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let error = deck.run(LIST, json!({"repo": "a/b"}), With::token("can\nary")).await.unwrap_err();
     assert_eq!(error.code(), Code::CredentialInvalid);
     assert!(!format!("{error:?} {}", error.cause()).contains("ary"));

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use helmdeck_core::manifest::HandlerSpec;
 use serde_json::{Value, json};
 
-use super::{Deck, manifest};
+use super::{Packs, manifest};
 
 #[test]
 fn every_manifest_is_understood_and_its_examples_fit() {
-    let deck = Deck::at("http://127.0.0.1:1");
+    let deck = Packs::at("http://127.0.0.1:1");
     let names: BTreeSet<String> = deck
         .0
         .iter()
@@ -39,7 +39,7 @@ fn every_manifest_is_understood_and_its_examples_fit() {
 
 #[test]
 fn readers_are_cached_with_a_tag_and_writers_purge_it() {
-    for builtin in Deck::at("http://127.0.0.1:1").0 {
+    for builtin in Packs::at("http://127.0.0.1:1").0 {
         let manifest = manifest(&builtin);
         let memory = manifest.memory.as_ref().unwrap();
         let input = json!({"repo": "a/b"});
@@ -64,7 +64,7 @@ fn readers_are_cached_with_a_tag_and_writers_purge_it() {
 
 #[test]
 fn a_repository_that_is_none_never_reaches_a_handler() {
-    for builtin in Deck::at("http://127.0.0.1:1").0 {
+    for builtin in Packs::at("http://127.0.0.1:1").0 {
         let manifest = manifest(&builtin);
         let mut input = manifest.examples[0].input.clone();
         if input.get("repo").is_none() {

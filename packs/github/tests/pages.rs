@@ -7,7 +7,7 @@ use helmdeck_core::Code;
 use serde_json::{Value, json};
 
 use super::server::{Answer, Asked, Server};
-use super::{Deck, With, output};
+use super::{Packs, With, output};
 
 fn issue(number: u64) -> Value {
     json!({
@@ -56,7 +56,7 @@ fn numbers(output: &Value) -> Vec<u64> {
 #[tokio::test]
 async fn pages_are_followed_to_the_end() {
     let server = three_pages(versions()).await;
-    let reply = Deck::at(&server.url).run(LIST, json!({"repo": "a/b", "per_page": 2}), With::default()).await.unwrap();
+    let reply = Packs::at(&server.url).run(LIST, json!({"repo": "a/b", "per_page": 2}), With::default()).await.unwrap();
     let found = output(&reply);
     assert_eq!(numbers(&found), [10, 11, 20, 21, 1]);
     assert_eq!((&found["count"], &found["truncated"]), (&json!(5), &json!(false)));
@@ -74,7 +74,7 @@ async fn pages_are_followed_to_the_end() {
 #[tokio::test]
 async fn max_items_ends_the_paging_and_says_truncated() {
     let server = three_pages(versions()).await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     for (max, truncated, requests) in
         [(1, true, 1), (2, true, 1), (3, true, 2), (4, true, 2), (5, false, 3), (9, false, 3)]
     {
@@ -88,7 +88,7 @@ async fn max_items_ends_the_paging_and_says_truncated() {
 #[tokio::test]
 async fn an_unchanged_list_is_confirmed_page_by_page_at_no_cost() {
     let server = three_pages(versions()).await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let input = json!({"repo": "a/b", "per_page": 2});
     let first = deck.run(LIST, input.clone(), With::token("t")).await.unwrap();
     server.take();
@@ -111,7 +111,7 @@ async fn one_changed_page_makes_a_whole_new_answer() {
     for changed in 0..3 {
         let pages = versions();
         let server = three_pages(pages.clone()).await;
-        let deck = Deck::at(&server.url);
+        let deck = Packs::at(&server.url);
         let input = json!({"repo": "a/b", "per_page": 2});
         let first = deck.run(LIST, input.clone(), With::token("t")).await.unwrap();
         pages[changed].store(2, Ordering::SeqCst);
@@ -132,7 +132,7 @@ async fn one_changed_page_makes_a_whole_new_answer() {
 #[tokio::test]
 async fn a_full_last_page_is_not_confirmed_since_a_new_page_may_follow_unseen() {
     let server = Server::start(|asked, _| Answer::new(200, &json!([issue(1), issue(2)])).etag(asked, "\"x\"")).await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let full = deck.run(LIST, json!({"repo": "a/b", "per_page": 2}), With::default()).await.unwrap();
     assert!(full.validator.is_none());
     let room = deck.run(LIST, json!({"repo": "a/b", "per_page": 3}), With::default()).await.unwrap();
@@ -148,7 +148,7 @@ async fn pull_requests_are_left_out_unless_asked_for() {
         _ => Answer::new(200, &json!([issue(4)])),
     })
     .await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let found = deck.run(LIST, json!({"repo": "a/b", "max_items": 2}), With::default()).await.unwrap();
     assert_eq!(numbers(&output(&found)), [2, 4]);
     let input = json!({"repo": "a/b", "max_items": 2, "include_pulls": true});
@@ -162,7 +162,7 @@ async fn a_next_link_to_another_host_is_not_followed() {
     for link in ["http://127.0.0.1:1/x", "https://evil.example/x", "//evil.example/x", "ftp://x/"] {
         let header = format!("<{link}>; rel=\"next\"");
         let server = Server::start(move |_, _| Answer::new(200, &json!([issue(1)])).header("link", &header)).await;
-        let error = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("t")).await.unwrap_err();
+        let error = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("t")).await.unwrap_err();
         assert_eq!((error.code(), error.message()), (Code::HandlerFailed, "GitHub's answer links to another host"));
         assert_eq!(server.take().len(), 1);
     }
@@ -171,7 +171,7 @@ async fn a_next_link_to_another_host_is_not_followed() {
 #[tokio::test]
 async fn an_endless_chain_of_pages_ends() {
     let server = Server::start(|asked, base| next(Answer::new(200, &json!([pull(1)])), base, page_of(asked) + 1)).await;
-    let found = Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap();
+    let found = Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::default()).await.unwrap();
     assert_eq!(output(&found), json!({"count": 0, "truncated": true, "issues": []}));
     assert_eq!(found.upstream_calls, 100);
 }
@@ -180,7 +180,7 @@ async fn an_endless_chain_of_pages_ends() {
 async fn values_are_encoded_in_the_query() {
     let server = Server::start(|_, _| Answer::new(200, &json!([]))).await;
     let input = json!({"repo": "a/b", "labels": ["good first issue", "a&b=c#d"], "assignee": "*", "since": "2020-01-01T00:00:00+02:00"});
-    Deck::at(&format!("{}/api/v3/", server.url)).run(LIST, input, With::default()).await.unwrap();
+    Packs::at(&format!("{}/api/v3/", server.url)).run(LIST, input, With::default()).await.unwrap();
     assert_eq!(
         server.paths(),
         [
@@ -192,7 +192,7 @@ async fn values_are_encoded_in_the_query() {
 #[tokio::test]
 async fn requests_say_what_github_asks_for() {
     let server = Server::start(|_, _| Answer::new(200, &json!([]))).await;
-    Deck::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("canary")).await.unwrap();
+    Packs::at(&server.url).run(LIST, json!({"repo": "a/b"}), With::token("canary")).await.unwrap();
     let asked = &server.take()[0];
     assert_eq!(asked.header("authorization"), Some("Bearer canary"));
     assert_eq!(asked.header("accept"), Some("application/vnd.github+json"));
@@ -214,7 +214,7 @@ async fn an_issue_with_its_thread_is_confirmed_or_renewed_as_one() {
         Answer::new(200, &json!([comment])).etag(asked, &format!("\"{version}\""))
     })
     .await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let input = json!({"repo": "a/b", "number": 7, "with_comments": true});
     let first = deck.run("github.get_issue", input.clone(), With::token("t")).await.unwrap();
     assert_eq!(output(&first)["thread"][0]["id"], 1);
@@ -242,7 +242,7 @@ async fn a_diff_is_asked_for_in_its_own_form_and_null_if_too_large() {
         }
     })
     .await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let get = async |number: u64, with_diff: bool| {
         let input = json!({"repo": "a/b", "number": number, "with_diff": with_diff});
         output(&deck.run("github.get_pr", input, With::default()).await.unwrap())
@@ -262,7 +262,7 @@ async fn an_answer_over_the_limit_or_of_another_form_is_an_error() {
         }
     })
     .await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     let error = deck.run(LIST, json!({"repo": "a/big"}), With::default()).await.unwrap_err();
     assert_eq!(error.code(), Code::TooLarge);
     let error = deck.run(LIST, json!({"repo": "a/other"}), With::default()).await.unwrap_err();
@@ -272,7 +272,7 @@ async fn an_answer_over_the_limit_or_of_another_form_is_an_error() {
 #[tokio::test]
 async fn a_bare_head_means_a_branch_of_the_repositorys_owner() {
     let server = Server::start(|_, _| Answer::new(200, &json!([]))).await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     for head in ["topic", "other:topic"] {
         deck.run("github.list_prs", json!({"repo": "a/b", "head": head, "base": "main"}), With::default())
             .await

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::stand_in::GitHub;
-use super::{Deck, With, output};
+use super::{Packs, With, output};
 use helmdeck_core::Code;
 
 #[tokio::test]
 async fn a_recorded_list_is_followed_over_its_five_pages() {
     let github = GitHub::start();
-    let deck = Deck::at(&github.url());
+    let deck = Packs::at(&github.url());
     let input = json!({"repo": "octokit-fixture-org/paginate-issues", "per_page": 3});
     let reply = deck.run("github.list_issues", input.clone(), With::token("t")).await.unwrap();
     let found = output(&reply);
@@ -25,7 +25,7 @@ async fn a_recorded_list_is_followed_over_its_five_pages() {
 #[tokio::test]
 async fn recorded_etags_confirm_and_new_ones_bring_new_data() {
     let github = GitHub::start();
-    let deck = Deck::at(&github.url());
+    let deck = Packs::at(&github.url());
     let input = json!({"repo": "sigmavirus24/github3.py", "number": 187, "with_comments": true});
     let first = deck.run("github.get_issue", input.clone(), With::token("t")).await.unwrap();
     assert_eq!((&output(&first)["number"], output(&first)["thread"].as_array().unwrap().len()), (&json!(187), 3));
@@ -43,7 +43,7 @@ async fn recorded_etags_confirm_and_new_ones_bring_new_data() {
 #[tokio::test]
 async fn recorded_pulls_and_searches_fit_the_schemas() {
     let github = GitHub::start();
-    let deck = Deck::at(&github.url());
+    let deck = Packs::at(&github.url());
     let pull =
         deck.run("github.get_pr", json!({"repo": "PyGithub/PyGithub", "number": 31}), With::default()).await.unwrap();
     assert_eq!((&output(&pull)["number"], &output(&pull)["merged"]), (&json!(31), &json!(true)));
@@ -71,7 +71,7 @@ async fn recorded_pulls_and_searches_fit_the_schemas() {
 #[tokio::test]
 async fn limits_and_faults_of_the_stand_in_are_understood() {
     let github = GitHub::start();
-    let deck = Deck::at(&github.url());
+    let deck = Packs::at(&github.url());
     let input = json!({"repo": "PyGithub/PyGithub", "number": 28});
     let get = async || deck.run("github.get_issue", input.clone(), With::token("t")).await;
 
@@ -101,7 +101,7 @@ async fn limits_and_faults_of_the_stand_in_are_understood() {
 #[tokio::test]
 async fn the_bodies_that_are_sent_fit_githubs_own_description() {
     let github = GitHub::start();
-    let deck = Deck::at(&github.url());
+    let deck = Packs::at(&github.url());
     let repo = "PyGithub/PyGithub";
     for (pack, input) in [
         ("github.create_issue", json!({"repo": repo, "title": "t"})),

@@ -4,7 +4,7 @@ use helmdeck_core::Code;
 use serde_json::{Value, json};
 
 use super::server::{Answer, Server};
-use super::{Deck, With, output};
+use super::{Packs, With, output};
 
 fn created() -> Value {
     json!({
@@ -18,7 +18,7 @@ fn created() -> Value {
 #[tokio::test]
 async fn each_pack_sends_what_github_asks_for() {
     let server = Server::start(|_, _| Answer::new(201, &created())).await;
-    let deck = Deck::at(&server.url);
+    let deck = Packs::at(&server.url);
     for (pack, input, path, body) in [
         (
             "github.create_issue",
@@ -63,7 +63,7 @@ async fn what_may_have_been_done_is_never_sent_again() {
     ] {
         let server = Server::start(move |_, _| answer()).await;
         let input = json!({"repo": "a/b", "title": "t"});
-        let error = Deck::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap_err();
+        let error = Packs::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap_err();
         assert_eq!((error.code(), error.message()), (Code::HandlerFailed, expected));
         assert_eq!(server.take().len(), 1, "{expected}");
     }
@@ -77,7 +77,7 @@ async fn a_renamed_repository_is_written_to_once_with_the_same_body() {
     })
     .await;
     let input = json!({"repo": "a/old", "title": "t"});
-    Deck::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap();
+    Packs::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap();
     let asked = server.take();
     assert_eq!(asked.len(), 2);
     assert_eq!((asked[1].body.as_str(), asked[1].method.as_str()), (asked[0].body.as_str(), "POST"));
@@ -88,6 +88,6 @@ async fn a_renamed_repository_is_written_to_once_with_the_same_body() {
 async fn a_write_is_not_redirected_to_another_host() {
     let server = Server::start(|_, _| Answer::new(307, &json!({})).header("location", "https://evil.example/x")).await;
     let input = json!({"repo": "a/old", "title": "t"});
-    let error = Deck::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap_err();
+    let error = Packs::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap_err();
     assert_eq!(error.message(), "GitHub's answer links to another host");
 }

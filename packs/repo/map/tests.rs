@@ -277,7 +277,7 @@ async fn progress_is_reported_from_start_to_end() {
     struct Seen(Mutex<Vec<f32>>);
     impl ProgressSink for Seen {
         fn report(&self, percent: Option<f32>, _: &str) {
-            self.0.lock().unwrap().push(percent.unwrap());
+            self.0.lock().push(percent.unwrap());
         }
     }
     let files: Vec<(String, String)> = (0..250).map(|n| (format!("f{n}.py"), format!("def f{n}(): pass\n"))).collect();
@@ -285,7 +285,7 @@ async fn progress_is_reported_from_start_to_end() {
     let folder = tree(&files);
     let seen = Arc::new(Seen::default());
     call(Context { progress: Some(seen.clone()), ..context() }, json!({ "path": folder.path() })).await.unwrap();
-    let mut reports = seen.0.lock().unwrap().clone();
+    let mut reports = seen.0.lock().clone();
     assert_eq!((reports.first(), reports.last()), (Some(&0.0), Some(&100.0)));
     reports.sort_by(f32::total_cmp);
     assert_eq!(reports, [0.0, 40.0, 80.0, 100.0]);
@@ -339,7 +339,7 @@ fn what_a_file_became_since_the_walk_is_not_read() {
     let folder = helmdeck_core::session::Session::folder(&session).join("repo");
     fs::create_dir_all(folder.join("a")).unwrap();
     let outside = tree(&[("x.py", "def secret_function(): pass\n")]);
-    let place = Place::find("repo", Some(&session)).unwrap();
+    let place = MapRoot::find("repo", Some(&session)).unwrap();
     let source = |name: &str| SourceFile {
         file: name.into(),
         path: name.to_owned(),
@@ -404,7 +404,7 @@ async fn a_folder_of_a_session_that_is_swapped_for_a_link_is_not_walked_through(
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("in.py"), "").unwrap();
     let outside = tree(&[("secret.py", "")]);
-    let place = Arc::new(Place::find("repo", Some(&session)).unwrap());
+    let place = Arc::new(MapRoot::find("repo", Some(&session)).unwrap());
     fs::rename(&folder, folder.with_extension("moved")).unwrap();
     symlink(outside.path(), &folder).unwrap();
     let none = Globs::new("paths", &[]).unwrap();

@@ -3,7 +3,7 @@
 use helmdeck_testkit::ChatReply;
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::fixture::Fixture;
 use super::{fix, run, submit};
 
 fn keys(value: &Value) -> Vec<&str> {
@@ -12,9 +12,9 @@ fn keys(value: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn our_format_has_every_message_command_end_time_and_token() {
-    let world = World::new(vec![ChatReply::text("hm"), run("echo a; exit 3"), fix(), submit()]).await;
-    let output = world.solve(json!({"test_command": "sh test.sh"})).await.unwrap();
-    let trajectory = world.artifacts.trajectory();
+    let fixture = Fixture::new(vec![ChatReply::text("hm"), run("echo a; exit 3"), fix(), submit()]).await;
+    let output = fixture.solve(json!({"test_command": "sh test.sh"})).await.unwrap();
+    let trajectory = fixture.artifacts.trajectory();
     assert_eq!(output["trajectory_artifact_key"], "swe.solve/run/trajectory.json");
     assert_eq!(trajectory["trajectory_format"], "helmdeck-1");
     assert_eq!((&trajectory["patch"], &trajectory["tests"]), (&output["patch"], &output["tests"]));
@@ -40,10 +40,10 @@ async fn our_format_has_every_message_command_end_time_and_token() {
 
 #[tokio::test]
 async fn the_other_format_is_that_of_mini_swe_agent() {
-    let world = World::new(vec![ChatReply::text("hm"), run("echo a; exit 3"), fix(), submit()]).await;
-    let output = world.solve(json!({"trajectory_format": "mini-swe-agent-1.1"})).await.unwrap();
+    let fixture = Fixture::new(vec![ChatReply::text("hm"), run("echo a; exit 3"), fix(), submit()]).await;
+    let output = fixture.solve(json!({"trajectory_format": "mini-swe-agent-1.1"})).await.unwrap();
     assert_eq!(output["trajectory_artifact_key"], "swe.solve/run/trajectory.traj.json");
-    let trajectory = world.artifacts.trajectory();
+    let trajectory = fixture.artifacts.trajectory();
     assert_eq!(keys(&trajectory), ["info", "messages", "trajectory_format"]);
     assert_eq!(trajectory["trajectory_format"], "mini-swe-agent-1.1");
     let info = &trajectory["info"];
@@ -78,9 +78,9 @@ async fn a_model_without_tools_has_one_message_of_rules_in_the_other_format() {
         block("sed -i 's/helo/hello/' greet.sh"),
         block(&format!("echo {}", super::MARKER)),
     ];
-    let world = World::new(replies).await;
-    world.solve(json!({"trajectory_format": "mini-swe-agent-1.1"})).await.unwrap();
-    let messages = world.artifacts.trajectory()["messages"].as_array().unwrap().clone();
+    let fixture = Fixture::new(replies).await;
+    fixture.solve(json!({"trajectory_format": "mini-swe-agent-1.1"})).await.unwrap();
+    let messages = fixture.artifacts.trajectory()["messages"].as_array().unwrap().clone();
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user", "assistant", "exit"]);
     assert!(messages[0]["content"].as_str().unwrap().contains("```bash"), "the rules that it followed");
@@ -100,9 +100,9 @@ async fn each_ending_has_the_name_that_mini_swe_agent_gives_it() {
         (vec![run("sleep 100")], json!({"max_seconds": 8}), "TimeExceeded"),
         (vec![ChatReply::text("x")], json!({}), "RepeatedFormatError"),
     ] {
-        let world = World::new(replies).await;
-        world.solve(mini(more)).await.unwrap();
-        let trajectory = world.artifacts.trajectory();
+        let fixture = Fixture::new(replies).await;
+        fixture.solve(mini(more)).await.unwrap();
+        let trajectory = fixture.artifacts.trajectory();
         assert_eq!(trajectory["info"]["exit_status"], status);
         assert_eq!(trajectory["messages"].as_array().unwrap().last().unwrap()["content"], status);
         assert_eq!(trajectory["info"]["submission"], "");

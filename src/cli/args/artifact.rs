@@ -1,4 +1,4 @@
-//! The command line of `helmdeck artifact`.
+//! Command line of `helmdeck artifact`.
 
 use std::path::PathBuf;
 
@@ -8,39 +8,39 @@ use helmdeck_core::PackName;
 /// `helmdeck artifact`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArtifactCommand {
-    /// List files that have not ended, newest first
+    /// List unexpired files, newest first
     List(ArtifactListArgs),
-    /// Write a file to stdout, or to a file; whose it is does not matter
+    /// Write a file of any owner to stdout, or to a file
     Get(ArtifactGetArgs),
-    /// Delete files before they end; whose they are does not matter
+    /// Delete files of any owner before they expire
     Rm {
-        /// Their keys, as the list shows them
+        /// Keys, as shown by `list`
         #[arg(required = true)]
         keys: Vec<String>,
     },
-    /// Write a small object to the place of the files, read it back and delete it
+    /// Check the artifact storage: write, read back and delete a small object
     Check,
 }
 
 /// `helmdeck artifact list`.
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactListArgs {
-    /// Only of this pack
+    /// Only files of this pack
     #[arg(long, value_parser = PackName::new)]
     pub(crate) pack: Option<PackName>,
-    /// Those of this user, instead of those of the local caller
+    /// Only files of this user [default: the local caller]
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// The tenant of the user
+    /// Tenant of the user
     #[arg(long, requires = "user", default_value = "local")]
     pub(crate) tenant: String,
-    /// Those of everybody, owner by owner
+    /// Files of all owners, grouped by owner
     #[arg(long, conflicts_with = "user")]
     pub(crate) all: bool,
-    /// The most files
+    /// Maximum number of files
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) limit: usize,
-    /// The `next` of the page before, as --json shows it
+    /// Continue after the previous page: its `next` from --json
     #[arg(long, value_name = "NEXT")]
     pub(crate) after: Option<String>,
 }
@@ -48,12 +48,12 @@ pub(crate) struct ArtifactListArgs {
 /// `helmdeck artifact get`.
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactGetArgs {
-    /// Its key, as an outcome or the list shows it
+    /// Key, as shown by a call's outcome or by `list`
     pub(crate) key: String,
-    /// Where to; - for stdout
+    /// Output file; - for stdout
     #[arg(short, long, value_name = "FILE|-", default_value = "-")]
     pub(crate) output: PathBuf,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -1,4 +1,4 @@
-//! The command line of `helmdeck cache`, and of what removes entries.
+//! Command line of `helmdeck cache` and of the purge commands.
 
 use clap::{Args, Subcommand};
 use helmdeck_core::PackName;
@@ -9,37 +9,37 @@ use super::{CallArgs, parse_namespace};
 /// `helmdeck cache`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Say what a call's key is made of, and whether there is an answer for it
+    /// Show the parts of a call's cache key, and whether an answer is stored
     Explain(CallArgs),
     /// Count answers by status and pack (works without the key)
     Stats,
     /// List cached answers without their values (works without the key)
     Ls {
-        /// Only of this pack
+        /// Only answers of this pack
         #[arg(long, value_parser = PackName::new)]
         pack: Option<PackName>,
-        /// The most entries
+        /// Maximum number of entries
         #[arg(long, value_name = "COUNT", default_value_t = 100)]
         limit: usize,
     },
-    /// Drop cached answers (works without the key)
+    /// Delete cached answers (works without the key)
     Purge(PurgeArgs),
-    /// Say what the cache saved (works without the key)
+    /// Show what the cache saved (works without the key)
     Savings,
 }
 
-/// Which entries to remove.
+/// Flags of the purge commands.
 #[derive(Debug, Args)]
 pub(crate) struct PurgeArgs {
-    /// Which.
+    /// Entries to delete.
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
-/// Exactly one choice of entries.
+/// Selector of the entries to delete: exactly one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Which {
@@ -49,10 +49,10 @@ pub(crate) struct Which {
     /// Cached answers with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
-    /// Entries of this caller: tenant/user (its sessions too) or tenant/user/session
+    /// Entries of this caller: tenant/user (with its sessions) or tenant/user/session
     #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    /// Everything, of everybody
+    /// All entries of all callers
     #[arg(long)]
     pub(crate) all: bool,
 }

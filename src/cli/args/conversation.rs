@@ -1,4 +1,4 @@
-//! The command line of `helmdeck conversation`.
+//! Command line of `helmdeck conversation`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,107 +10,107 @@ use helmdeck_core::duration::parse_duration;
 /// `helmdeck conversation`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConversationCommand {
-    /// Add a turn, or the turns of a file
+    /// Add one turn, or the turns of a file
     #[command(after_help = "Examples:\n  \
         helmdeck conversation add trip --user 'A week in Lisbon' --assistant 'In May or in June?'\n  \
         helmdeck conversation add trip --user - <question.txt\n  \
         helmdeck conversation add trip --file turns.jsonl\n\n\
-        Each line of a file is a turn: {\"user_message\": \"...\", \"assistant_response\": \"...\"}, and if wanted \"timestamp\",\n\
-        \"trajectory_digest\", \"artifacts_shown\", \"artifacts_hidden_refs\" and \"once\". A file whose lines all have a \"once\" can be\n\
-        given again after a failure: what is there already is not added twice.")]
+        Each line of a file is a turn: {\"user_message\": \"...\", \"assistant_response\": \"...\"}. Optional members: \"timestamp\",\n\
+        \"trajectory_digest\", \"artifacts_shown\", \"artifacts_hidden_refs\" and \"once\". If every line has a \"once\", the file can be\n\
+        added again after a failure: turns that exist are not added twice.")]
     Add(AddArgs),
-    /// Print what a model is to be shown of a dialogue
+    /// Print the context for the next model call: summary plus recent turns
     Context {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// Print it as a block of a prompt, fenced as untrusted data
+        which: ConversationIdArgs,
+        /// Print a prompt block, fenced as untrusted data
         #[arg(long)]
         prompt: bool,
     },
-    /// Say how the summary of a dialogue is doing
+    /// Show the health of a conversation's summary
     Health {
         #[command(flatten)]
-        which: DialogueArgs,
+        which: ConversationIdArgs,
     },
-    /// Say what the strategy makes of a dialogue right now
+    /// Show what the strategy currently does with a conversation
     Trace {
         #[command(flatten)]
-        which: DialogueArgs,
+        which: ConversationIdArgs,
     },
-    /// Write a dialogue as a snapshot: the summary, and every turn that is not in it
+    /// Write a snapshot: the summary, and every turn that is not in it
     Snapshot(SnapshotArgs),
-    /// Put a snapshot in the place of a dialogue
+    /// Replace a conversation by a snapshot
     Restore {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// The snapshot; - for stdin
+        which: ConversationIdArgs,
+        /// Snapshot; - for stdin
         #[arg(value_name = "FILE|-")]
         file: PathBuf,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// List dialogues, or the turns of one
+    /// List conversations, or the turns of one
     List(ConversationListArgs),
     /// Show a turn
     Show {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// The turn's key, as `list` and `context` show it
+        which: ConversationIdArgs,
+        /// Key of the turn, as shown by `list` and `context`
         key: String,
     },
-    /// Delete a turn; a summary that it is in is made anew
+    /// Delete a turn; a summary that includes it is rebuilt
     Delete {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// The turn's key, as `list` and `context` show it
+        which: ConversationIdArgs,
+        /// Key of the turn, as shown by `list` and `context`
         key: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// Delete every turn and the summary of a dialogue, and go on with it
+    /// Delete all turns and the summary, but keep the conversation
     Flush {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// Do not ask
+        which: ConversationIdArgs,
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// Remove a dialogue with everything about it
+    /// Delete a conversation with all its data
     Forget {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// Do not ask
+        which: ConversationIdArgs,
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// Sum up now what waits for it; exit 1 if something still waits
+    /// Summarise the waiting turns now; exit 1 if some still wait
     Fold {
         #[command(flatten)]
-        which: DialogueArgs,
-        /// Stop waiting after this long
+        which: ConversationIdArgs,
+        /// Stop waiting after this time
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5m")]
         within: Duration,
     },
 }
 
-/// Which dialogue is meant.
+/// Conversation id and its owner.
 #[derive(Debug, Args)]
-pub(crate) struct DialogueArgs {
-    /// The dialogue
+pub(crate) struct ConversationIdArgs {
+    /// Conversation id
     pub(crate) session: String,
     #[command(flatten)]
     pub(crate) whose: WhoseArgs,
 }
 
-/// Whose dialogue is meant.
+/// Owner of a conversation.
 #[derive(Debug, Args)]
 pub(crate) struct WhoseArgs {
-    /// The user whose dialogue it is; the local caller if absent
+    /// Owner of the conversation [default: the local caller]
     #[arg(long, value_name = "USER")]
     pub(crate) subject: Option<String>,
-    /// The tenant of the user; the local caller's if absent
+    /// Tenant of the owner [default: the local caller's]
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
 }
@@ -119,20 +119,20 @@ pub(crate) struct WhoseArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
-    pub(crate) which: DialogueArgs,
-    /// What the user said; - for stdin, without its last line break
+    pub(crate) which: ConversationIdArgs,
+    /// User message; - for stdin, without its last line break
     #[arg(long, value_name = "TEXT|-", required_unless_present_any = ["assistant", "file"])]
     pub(crate) user: Option<String>,
-    /// What the assistant answered; - for stdin, without its last line break
+    /// Assistant reply; - for stdin, without its last line break
     #[arg(long, value_name = "TEXT|-")]
     pub(crate) assistant: Option<String>,
-    /// When it happened, like 2026-11-22T16:00:00Z; now if absent
+    /// Time of the turn, like 2026-11-22T16:00:00Z [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) at: Option<String>,
-    /// A name for the turn: adding it again within a day adds nothing
+    /// Idempotency key: adding a turn with the same name again within a day adds nothing
     #[arg(long, value_name = "NAME")]
     pub(crate) once: Option<String>,
-    /// A file of turns, one a line; - for stdin
+    /// File of turns, one per line; - for stdin
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["user", "assistant", "at", "once"])]
     pub(crate) file: Option<PathBuf>,
 }
@@ -141,11 +141,11 @@ pub(crate) struct AddArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
-    pub(crate) which: DialogueArgs,
-    /// Where to; stdout if absent
+    pub(crate) which: ConversationIdArgs,
+    /// Output file [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
 }
@@ -153,20 +153,20 @@ pub(crate) struct SnapshotArgs {
 /// `helmdeck conversation list`.
 #[derive(Debug, Args)]
 pub(crate) struct ConversationListArgs {
-    /// List the turns of this dialogue; the dialogues if absent, of everybody unless narrowed
+    /// List the turns of this conversation [default: list all conversations, of all owners unless filtered]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) whose: WhoseArgs,
-    /// Only turns whose texts hold this, whatever the case
+    /// Only turns that contain this text, ignoring case
     #[arg(long, value_name = "TEXT", requires = "session")]
     pub(crate) search: Option<String>,
-    /// Show the texts of the turns too
+    /// Also show the texts of the turns
     #[arg(long, requires = "session")]
     pub(crate) texts: bool,
-    /// At most so many
+    /// Maximum number of rows
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) limit: usize,
-    /// Only those after this one, which the list before ended with
+    /// Continue after the previous page: the `next` it ended with
     #[arg(long, value_name = "NEXT")]
     pub(crate) after: Option<String>,
 }

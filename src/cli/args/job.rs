@@ -1,4 +1,4 @@
-//! The command line of `helmdeck job`.
+//! Command line of `helmdeck job`.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use helmdeck_engine::{JobId, JobState};
 /// `helmdeck job`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List the jobs of everybody, the newest first
+    /// List the jobs of all owners, newest first
     List(JobListArgs),
     /// Show a job
     Show {
-        /// Its id
+        /// Job id
         #[arg(value_parser = JobId::parse)]
         id: JobId,
     },
-    /// Wait until a job has ended, and show it; exit 1 unless it succeeded
+    /// Wait until a job has ended and show it; exit 1 unless it succeeded
     Wait {
-        /// Its id
+        /// Job id
         #[arg(value_parser = JobId::parse)]
         id: JobId,
-        /// Give up after this long
+        /// Stop waiting after this time
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         timeout: Option<Duration>,
     },
-    /// Print what the job's call answered, as `helmdeck run` would have
+    /// Print the result of a job's call, as `helmdeck run` would
     Result {
-        /// Its id
+        /// Job id
         #[arg(value_parser = JobId::parse)]
         id: JobId,
     },
-    /// Cancel a job, whichever server runs it; one that has ended stays as it is
+    /// Cancel a job on any server; no effect if it has ended
     Cancel {
-        /// Its id
+        /// Job id
         #[arg(value_parser = JobId::parse)]
         id: JobId,
     },
@@ -43,29 +43,29 @@ pub(crate) enum JobCommand {
 /// `helmdeck job list`.
 #[derive(Debug, Args)]
 pub(crate) struct JobListArgs {
-    /// Only those in this state
+    /// Only jobs in this state
     #[arg(long, value_enum)]
     pub(crate) state: Option<StateArg>,
-    /// At most so many, up to 500
+    /// Maximum number of jobs, up to 500
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
-    /// Only those older than this one
+    /// Only jobs older than this one
     #[arg(long, value_name = "ID", value_parser = JobId::parse)]
     pub(crate) after: Option<JobId>,
 }
 
-/// How far a job is.
+/// State of a job, as an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateArg {
-    /// It waits for its turn
+    /// Waiting to run
     Queued,
-    /// Its call runs
+    /// Running
     Running,
-    /// Its call has answered
+    /// The call succeeded
     Succeeded,
-    /// Its call failed, or its server ended
+    /// The call failed, or its server stopped
     Failed,
-    /// Somebody cancelled it
+    /// Cancelled
     Cancelled,
 }
 

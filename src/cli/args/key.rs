@@ -1,4 +1,4 @@
-//! The command line of `helmdeck key`.
+//! Command line of `helmdeck key`.
 
 use clap::Subcommand;
 
@@ -7,6 +7,6 @@ use clap::Subcommand;
 pub(crate) enum KeyCommand {
     /// Print a new random key
     Generate,
-    /// Say whether the key in the environment is well-formed, and its id
+    /// Check that the key in the environment is well-formed, and print its id
     Check,
 }

@@ -1,4 +1,4 @@
-//! `helmdeck mcp`: serving over stdin and stdout, and the MCP servers whose tools become packs.
+//! Command line of `helmdeck mcp`: serving over stdio, and the MCP servers whose tools become packs.
 
 use std::path::PathBuf;
 
@@ -7,26 +7,26 @@ use clap::{Args, Subcommand};
 /// `helmdeck mcp`.
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// What to do with the MCP servers of the configuration; serve if absent.
+    /// Subcommand; serves over stdio if absent.
     #[command(subcommand)]
     pub(crate) command: Option<McpCommand>,
 }
 
-/// What to do with the MCP servers of the configuration.
+/// `helmdeck mcp` subcommands: manage the configured MCP servers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Add an MCP server to the configuration file; its tools become packs mcp.<name>.<tool>
+    /// Add an MCP server to the configuration; its tools become packs mcp.<name>.<tool>
     #[command(after_help = "Examples:\n  \
         helmdeck mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  \
         helmdeck mcp add tracker --url https://mcp.example.com/mcp --header 'Authorization=Bearer {credential:tracker}'\n\n\
-        Values of --env and --header name their secrets: env:NAME for a variable of the environment, credential:NAME for a\n\
-        credential. A token itself is refused.")]
+        In --env and --header, refer to secrets by name: env:NAME for an environment variable, credential:NAME for a\n\
+        credential. A literal token is rejected.")]
     Add(McpAddArgs),
-    /// Ask the MCP servers for their tools and say where each stands
+    /// List the MCP servers with their status and tools
     List,
-    /// Remove an MCP server from the configuration file
+    /// Remove an MCP server from the configuration
     Remove {
-        /// Its name
+        /// Server name
         name: String,
     },
 }
@@ -34,38 +34,38 @@ pub(crate) enum McpCommand {
 /// `helmdeck mcp add`.
 #[derive(Debug, Args)]
 pub(crate) struct McpAddArgs {
-    /// Its name: a-z, 0-9 and _
+    /// Server name: a-z, 0-9 and _
     pub(crate) name: String,
-    /// The address of a server over HTTP
+    /// URL of an HTTP server
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "env", "cwd"], required_unless_present = "command")]
     pub(crate) url: Option<String>,
-    /// A header of every request, as NAME=VALUE or "Name: value" (repeat for more)
+    /// Header of every request, as NAME=VALUE or "Name: value" (repeatable)
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "url", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// A variable of the program's environment (repeat for more)
+    /// Environment variable of the program (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) env: Vec<(String, String)>,
-    /// The program's working folder
+    /// Working folder of the program
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Take only tools whose names fit; * stands for any characters (repeat for more)
+    /// Only tools whose names match; * matches any characters (repeatable)
     #[arg(long = "tool", value_name = "PATTERN")]
     pub(crate) tools: Vec<String>,
-    /// Replace a server of this name
+    /// Replace an existing server of this name
     #[arg(long)]
     pub(crate) force: bool,
-    /// The program and its arguments, after --
+    /// Program and its arguments, after --
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    // The text may hold a secret, so it is not repeated.
+    // The text may contain a secret, so the error does not repeat it.
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// Reads a header: `NAME=VALUE`, or `Name: value` as curl has it. No name of a header holds either sign (RFC 9110, section 5.1).
+/// Parses a header: `NAME=VALUE`, or `Name: value` as in curl. A header name contains neither sign (RFC 9110, section 5.1).
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(['=', ':']).ok_or("write NAME=VALUE or \"Name: value\"")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))

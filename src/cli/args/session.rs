@@ -1,4 +1,4 @@
-//! The command line of `helmdeck session`.
+//! Command line of `helmdeck session`.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use helmdeck_core::duration::parse_duration;
 /// `helmdeck session`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// List the sessions of this data folder, of every caller and process
+    /// List the sessions in this data folder, of all callers and processes
     List,
-    /// Run a command in a session of the local caller, in its sandbox
+    /// Run a command in the sandbox of a session of the local caller
     Exec(SessionExecArgs),
-    /// End a session with everything that runs in it, and remove its folder
+    /// End a session: kill its processes and delete its folder
     End {
-        /// Its id
+        /// Session id
         id: String,
     },
 }
@@ -22,18 +22,18 @@ pub(crate) enum SessionCommand {
 /// `helmdeck session exec`.
 #[derive(Debug, Args)]
 pub(crate) struct SessionExecArgs {
-    /// Its id
+    /// Session id
     pub(crate) id: String,
-    /// The folder to start in, below the session's own
+    /// Working folder, relative to the session's folder
     #[arg(long, value_name = "FOLDER", default_value = "")]
     pub(crate) cwd: String,
-    /// Kill the command after this long
+    /// Kill the command after this time
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60s")]
     pub(crate) timeout: Duration,
-    /// Hand what comes on stdin to the command
+    /// Pass stdin to the command
     #[arg(long)]
     pub(crate) stdin: bool,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) argv: Vec<String>,
 }

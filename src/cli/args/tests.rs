@@ -1,4 +1,4 @@
-//! What the command line takes and refuses.
+//! Tests of the command line definitions.
 
 use clap::CommandFactory;
 

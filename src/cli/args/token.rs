@@ -1,4 +1,4 @@
-//! The command line of `helmdeck token`.
+//! Command line of `helmdeck token`.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use helmdeck_core::duration::parse_duration;
 /// `helmdeck token`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, printed once on stdout
+    /// Create a token and print it once on stdout
     #[command(after_help = "Scopes: metrics:read, packs:run, packs:run:<glob>, memory:read, memory:write, admin.\n\n\
         Example:\n  \
         helmdeck token create --tenant acme --user ci --scope \"packs:run:github.* memory:read\" --name \"build server\"")]
     Create(TokenCreateArgs),
-    /// List the tokens, without what they prove
+    /// List tokens, without their secrets
     List,
-    /// Revoke a token; every server refuses it within a second
+    /// Revoke a token; every server rejects it within a second
     Revoke {
-        /// Its id, as the list shows it
+        /// Token id, as shown by `list`
         id: String,
     },
 }
@@ -26,24 +26,24 @@ pub(crate) enum TokenCommand {
 /// `helmdeck token create`.
 #[derive(Debug, Args)]
 pub(crate) struct TokenCreateArgs {
-    /// The tenant of whoever shows the token
+    /// Tenant of the token
     #[arg(long)]
     pub(crate) tenant: String,
-    /// The user that whoever shows the token is
+    /// User of the token
     #[arg(long)]
     pub(crate) user: String,
-    /// What it allows: scopes between spaces
+    /// Scopes, separated by spaces
     #[arg(long, value_name = "SCOPES", value_parser = parse_scope)]
     pub(crate) scope: Permissions,
-    /// How long it is good: a duration, or never
+    /// Lifetime of the token: a duration, or never
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = Life::parse)]
     pub(crate) expires: Life,
-    /// What you call it
+    /// Display name
     #[arg(long, default_value = "")]
     pub(crate) name: String,
 }
 
-/// How long a token is good; `None` = without end.
+/// Lifetime of a token; `None` never expires.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Life(pub(crate) Option<Duration>);
 
@@ -53,7 +53,7 @@ impl Life {
             return Ok(Self(None));
         }
         match parse_duration(text)? {
-            Duration::ZERO => Err("a token that has ended proves nothing".to_owned()),
+            Duration::ZERO => Err("the lifetime must be longer than zero".to_owned()),
             life => Ok(Self(Some(life))),
         }
     }
@@ -63,7 +63,7 @@ fn parse_scope(text: &str) -> Result<Permissions, String> {
     let permissions: Result<Permissions, String> = text.split_ascii_whitespace().map(str::parse).collect();
     let permissions = permissions?;
     if permissions.is_empty() {
-        return Err("a token without a scope allows nothing; name at least one".to_owned());
+        return Err("the scope is empty; name at least one, like packs:run".to_owned());
     }
     Ok(permissions)
 }

@@ -1,4 +1,4 @@
-//! `helmdeck vault`: its commands and flags.
+//! Command line of `helmdeck vault`.
 
 use std::path::PathBuf;
 
@@ -9,47 +9,48 @@ use helmdeck_vault::{Kind, Subjects};
 /// `helmdeck vault`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VaultCommand {
-    /// Set a credential: make it, or replace it whole; the secret comes from stdin or a prompt
+    /// Create or replace a credential; the secret is read from stdin or a prompt
     #[command(after_help = "Examples:\n  \
         helmdeck vault set github-token --type api_key --host api.github.com --allow local/local --pack 'github.*'\n  \
         pass show deploy | helmdeck vault set deploy --type login --user bot --host git.example.com --allow 'acme/*' --pack 'repo.*'\n  \
         helmdeck vault set deploy-key --type ssh --host github.com --allow local/local --pack repo.push < ~/.ssh/id_ed25519\n\n\
-        The secret is never an argument: every user of the machine can read those. `helmdeck key generate` makes a vault key.")]
+        The secret is never an argument, because every user of the machine can read those. `helmdeck key generate` makes a\n\
+        vault key.")]
     Set(SetArgs),
-    /// List credentials without their secrets (without the key: names, versions and times)
+    /// List credentials without their secrets (without the key: names, versions and times only)
     List,
-    /// Give a credential a new secret; cached answers made with the old one go
+    /// Replace a credential's secret; deletes cached answers made with the old one
     Rotate {
-        /// The credential
+        /// Credential name
         name: String,
-        /// An ssh key's passphrase: a file that holds it on one line
+        /// File with the passphrase of an ssh key, on one line
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
     },
-    /// Remove a credential, and cached answers made with it (works without the key)
+    /// Remove a credential and the cached answers made with it (works without the key)
     Remove {
-        /// The credential
+        /// Credential name
         name: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
     },
-    /// Let more callers or packs use a credential
+    /// Grant more callers or packs the use of a credential
     Grant(GrantArgs),
-    /// Take a grant back, written as it was given
+    /// Revoke a grant; write it exactly as it was granted
     Revoke(GrantArgs),
-    /// Say who used credentials with which packs, and who was refused (works without the key)
+    /// Show who used credentials with which packs, and who was refused (works without the key)
     Log {
-        /// Only of this credential
+        /// Only this credential
         name: Option<String>,
-        /// The most lines, a line being a caller, a pack and a day
+        /// Maximum number of lines; one per caller, pack and day
         #[arg(long, value_name = "COUNT", default_value_t = 100)]
         limit: usize,
     },
-    /// Seal every credential with the current key; then previous keys can go
+    /// Re-encrypt every credential with the current key; then remove the previous keys
     #[command(
         after_help = "Set HELMDECK_VAULT_KEY to the new key and HELMDECK_VAULT_KEY_PREVIOUS to the old one, restart\n\
-        servers with both, and run this. It does all or nothing, and can be run again."
+        servers with both, and run this. It changes all or nothing, and is safe to run again."
     )]
     Rekey,
 }
@@ -57,24 +58,24 @@ pub(crate) enum VaultCommand {
 /// `helmdeck vault set`.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// Its name, like github-token
+    /// Credential name, like github-token
     pub(crate) name: String,
-    /// What kind of secret it is
+    /// Type of the secret
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     pub(crate) kind: SecretKind,
-    /// Where it may be sent: a host, `*` for any characters; several with commas or repeated
+    /// Hosts it may be sent to; `*` matches any characters (comma-separated or repeated)
     #[arg(long, value_name = "HOST", required = true, value_delimiter = ',', value_parser = parse_host)]
     pub(crate) host: Vec<Glob>,
-    /// Who may use it: tenant/user, `*` for any characters; nobody unless given
+    /// Callers that may use it: tenant/user; `*` matches any characters [default: nobody]
     #[arg(long, value_name = "TENANT/USER", value_delimiter = ',')]
     pub(crate) allow: Vec<Subjects>,
-    /// With which packs: a name, `*` for any characters; none unless given
+    /// Packs that may use it; `*` matches any characters [default: none]
     #[arg(long, value_name = "PACK", value_delimiter = ',')]
     pub(crate) pack: Vec<Glob>,
-    /// The user of a login
+    /// User name of a login
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// An ssh key's passphrase: a file that holds it on one line
+    /// File with the passphrase of an ssh key, on one line
     #[arg(long, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
 }
@@ -82,25 +83,25 @@ pub(crate) struct SetArgs {
 /// `helmdeck vault grant` and `revoke`.
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
-    /// The credential
+    /// Credential name
     pub(crate) name: String,
-    /// Who: tenant/user, `*` for any characters; several with commas or repeated
+    /// Callers: tenant/user; `*` matches any characters (comma-separated or repeated)
     #[arg(long, value_name = "TENANT/USER", value_delimiter = ',', required_unless_present = "pack")]
     pub(crate) allow: Vec<Subjects>,
-    /// With which packs: a name, `*` for any characters; several with commas or repeated
+    /// Packs; `*` matches any characters (comma-separated or repeated)
     #[arg(long, value_name = "PACK", value_delimiter = ',')]
     pub(crate) pack: Vec<Glob>,
 }
 
-/// What kind of secret it is.
+/// Type of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum SecretKind {
-    /// One text: a key or token
+    /// An API key or token
     ApiKey,
-    /// A password, and the user that --user names
+    /// A password, with the user name from --user
     Login,
-    /// A private key, from stdin
+    /// A private key, read from stdin
     Ssh,
 }
 

@@ -1,7 +1,9 @@
 //! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
 
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use helmdeck_conversation::Conversations;
 use helmdeck_core::SystemClock;

@@ -18,7 +18,7 @@ pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
     let config = &setup.settings.conversation;
     if setup.ring.is_none() {
         if by_hand {
-            let message = "conversation settings are set, but no memory key, so nothing of a dialogue is kept";
+            let message = "conversation settings are set, but no memory key, so nothing of a conversation is kept";
             report.warnings.push(message.to_owned());
         }
         // There is nothing to say of it then, unless what was set makes no sense.
@@ -65,7 +65,7 @@ fn crowded(quota: Quota, config: &Config) -> Option<String> {
         () => return None,
     };
     Some(format!(
-        "conversation.{most} is too near to the most {limit} that the store takes of one dialogue, so turns will be refused: \
+        "conversation.{most} is too near to the most {limit} that the store takes of one conversation, so turns will be refused: \
          raise memory.kinds.conversation.{limit} or memory.max_{limit}"
     ))
 }
@@ -95,7 +95,7 @@ async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()
 fn unusable(about: &About, name: &str, endpoint: &str) -> Option<String> {
     if about.subjects.is_empty() || !about.packs.iter().any(|glob| glob.matches(SUMMARIZE)) {
         return Some(format!(
-            "nobody's dialogues can be summed up with credential \"{name}\": `helmdeck vault grant {name} --pack {SUMMARIZE} --allow <callers>`"
+            "nobody's conversations can be summed up with credential \"{name}\": `helmdeck vault grant {name} --pack {SUMMARIZE} --allow <callers>`"
         ));
     }
     let host = url::Url::parse(endpoint).ok()?.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();

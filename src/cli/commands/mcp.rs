@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use helmdeck_core::Caller;
-use helmdeck_server::mcp::{Place, Stdio};
+use helmdeck_server::mcp::{LocalClient, Stdio};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,7 @@ async fn serve(setup: Setup) -> Result<()> {
         let (folder, env) = (folder.to_owned(), setup.env.place());
         // A path that cannot be made absolute is the pack's to refuse.
         let absolute = move |schema: &Value, text: &str| absolute_paths(schema, text, &env).ok().flatten();
-        stdio = stdio.place(Place { folder, absolute: Arc::new(absolute) });
+        stdio = stdio.place(LocalClient { folder, absolute: Arc::new(absolute) });
     }
     let stop = CancellationToken::new();
     if let Ok(system) = setup.system() {

@@ -326,12 +326,12 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command, McpCommand};
 
-    struct Rig {
+    struct Fixture {
         folder: tempfile::TempDir,
         env: Environment,
     }
 
-    impl Rig {
+    impl Fixture {
         fn new(text: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
             if !text.is_empty() {
@@ -362,49 +362,53 @@ mod tests {
 
     #[test]
     fn a_server_is_added_and_removed_and_everything_else_stays() {
-        let rig = Rig::new(BEFORE);
-        rig.run(&["add", "b", "--env", "TOKEN=env:GITHUB_TOKEN", "--tool", "read_*", "--", "sh", "-c", "x"]).unwrap();
+        let fixture = Fixture::new(BEFORE);
+        fixture
+            .run(&["add", "b", "--env", "TOKEN=env:GITHUB_TOKEN", "--tool", "read_*", "--", "sh", "-c", "x"])
+            .unwrap();
         let expected = "\n[[mcp.servers]]\nname = \"b\"\ncommand = [\"sh\", \"-c\", \"x\"]\nenv = { TOKEN = \"env:GITHUB_TOKEN\" }\ntools = [\"read_*\"]\n";
-        assert_eq!(rig.text(), format!("{BEFORE}{expected}"));
-        assert_eq!(rig.run(&["add", "b", "--", "sh"]).unwrap_err().exit(), Exit::Usage);
-        rig.run(&[
-            "add",
-            "b",
-            "--force",
-            "--url",
-            "https://x.example/mcp",
-            "--header",
-            "Authorization: Bearer {credential:t}",
-        ])
-        .unwrap();
+        assert_eq!(fixture.text(), format!("{BEFORE}{expected}"));
+        assert_eq!(fixture.run(&["add", "b", "--", "sh"]).unwrap_err().exit(), Exit::Usage);
+        fixture
+            .run(&[
+                "add",
+                "b",
+                "--force",
+                "--url",
+                "https://x.example/mcp",
+                "--header",
+                "Authorization: Bearer {credential:t}",
+            ])
+            .unwrap();
         assert!(
-            rig.text()
+            fixture
+                .text()
                 .contains("url = \"https://x.example/mcp\"\nheaders = { Authorization = \"Bearer {credential:t}\" }"),
             "{}",
-            rig.text()
+            fixture.text()
         );
-        rig.run(&["remove", "b"]).unwrap();
-        assert_eq!(rig.text().trim_end(), BEFORE.trim_end());
-        assert_eq!(rig.run(&["remove", "b"]).unwrap_err().exit(), Exit::Absent);
-        rig.run(&["remove", "a"]).unwrap();
-        assert!(rig.text().starts_with("# mine\n[log]   # loud\nlevel = \"info\"\n"), "{}", rig.text());
-        assert!(!rig.text().contains("mcp"), "{}", rig.text());
+        fixture.run(&["remove", "b"]).unwrap();
+        assert_eq!(fixture.text().trim_end(), BEFORE.trim_end());
+        assert_eq!(fixture.run(&["remove", "b"]).unwrap_err().exit(), Exit::Absent);
+        fixture.run(&["remove", "a"]).unwrap();
+        assert!(fixture.text().starts_with("# mine\n[log]   # loud\nlevel = \"info\"\n"), "{}", fixture.text());
+        assert!(!fixture.text().contains("mcp"), "{}", fixture.text());
     }
 
     #[test]
     fn the_file_is_made_for_its_owner_alone() {
-        let rig = Rig::new("");
-        rig.run(&["add", "a", "--", "sh", "./x"]).unwrap();
-        assert!(rig.text().starts_with("[[mcp.servers]]\nname = \"a\"\n"), "{}", rig.text());
-        assert!(rig.text().contains("cwd = \"/work\""), "an argument from here: {}", rig.text());
-        let mode = std::fs::metadata(rig.folder.path().join("h.toml")).unwrap().permissions().mode();
+        let fixture = Fixture::new("");
+        fixture.run(&["add", "a", "--", "sh", "./x"]).unwrap();
+        assert!(fixture.text().starts_with("[[mcp.servers]]\nname = \"a\"\n"), "{}", fixture.text());
+        assert!(fixture.text().contains("cwd = \"/work\""), "an argument from here: {}", fixture.text());
+        let mode = std::fs::metadata(fixture.folder.path().join("h.toml")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(rig.folder.path()).unwrap().count(), 1, "nothing is left aside");
+        assert_eq!(std::fs::read_dir(fixture.folder.path()).unwrap().count(), 1, "nothing is left aside");
     }
 
     #[test]
     fn a_secret_is_refused_and_nothing_written() {
-        let rig = Rig::new(BEFORE);
+        let fixture = Fixture::new(BEFORE);
         let token = format!("A=ghp_{}", "a1".repeat(18));
         for arguments in [
             ["add", "b", "--env", &token, "--", "sh"].as_slice(),
@@ -415,21 +419,21 @@ mod tests {
             &["add", "b", "--", "env", "API_TOKEN=canary-canary", "npx", "foo"],
             &["add", "b", "--", "npx", "foo", "--api-token=canary-canary"],
         ] {
-            let failure = rig.run(arguments).unwrap_err();
+            let failure = fixture.run(arguments).unwrap_err();
             assert_eq!(failure.exit(), Exit::Secret, "{arguments:?}");
             assert!(!failure.text().contains("canary") && !failure.text().contains("ghp_"), "{}", failure.text());
             assert!(failure.text().contains("env:NAME"), "{}", failure.text());
         }
-        assert_eq!(rig.text(), BEFORE);
+        assert_eq!(fixture.text(), BEFORE);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let rig = Rig::new("[mcp]\nservers = [{ name = \"a\", command = [\"sh\"] }]\n");
-        assert_eq!(rig.run(&["add", "b", "--", "sh"]).unwrap_err().exit(), Exit::Config);
-        let rig = Rig::new("x = \n");
-        assert!(rig.run(&["add", "b", "--", "sh"]).unwrap_err().message().contains("h.toml:1:"));
-        let rig = Rig::new("");
+        let fixture = Fixture::new("[mcp]\nservers = [{ name = \"a\", command = [\"sh\"] }]\n");
+        assert_eq!(fixture.run(&["add", "b", "--", "sh"]).unwrap_err().exit(), Exit::Config);
+        let fixture = Fixture::new("x = \n");
+        assert!(fixture.run(&["add", "b", "--", "sh"]).unwrap_err().message().contains("h.toml:1:"));
+        let fixture = Fixture::new("");
         for arguments in [
             ["add", "B", "--", "sh"].as_slice(),
             &["add", "b", "--", "no-such-program-anywhere"],
@@ -438,9 +442,9 @@ mod tests {
             &["add", "b", "--env", "HELMDECK_MEMORY_KEY=x", "--", "sh"],
             &["add", "b", "--env", "K=env:HELMDECK_MEMORY_KEY", "--", "sh"],
         ] {
-            assert_eq!(rig.run(arguments).unwrap_err().exit(), Exit::Usage, "{arguments:?}");
+            assert_eq!(fixture.run(arguments).unwrap_err().exit(), Exit::Usage, "{arguments:?}");
         }
-        assert_eq!(rig.text(), "");
+        assert_eq!(fixture.text(), "");
         assert!(Cli::try_parse_from(["helmdeck", "mcp", "add", "a"]).is_err());
         assert!(Cli::try_parse_from(["helmdeck", "mcp", "add", "a", "--url", "http://x/", "--", "sh"]).is_err());
     }

@@ -40,7 +40,7 @@ fn shown(entry: &Entry) -> Value {
     });
     match std::str::from_utf8(value) {
         Ok(text) => shown["value"] = text.into(),
-        Err(_) => shown["value_hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+        Err(_) => shown["value_hex"] = helmdeck_core::hex(value).into(),
     }
     shown
 }

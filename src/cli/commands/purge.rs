@@ -67,7 +67,7 @@ async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Op
     Ok(Some((namespaces, rows)))
 }
 
-/// A caller's dialogues are the caller's too.
+/// A caller's conversations are the caller's too.
 fn covers(wanted: &Namespace, held: &Namespace) -> bool {
     wanted.tenant == held.tenant
         && wanted.subject == held.subject
@@ -104,9 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_covers_its_dialogues_and_a_dialogue_only_itself() {
-        let (caller, dialogue) = (Namespace::new("t", "u", None), Namespace::new("t", "u", Some("s")));
-        assert!(covers(&caller, &caller) && covers(&caller, &dialogue) && covers(&dialogue, &dialogue));
-        assert!(!covers(&dialogue, &caller) && !covers(&caller, &Namespace::new("t", "v", None)));
+    fn a_caller_covers_its_conversations_and_a_conversation_only_itself() {
+        let (caller, conversation) = (Namespace::new("t", "u", None), Namespace::new("t", "u", Some("s")));
+        assert!(covers(&caller, &caller) && covers(&caller, &conversation) && covers(&conversation, &conversation));
+        assert!(!covers(&conversation, &caller) && !covers(&caller, &Namespace::new("t", "v", None)));
     }
 }

@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::input;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::render::{self, Place};
+use crate::render::{self, OutputStyle};
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
@@ -154,7 +154,7 @@ pub(super) fn print(output: &Output, outcome: &Outcome, schema: &Value) -> Resul
     if output.json {
         return output.result(&outcome.to_json());
     }
-    let place = Place { terminal: output.terminals.stdout, paint: output.terminals.on_stdout() };
+    let place = OutputStyle { terminal: output.terminals.stdout, paint: output.terminals.on_stdout() };
     output.painted(&render::outcome(outcome, schema, place))?;
     output.note(&render::status(outcome));
     Ok(())

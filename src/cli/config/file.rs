@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The configuration file that is in force.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct ConfigFile {
     /// Where it is.
     pub(crate) path: PathBuf,
     /// Whether somebody named it; then it must be there.
@@ -30,17 +30,19 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// A failure if the path is relative and there is no working directory.
-pub(crate) fn find(flag: Option<&Path>, env: &Environment) -> Result<Option<Found>> {
+pub(crate) fn find(flag: Option<&Path>, env: &Environment) -> Result<Option<ConfigFile>> {
     let named = flag.map(Path::to_owned).or_else(|| env.path("HELMDECK_CONFIG"));
     if let Some(path) = named {
-        return Ok(Some(Found { path: env.absolute(&path)?, named: true }));
+        return Ok(Some(ConfigFile { path: env.absolute(&path)?, named: true }));
     }
-    Ok(env.xdg("XDG_CONFIG_HOME", ".config").map(|folder| Found { path: folder.join("helmdeck.toml"), named: false }))
+    Ok(env
+        .xdg("XDG_CONFIG_HOME", ".config")
+        .map(|folder| ConfigFile { path: folder.join("helmdeck.toml"), named: false }))
 }
 
 /// Reads the file's text, `None` if it is not there and nobody named it. No more is read than a configuration may have, and what nobody
 /// named must be a file: a pipe would make every command wait.
-pub(crate) fn read(found: &Found) -> std::result::Result<Option<String>, Problem> {
+pub(crate) fn read(found: &ConfigFile) -> std::result::Result<Option<String>, Problem> {
     let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     match std::fs::metadata(&found.path) {
         // Who names `/dev/stdin`, or a pipe of the shell, writes into it.
@@ -55,7 +57,7 @@ pub(crate) fn read(found: &Found) -> std::result::Result<Option<String>, Problem
 }
 
 /// As [`read`], for a command that must never wait: only of a file. `/dev/null` is an empty one.
-pub(crate) fn read_plain(found: &Found) -> std::result::Result<Option<String>, Problem> {
+pub(crate) fn read_plain(found: &ConfigFile) -> std::result::Result<Option<String>, Problem> {
     let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     if found.path == Path::new("/dev/null") {
         return Ok(Some(String::new()));
@@ -68,7 +70,7 @@ pub(crate) fn read_plain(found: &Found) -> std::result::Result<Option<String>, P
     }
 }
 
-fn text(found: &Found, bytes: Vec<u8>) -> std::result::Result<String, Problem> {
+fn text(found: &ConfigFile, bytes: Vec<u8>) -> std::result::Result<String, Problem> {
     let fail = |message: &str| Problem::new(found.path.display(), message);
     if bytes.len() as u64 > MAX_BYTES {
         return Err(fail("the file is over 1 MiB"));
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_named_file_must_be_there_and_the_usual_one_need_not() {
-        let found = |named| Found { path: "/no/such/helmdeck.toml".into(), named };
+        let found = |named| ConfigFile { path: "/no/such/helmdeck.toml".into(), named };
         assert!(read(&found(true)).is_err());
         assert_eq!(read(&found(false)), Ok(None));
     }
@@ -190,11 +192,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("helmdeck.toml");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let found = |path: &str, named| Found { path: path.into(), named };
-        let usual = Found { path: pipe.clone(), named: false };
+        let found = |path: &str, named| ConfigFile { path: path.into(), named };
+        let usual = ConfigFile { path: pipe.clone(), named: false };
         assert!(read(&usual).is_err());
         for named in [false, true] {
-            assert!(read_plain(&Found { path: pipe.clone(), named }).is_err());
+            assert!(read_plain(&ConfigFile { path: pipe.clone(), named }).is_err());
             assert_eq!(read_plain(&found("/dev/null", named)), Ok(Some(String::new())));
             assert!(read_plain(&found("/dev/zero", named)).is_err());
             assert!(read(&found("/dev/zero", named)).is_err());
@@ -202,14 +204,14 @@ mod tests {
         // Whoever names a pipe writes into it.
         let text = std::thread::scope(|scope| {
             scope.spawn(|| std::fs::write(&pipe, "data_dir = \"/d\"\n").unwrap());
-            read(&Found { path: pipe.clone(), named: true })
+            read(&ConfigFile { path: pipe.clone(), named: true })
         });
         assert_eq!(text, Ok(Some("data_dir = \"/d\"\n".to_owned())));
         let large = folder.path().join("large.toml");
         for (bytes, fits) in [(1 << 20, true), ((1 << 20) + 1, false)] {
             std::fs::write(&large, "#".repeat(bytes)).unwrap();
             for read in [read, read_plain] {
-                assert_eq!(read(&Found { path: large.clone(), named: true }).is_ok(), fits, "{bytes}");
+                assert_eq!(read(&ConfigFile { path: large.clone(), named: true }).is_ok(), fits, "{bytes}");
             }
         }
     }

@@ -19,7 +19,7 @@ use toml::Value;
 use crate::env::Environment;
 use crate::exit::{Failure, Result};
 
-pub(crate) use file::{Found, find};
+pub(crate) use file::{ConfigFile, find};
 pub(crate) use layers::Layers;
 pub(crate) use origin::{Origin, Problem};
 pub(crate) use parts::{LogFormat, SeamSettings};
@@ -34,7 +34,7 @@ pub(crate) type FlagSetting = (&'static [&'static str], Value, &'static str);
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The file that is in force, whether or not it is there.
-    pub(crate) file: Option<Found>,
+    pub(crate) file: Option<ConfigFile>,
     /// Whether the file is there.
     pub(crate) file_exists: bool,
     /// Every value with its origin.

@@ -110,8 +110,8 @@ impl Memory {
             return Err(format!("memory.kinds.{kind}.retention is 0; leave it empty to keep what its writer says"));
         }
         if self.kinds.get(&Kind::Conversation).is_some_and(|of_kind| of_kind.retention.is_some()) {
-            return Err("memory.kinds.conversation.retention would take dialogues apart row by row; \
-                        leave it empty and set conversation.ttl, after which a dialogue ends as a whole"
+            return Err("memory.kinds.conversation.retention would take conversations apart row by row; \
+                        leave it empty and set conversation.ttl, after which a conversation ends as a whole"
                 .to_owned());
         }
         if self.sweep_interval < Duration::from_secs(1) {

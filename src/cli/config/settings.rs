@@ -9,7 +9,7 @@ use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::file::Found;
+use super::file::ConfigFile;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
 use super::parts::{Egress, Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
@@ -96,7 +96,7 @@ impl Settings {
 /// Every problem, each with its place.
 pub(super) fn resolve(
     layers: &Layers,
-    file: Option<&Found>,
+    file: Option<&ConfigFile>,
     env: &Environment,
 ) -> std::result::Result<Settings, Vec<Problem>> {
     let mut reading = Reading { layers, defaults: Layers::defaults(), problems: Vec::new() };
@@ -238,7 +238,7 @@ impl Reading<'_> {
         credentials
     }
 
-    fn auth(&mut self, file: Option<&Found>, env: &Environment) -> Option<AuthConfig> {
+    fn auth(&mut self, file: Option<&ConfigFile>, env: &Environment) -> Option<AuthConfig> {
         let mut auth: AuthConfig = self.part("auth", AuthConfig::validate)?;
         if let Err(message) = auth.validate_together() {
             self.at(&["auth", "jwks"], &message);
@@ -251,7 +251,7 @@ impl Reading<'_> {
         Some(auth)
     }
 
-    fn forge(&mut self, file: Option<&Found>, env: &Environment) -> Option<Forge> {
+    fn forge(&mut self, file: Option<&ConfigFile>, env: &Environment) -> Option<Forge> {
         let mut forge: Forge = self.part("forge", |_: &Forge| Ok(()))?;
         if let Some(root) = self.path(&["forge", "root"], file, env) {
             forge.root = root;
@@ -259,7 +259,7 @@ impl Reading<'_> {
         Some(forge)
     }
 
-    fn seam(&mut self, file: Option<&Found>) -> Option<SeamSettings> {
+    fn seam(&mut self, file: Option<&ConfigFile>) -> Option<SeamSettings> {
         let mut seam: SeamSettings = self.part("seam", |_: &SeamSettings| Ok(()))?;
         let set = self.layers.get(&["seam", "vault"]).is_some_and(|set| matches!(set.origin, Origin::File { .. }));
         if let Some(folder) = file.and_then(|found| found.path.parent()).filter(|_| set) {
@@ -284,7 +284,7 @@ impl Reading<'_> {
     }
 
     /// Returns a path that was set: relative to the file that names it, or to the working directory.
-    fn path(&mut self, key: &[&str], file: Option<&Found>, env: &Environment) -> Option<PathBuf> {
+    fn path(&mut self, key: &[&str], file: Option<&ConfigFile>, env: &Environment) -> Option<PathBuf> {
         let setting = self.layers.get(key)?;
         let path = PathBuf::from(setting.value.as_str().filter(|text| !text.is_empty())?);
         match (&setting.origin, file.and_then(|found| found.path.parent())) {

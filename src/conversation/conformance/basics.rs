@@ -1,16 +1,16 @@
 //! Claims about what goes in and comes out.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use helmdeck_core::Json;
 
-use super::subject::{Subject, add, alice, bob, fold, items, kept, numbers, recent, seen, sized, turn};
+use super::subject::{Fixture, add, alice, bob, fold, items, kept, numbers, recent, seen, sized, turn};
 use crate::health::{Health, Reason};
 use crate::snapshot::Snapshot;
 use crate::turn::{ConversationTurn, NewDigest, NewTurn};
 use crate::wire;
 
-pub(super) async fn a_fresh_dialogue_is_empty(s: Subject) {
+pub(super) async fn a_fresh_conversation_is_empty(s: Fixture) {
     let memory = s.open();
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!(patch.strategy, s.strategy);
@@ -21,12 +21,12 @@ pub(super) async fn a_fresh_dialogue_is_empty(s: Subject) {
     assert_eq!(items(&memory, &alice()).await, []);
     let trace = memory.trace(&alice()).await.unwrap();
     assert_eq!((trace.strategy, trace.health, trace.kept_turns, trace.generation), (s.strategy, Health::Healthy, 0, 0));
-    assert_eq!(memory.fold(&alice(), super::subject::STUCK).await.unwrap(), 0);
+    assert_eq!(memory.summarise(&alice(), super::subject::STUCK).await.unwrap(), 0);
     assert_eq!(memory.forget(&alice()).await.unwrap(), 0);
     assert_eq!(s.bare.stats().await.unwrap().rows, 0, "looking makes nothing");
 }
 
-pub(super) async fn none_keeps_nothing(s: Subject) {
+pub(super) async fn none_keeps_nothing(s: Fixture) {
     let memory = s.open();
     let added = memory.add_turn(&alice(), sized("a", 400, 400)).await.unwrap();
     assert_eq!((added.id, added.repeated), (None, false));
@@ -42,7 +42,7 @@ pub(super) async fn none_keeps_nothing(s: Subject) {
 }
 
 /// Reference suite: `Truncation_AddTurn_PersistsAndAccumulates`, with data.
-pub(super) async fn turns_come_back_whole_and_in_order(s: Subject) {
+pub(super) async fn turns_come_back_whole_and_in_order(s: Fixture) {
     let memory = s.open();
     let full = NewTurn {
         user_message: "[0] <b>&\u{2028} é 漢字 \u{1f600} \"quoted\"\n\t\u{0}".to_owned(),
@@ -81,7 +81,7 @@ pub(super) async fn turns_come_back_whole_and_in_order(s: Subject) {
 }
 
 /// What tokens are, exactly: a fourth of a character of ASCII and one for each text, as in the reference.
-pub(super) async fn tokens_are_exact(s: Subject) {
+pub(super) async fn tokens_are_exact(s: Fixture) {
     let memory = s.open();
     let added = memory.add_turn(&alice(), sized("a", 200, 200)).await.unwrap();
     assert_eq!(added.tokens, 102);
@@ -101,7 +101,7 @@ pub(super) async fn tokens_are_exact(s: Subject) {
     assert!(memory.add_turn(&alice(), with).await.unwrap().tokens == 12);
 }
 
-pub(super) async fn what_is_no_turn_is_refused_and_nothing_written(s: Subject) {
+pub(super) async fn what_is_no_turn_is_refused_and_nothing_written(s: Fixture) {
     let memory = s.open_with(|config| config.max_turn_bytes = 1000);
     let bad = [
         NewTurn { timestamp: Some("yesterday".into()), ..turn("a") },
@@ -121,7 +121,7 @@ pub(super) async fn what_is_no_turn_is_refused_and_nothing_written(s: Subject) {
     assert_eq!(items(&memory, &alice()).await.len(), 2);
 }
 
-pub(super) async fn flushing_what_is_not_there_is_fine(s: Subject) {
+pub(super) async fn flushing_what_is_not_there_is_fine(s: Fixture) {
     let memory = s.open();
     memory.flush(&alice()).await.unwrap();
     memory.flush(&alice()).await.unwrap();
@@ -130,7 +130,7 @@ pub(super) async fn flushing_what_is_not_there_is_fine(s: Subject) {
 }
 
 /// W26: a flush that makes healthy is told.
-pub(super) async fn a_flush_leaves_nothing_of_anybody_but_the_others(s: Subject) {
+pub(super) async fn a_flush_leaves_nothing_of_anybody_but_the_others(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 1000..1012).await;
     fold(&memory, &alice()).await;
@@ -155,7 +155,7 @@ pub(super) async fn a_flush_leaves_nothing_of_anybody_but_the_others(s: Subject)
     assert_eq!((seen(&memory, &alice()).await, kept(&memory, &alice()).await), (numbers(5..7), numbers(5..7)));
 }
 
-pub(super) async fn an_empty_snapshot_goes_round(s: Subject) {
+pub(super) async fn an_empty_snapshot_goes_round(s: Fixture) {
     let memory = s.open();
     let snapshot = memory.snapshot(&alice()).await.unwrap();
     assert_eq!(snapshot.strategy, Some(s.strategy));
@@ -170,7 +170,7 @@ pub(super) async fn an_empty_snapshot_goes_round(s: Subject) {
 }
 
 /// Reference suite: `RollingSummary_AddTurn_TriggersSummarisation`, with data, and without anybody asking for it.
-pub(super) async fn older_turns_are_folded_by_themselves(s: Subject) {
+pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..10).await;
     super::eventually("all but the last four turns to be folded", async || {

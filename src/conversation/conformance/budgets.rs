@@ -1,9 +1,9 @@
 //! Claims about what fits: case 1 of the reference, and W5, W14.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use super::scribe::Act;
-use super::subject::{Subject, add, alice, fold, kept, numbers, recent, sized, turn};
+use super::subject::{Fixture, add, alice, fold, kept, numbers, recent, sized, turn};
 use crate::config::{OnOversize, Strategy};
 use crate::error::ConversationError;
 use crate::health::Health;
@@ -17,7 +17,7 @@ fn pinned(patch: &LlmContextPatch) -> u64 {
 }
 
 /// Reference suite: `Truncation_EnforcesBudget`, with exact numbers.
-pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Subject) {
+pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Fixture) {
     s.scribe.always(Act::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.budget_tokens = 64);
     // 28 tokens each.
@@ -47,7 +47,7 @@ pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Subject) {
 }
 
 /// W5: a turn over the whole budget is never lost silently.
-pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Subject) {
+pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Fixture) {
     s.scribe.always(Act::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.budget_tokens = 64);
     memory.add_turn(&alice(), sized(0, 12, 12)).await.unwrap();
@@ -67,7 +67,7 @@ pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Subject) {
 }
 
 /// W5, the other way: it is refused, loudly, and nothing is written.
-pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Subject) {
+pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Fixture) {
     let memory = s.open_with(|config| {
         config.budget_tokens = 64;
         config.on_oversize = OnOversize::Refuse;
@@ -89,7 +89,7 @@ pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Subje
 }
 
 /// The newest turn is always in sight, and nothing but it can take the context over the budget, whatever the sizes are.
-pub(super) async fn the_newest_turn_is_always_in_sight(s: Subject) {
+pub(super) async fn the_newest_turn_is_always_in_sight(s: Fixture) {
     let memory = s.open_with(|config| config.budget_tokens = 200);
     let fresh = s.another();
     let sizes = [4, 400, 40, 0, 1200, 8, 8, 8, 80, 80, 80, 80, 0, 2000, 16, 160, 160, 640, 4, 4, 4, 4, 320, 40, 40, 40];
@@ -110,7 +110,7 @@ pub(super) async fn the_newest_turn_is_always_in_sight(s: Subject) {
     assert_eq!(kept(&memory, &alice()).await.len(), sizes.len());
 }
 
-pub(super) async fn without_a_budget_everything_is_in_sight(s: Subject) {
+pub(super) async fn without_a_budget_everything_is_in_sight(s: Fixture) {
     let memory = s.open();
     for number in 0..150 {
         memory.add_turn(&alice(), sized(number, 396, 396)).await.unwrap();
@@ -122,7 +122,7 @@ pub(super) async fn without_a_budget_everything_is_in_sight(s: Subject) {
 }
 
 /// W14: what is shown under `rolling_summary` fits the budget too: summary, opening and turns.
-pub(super) async fn a_rolling_context_fits_its_budget(s: Subject) {
+pub(super) async fn a_rolling_context_fits_its_budget(s: Fixture) {
     let memory = s.open_with(|config| {
         config.budget_tokens = 300;
         config.summarizer.summary_tokens = 120;
@@ -152,7 +152,7 @@ pub(super) async fn a_rolling_context_fits_its_budget(s: Subject) {
 }
 
 /// A summary that stays longer than it may be is cut at last, and never crowds the turns out.
-pub(super) async fn a_summary_that_is_too_long_is_cut(s: Subject) {
+pub(super) async fn a_summary_that_is_too_long_is_cut(s: Fixture) {
     s.scribe.always(Act::Say("word ".repeat(4000)));
     let memory = s.open_with(|config| {
         config.budget_tokens = 400;
@@ -174,7 +174,7 @@ pub(super) async fn a_summary_that_is_too_long_is_cut(s: Subject) {
 }
 
 /// What is folded is due by its tokens too, not only by its number.
-pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Subject) {
+pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Fixture) {
     let memory = s.open_with(|config| config.budget_tokens = 200);
     memory.add_turn(&alice(), sized(0, 396, 0)).await.unwrap();
     memory.add_turn(&alice(), sized(1, 396, 0)).await.unwrap();

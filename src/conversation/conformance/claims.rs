@@ -4,13 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::{
-    Subject, basics, budgets, closing, faults, flights, identities, items, outages, restarts, retention, snapshots,
+    Fixture, basics, budgets, closing, faults, flights, identities, items, outages, restarts, retention, snapshots,
     switches, walk, writers,
 };
 use crate::config::Strategy;
 
 /// A claim: panics if it does not hold.
-pub(super) type Claim = Box<dyn Fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>>;
+pub(super) type Claim = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// Every strategy.
 const ALL: &[Strategy] = &Strategy::ALL;
@@ -33,11 +33,11 @@ macro_rules! claims {
 pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
     claims! {
         ALL => {
-            basics::a_fresh_dialogue_is_empty,
+            basics::a_fresh_conversation_is_empty,
             basics::flushing_what_is_not_there_is_fine,
             basics::an_empty_snapshot_goes_round,
             identities::every_method_refuses_an_incomplete_identity_with_one_event,
-            identities::all_methods_at_once_on_many_dialogues,
+            identities::all_methods_at_once_on_many_conversations,
             identities::a_closed_memory_holds_on_to_nothing,
             snapshots::what_is_no_snapshot_is_refused,
             switches::settings_that_cannot_be_are_refused,
@@ -54,26 +54,26 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             basics::what_is_no_turn_is_refused_and_nothing_written,
             basics::a_flush_leaves_nothing_of_anybody_but_the_others,
             identities::a_run_is_accepted_and_ignored,
-            identities::dialogues_never_see_each_other,
-            identities::dialogues_of_everybody_are_listed,
+            identities::conversations_never_see_each_other,
+            identities::conversations_of_everybody_are_listed,
             budgets::a_budget_shows_the_newest_turns_that_fit,
             budgets::a_turn_over_the_budget_is_kept_whole,
             budgets::a_turn_over_the_budget_is_refused_if_that_is_wanted,
             budgets::the_newest_turn_is_always_in_sight,
-            writers::writers_of_one_dialogue_lose_nothing,
+            writers::writers_of_one_conversation_lose_nothing,
             writers::two_processes_lose_nothing_of_each_other,
             writers::what_another_process_wrote_is_seen_in_time,
             writers::a_read_from_memory_asks_nobody,
-            writers::an_add_costs_the_same_however_long_the_dialogue_is,
+            writers::an_add_costs_the_same_however_long_the_conversation_is,
             writers::a_turn_that_was_named_is_added_once,
             restarts::a_crash_at_any_write_loses_nothing,
             restarts::a_restart_changes_nothing,
             faults::a_write_that_fails_changes_nothing,
             faults::a_lost_answer_loses_and_doubles_nothing,
-            faults::a_read_that_fails_is_an_error_and_no_empty_dialogue,
+            faults::a_read_that_fails_is_an_error_and_no_empty_conversation,
             faults::a_caller_that_goes_away_leaves_nothing_half_done,
             switches::another_strategy_overwrites_nothing,
-            switches::other_settings_over_the_same_dialogue_lose_nothing,
+            switches::other_settings_over_the_same_conversation_lose_nothing,
             items::ids_never_change,
             items::deletes_and_adds_at_once_lose_nothing_of_each_other,
             items::items_are_listed_newest_first_in_pages,
@@ -87,8 +87,8 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             snapshots::a_restore_leaves_nothing_behind,
             snapshots::a_large_restore_is_all_or_nothing,
             retention::the_oldest_turns_go_first,
-            retention::a_dialogue_is_bounded_in_bytes,
-            retention::an_idle_dialogue_ends,
+            retention::a_conversation_is_bounded_in_bytes,
+            retention::an_idle_conversation_ends,
             closing::nothing_goes_on_after_a_close,
             walk::any_operations_of_two_processes_lose_nothing,
         }
@@ -105,12 +105,12 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             outages::what_is_no_summary_never_becomes_one,
             outages::a_backlog_over_its_cap_loses_nothing,
             outages::recovery_goes_batch_by_batch,
-            outages::dialogues_are_folded_side_by_side_and_bounded,
+            outages::conversations_are_folded_side_by_side_and_bounded,
             outages::nobody_waits_for_a_summary,
             restarts::health_survives_a_restart_in_every_state,
             restarts::what_waits_is_folded_after_a_restart,
             flights::a_late_summary_is_thrown_away,
-            flights::a_late_summary_stays_out_of_a_dialogue_begun_anew,
+            flights::a_late_summary_stays_out_of_a_conversation_begun_anew,
             flights::a_late_recovery_is_thrown_away,
             flights::a_late_failure_changes_no_health,
             flights::a_deleted_turn_is_gone_from_the_summary,

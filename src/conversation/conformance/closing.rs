@@ -1,19 +1,19 @@
 //! Claims about the end: case 10 of the reference, W15.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::time::{Duration, Instant};
 
 use super::eventually;
 use super::scribe::Act;
-use super::subject::{METHODS, STUCK, Subject, add, alice, call, numbers, seen};
+use super::subject::{Fixture, METHODS, STUCK, add, alice, call, numbers, seen};
 use crate::Identity;
 use crate::error::ConversationError;
 use crate::health::Health;
 use crate::item::SessionFilter;
 
 /// Reference suite: `Close_Idempotent` and `AfterClose_OperationsError`. Closed is said before anything else, without an event.
-pub(super) async fn after_close_everything_answers_closed(s: Subject) {
+pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
     let memory = s.open();
     let clone = memory.clone();
     add(&memory, &alice(), 0..2).await;
@@ -36,7 +36,7 @@ pub(super) async fn after_close_everything_answers_closed(s: Subject) {
 }
 
 /// Case 10, W15: a summarizer that hangs holds nobody up, and its request is dropped at once.
-pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Subject) {
+pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Fixture) {
     s.scribe.always(Act::Hang);
     let memory = s.open_with(|config| config.summarizer.timeout = STUCK * 60);
     let other = Identity { tenant: "tenant-c".into(), ..alice() };
@@ -46,7 +46,7 @@ pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Subject) 
     s.scribe.reached(2).await;
     let folding = tokio::spawn({
         let memory = memory.clone();
-        async move { memory.fold(&alice(), STUCK * 60).await }
+        async move { memory.summarise(&alice(), STUCK * 60).await }
     });
     let begun = Instant::now();
     tokio::time::timeout(STUCK, memory.close(STUCK * 60)).await.unwrap();
@@ -65,7 +65,7 @@ pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Subject) 
 }
 
 /// Nothing is asked or written after a close, though much was due.
-pub(super) async fn nothing_goes_on_after_a_close(s: Subject) {
+pub(super) async fn nothing_goes_on_after_a_close(s: Fixture) {
     s.scribe.always(Act::Slow(Duration::from_millis(1)));
     let memory = s.open_with(|config| config.sweep_interval = Duration::from_millis(5));
     for session in 0..10 {

@@ -1,19 +1,19 @@
 //! Claims about a store that fails: case 8 of the reference, W11.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::eventually;
-use super::subject::{Subject, add, alice, fold, items, kept, numbers, seen, turn};
+use super::subject::{Fixture, add, alice, fold, items, kept, numbers, seen, turn};
 use crate::error::ConversationError;
 use crate::health::Health;
 use crate::turn::NewTurn;
 
 /// Case 8, W11: a write that fails changes nothing, and adding again adds once.
-pub(super) async fn a_write_that_fails_changes_nothing(s: Subject) {
+pub(super) async fn a_write_that_fails_changes_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..3).await;
     let before = (memory.context(&alice()).await.unwrap(), items(&memory, &alice()).await);
@@ -37,7 +37,7 @@ pub(super) async fn a_write_that_fails_changes_nothing(s: Subject) {
 }
 
 /// A write whose answer was lost: what is seen is what is stored, and a turn with a name is not added again.
-pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Subject) {
+pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..2).await;
     s.tap.lose_answers(1);
@@ -66,7 +66,7 @@ pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Subject) {
     assert_eq!(seen(&memory, &alice()).await, kept(&s.another().open(), &alice()).await);
 }
 
-pub(super) async fn a_read_that_fails_is_an_error_and_no_empty_dialogue(s: Subject) {
+pub(super) async fn a_read_that_fails_is_an_error_and_no_empty_conversation(s: Fixture) {
     // A sweep would take the read that is to fail.
     let unswept = s.unswept().await;
     add(&s.open(), &alice(), 0..6).await;
@@ -97,7 +97,7 @@ fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
 }
 
 /// Whoever goes away in the middle of a call leaves nothing half done: what is seen is what is stored.
-pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Subject) {
+pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..6).await;
     let mut acknowledged = numbers(0..6);
@@ -131,14 +131,14 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Subject)
 }
 
 /// A summary whose commit fails is committed or made again; nothing is lost and nothing folded twice.
-pub(super) async fn a_summary_that_cannot_be_stored_is_not_lost(s: Subject) {
+pub(super) async fn a_summary_that_cannot_be_stored_is_not_lost(s: Fixture) {
     let memory = s.open_with(|config| config.recent_turns = 2);
     add(&memory, &alice(), 0..2).await;
     for number in 2..20 {
         add(&memory, &alice(), number..=number).await;
         s.tap.fail_writes((number % 4) as i64);
         eventually("the faults to be over", async || {
-            memory.fold(&alice(), std::time::Duration::from_millis(50)).await.is_ok_and(|due| due == 0)
+            memory.summarise(&alice(), std::time::Duration::from_millis(50)).await.is_ok_and(|due| due == 0)
         })
         .await;
         s.tap.fail_writes(0);

@@ -1,20 +1,20 @@
 //! Claims about summaries that come late: case 5 of the reference, W4, W12.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::ops::Range;
 use std::time::Duration;
 
 use super::eventually;
 use super::scribe::Act;
-use super::subject::{STUCK, Subject, add, alice, fold, items, kept, numbers, seen, sight};
+use super::subject::{Fixture, STUCK, add, alice, fold, items, kept, numbers, seen, sight};
 use crate::config::Strategy;
 use crate::health::Health;
 use crate::memory::ConversationMemory;
 use crate::snapshot::Snapshot;
 use crate::summarizer::Failure;
 
-/// What happens to a dialogue while a summary of it is on its way.
+/// What happens to a conversation while a summary of it is on its way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
     Flush,
@@ -44,7 +44,7 @@ async fn change(memory: &ConversationMemory, change: Change, snapshot: &Snapshot
     if change == Change::Restore { numbers(3000..3003) } else { Vec::new() }
 }
 
-async fn snapshot(s: &Subject) -> Snapshot {
+async fn snapshot(s: &Fixture) -> Snapshot {
     let memory = s.another().open();
     let other = crate::Identity { session: "elsewhere".into(), ..alice() };
     add(&memory, &other, 3000..3003).await;
@@ -54,10 +54,10 @@ async fn snapshot(s: &Subject) -> Snapshot {
 }
 
 /// A summary that comes after a flush, a restore, a delete or a forget is thrown away: nothing of it comes back, in no row.
-pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
+pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
     let snapshot = snapshot(&s).await;
     for what in CHANGES {
-        // The summary comes before the next turn is added, or after it: then the dialogue was read again, and may have begun anew.
+        // The summary comes before the next turn is added, or after it: then the conversation was read again, and may have begun anew.
         for (elsewhere, added) in [(false, false), (true, false), (true, true)] {
             let case = format!("{what:?}, elsewhere: {elsewhere}, added before it comes: {added}");
             let s = s.another();
@@ -96,9 +96,9 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Subject) {
     }
 }
 
-/// A dialogue that is forgotten and begun anew by another process has the numbers of the former one: a late summary of that one is
+/// A conversation that is forgotten and begun anew by another process has the numbers of the former one: a late summary of that one is
 /// thrown away all the same.
-pub(super) async fn a_late_summary_stays_out_of_a_dialogue_begun_anew(s: Subject) {
+pub(super) async fn a_late_summary_stays_out_of_a_conversation_begun_anew(s: Fixture) {
     s.scribe.always(Act::Wait);
     let other = s.under(Strategy::Truncation).open();
     add(&other, &alice(), 1000..1008).await;
@@ -118,7 +118,7 @@ pub(super) async fn a_late_summary_stays_out_of_a_dialogue_begun_anew(s: Subject
 }
 
 /// W12: the same for an attempt to recover; and the health is clean from then on.
-pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
+pub(super) async fn a_late_recovery_is_thrown_away(s: Fixture) {
     let snapshot = snapshot(&s).await;
     for what in CHANGES {
         let s = s.another();
@@ -132,7 +132,7 @@ pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
         assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
         let begun = s.scribe.calls().len();
         let expected = change(&memory, what, &snapshot, 1000..1012).await;
-        // What is left of a dialogue of which a turn was deleted is still to be summarised.
+        // What is left of a conversation of which a turn was deleted is still to be summarised.
         let health = if what == Change::Delete { Health::Recovering } else { Health::Healthy };
         assert_eq!(memory.health(&alice()).await.unwrap(), health, "{what:?}");
         s.scribe.let_go();
@@ -161,7 +161,7 @@ pub(super) async fn a_late_recovery_is_thrown_away(s: Subject) {
 }
 
 /// A late failure means as little as a late summary.
-pub(super) async fn a_late_failure_changes_no_health(s: Subject) {
+pub(super) async fn a_late_failure_changes_no_health(s: Fixture) {
     for (session, elsewhere) in [("here", false), ("elsewhere", true)] {
         let identity = crate::Identity { session: session.into(), ..alice() };
         let (s, other) = (s.another(), s.under(Strategy::Truncation).open());
@@ -192,7 +192,7 @@ pub(super) async fn a_late_failure_changes_no_health(s: Subject) {
 }
 
 /// A turn that is deleted is gone from the summary too, which is made anew of the turns that are kept.
-pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Subject) {
+pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 1000..1012).await;
     fold(&memory, &alice()).await;

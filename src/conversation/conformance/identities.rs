@@ -1,19 +1,19 @@
-//! Claims about whose dialogue is whose.
+//! Claims about whose conversation is whose.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::sync::Arc;
 
 use helmdeck_events::EventKind;
 
-use super::subject::{METHODS, STUCK, Subject, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
+use super::subject::{Fixture, METHODS, STUCK, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
 use super::{eventually, marks};
 use crate::error::ConversationError;
 use crate::identity::Identity;
 use crate::item::{ItemFilter, SessionFilter};
 
 /// Reference suite: `Identity_Mandatory_*`. W27 of the reference: what is missing is missing, not a word that could be a name.
-pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s: Subject) {
+pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s: Fixture) {
     let memory = s.open();
     let cases = [
         (("", "", ""), "tenant_id, user_id and session_id empty"),
@@ -58,8 +58,8 @@ pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s
     }
 }
 
-/// W18: a dialogue outlives its runs.
-pub(super) async fn a_run_is_accepted_and_ignored(s: Subject) {
+/// W18: a conversation outlives its runs.
+pub(super) async fn a_run_is_accepted_and_ignored(s: Fixture) {
     let memory = s.open();
     let of = |run: &str| Identity { run: Some(run.into()), ..alice() };
     memory.add_turn(&of("r1"), turn(1)).await.unwrap();
@@ -73,7 +73,7 @@ pub(super) async fn a_run_is_accepted_and_ignored(s: Subject) {
 }
 
 /// Case 2 of the reference: isolation with data, for every method, with ids that would collide if they were joined.
-pub(super) async fn dialogues_never_see_each_other(s: Subject) {
+pub(super) async fn conversations_never_see_each_other(s: Fixture) {
     let memory = s.open();
     let names = [
         ("tenant-a", "user-1", "session-1"),
@@ -151,7 +151,7 @@ pub(super) async fn dialogues_never_see_each_other(s: Subject) {
 }
 
 /// Reference suite: `Concurrent_AllMethods_NoRace`, with data and without a leak.
-pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
+pub(super) async fn all_methods_at_once_on_many_conversations(s: Fixture) {
     let memory = s.open();
     let tasks: Vec<_> = (0..128)
         .map(|task| {
@@ -179,7 +179,7 @@ pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
                     }
                     let trace = memory.trace(&identity).await.unwrap();
                     assert_eq!(trace.kept_turns, expected.len() as u64);
-                    assert_eq!(memory.fold(&identity, STUCK).await.unwrap(), 0);
+                    assert_eq!(memory.summarise(&identity, STUCK).await.unwrap(), 0);
                     let snapshot = memory.snapshot(&identity).await.unwrap();
                     memory.restore(&identity, &snapshot).await.unwrap();
                     assert_eq!(kept(&memory, &identity).await, expected);
@@ -203,8 +203,8 @@ pub(super) async fn all_methods_at_once_on_many_dialogues(s: Subject) {
     assert_eq!(s.rows_with("is answered").await, 0);
 }
 
-/// Case 15 of the reference: whoever may see all dialogues sees them.
-pub(super) async fn dialogues_of_everybody_are_listed(s: Subject) {
+/// Case 15 of the reference: whoever may see all conversations sees them.
+pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
     let memory = s.open_with(|config| config.ttl = std::time::Duration::from_secs(1800));
     let all = [("t1", "u1", "a"), ("t1", "u1", "b"), ("t1", "u2", "a"), ("t2", "u1", "a"), ("t|1", "u", "a")];
     for (index, (tenant, user, session)) in all.iter().enumerate() {
@@ -217,7 +217,7 @@ pub(super) async fn dialogues_of_everybody_are_listed(s: Subject) {
             page.sessions.iter().map(|s| (s.tenant.as_str(), s.user.as_str(), s.session.as_str(), s.turns)).collect();
         let expected: Vec<_> = all.iter().enumerate().map(|(i, (t, u, s))| (*t, *u, *s, i as u64 + 1)).collect();
         assert_eq!((found, page.total, page.next), (expected, 5, None));
-        assert_eq!(page.expiring_in_1h, 5, "W24: when a dialogue ends is known");
+        assert_eq!(page.expiring_in_1h, 5, "W24: when a conversation ends is known");
         assert!(page.sessions.iter().all(|session| session.expires_at.is_some() && session.bytes > 0));
         let filter = SessionFilter { tenant: Some("t1".into()), user: Some("u1".into()), ..SessionFilter::default() };
         assert_eq!(memory.sessions(&filter).await.unwrap().total, 2);
@@ -242,14 +242,14 @@ pub(super) async fn dialogues_of_everybody_are_listed(s: Subject) {
     let forgotten = memory.forget(&Identity::new("t1", "u1", "a")).await.unwrap();
     assert_eq!(forgotten, 1);
     assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 4);
-    // Nobody else's rows are dialogues.
+    // Nobody else's rows are conversations.
     let fact = helmdeck_memory::Put::new(bob().namespace().unwrap(), helmdeck_memory::Kind::Fact, "k", "v".to_owned());
     s.bare.put(fact).await.unwrap();
     assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 4);
 }
 
 /// After everything is dropped nothing holds on to the store or the summarizer.
-pub(super) async fn a_closed_memory_holds_on_to_nothing(s: Subject) {
+pub(super) async fn a_closed_memory_holds_on_to_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..8).await;
     memory.context(&bob()).await.unwrap();

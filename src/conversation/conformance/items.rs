@@ -1,18 +1,18 @@
 //! Claims about turns one by one: case 11 of the reference, W19 to W24, W29.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::collections::HashSet;
 
 use helmdeck_events::EventKind;
 
-use super::subject::{Subject, add, alice, fold, items, kept, numbers, seen, sized, turn};
+use super::subject::{Fixture, add, alice, fold, items, kept, numbers, seen, sized, turn};
 use crate::error::ConversationError;
 use crate::item::{ItemFilter, ItemId};
 use crate::turn::NewTurn;
 
 /// W19: the id of a turn never changes, whatever goes before it, and is never given again.
-pub(super) async fn ids_never_change(s: Subject) {
+pub(super) async fn ids_never_change(s: Fixture) {
     let memory = s.open();
     let added = add(&memory, &alice(), 0..8).await;
     let ids: Vec<String> = added.iter().map(|added| added.id.unwrap().to_string()).collect();
@@ -57,7 +57,7 @@ pub(super) async fn ids_never_change(s: Subject) {
 }
 
 /// W20 and case 11: deletes and adds at the same time lose nothing of each other, and a put answers the id of its own turn.
-pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Subject) {
+pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Fixture) {
     let memory = s.open();
     let other = s.another().open_with(|config| config.hot_for = std::time::Duration::ZERO);
     let old: Vec<_> = add(&memory, &alice(), 0..24).await.iter().map(|added| added.id.unwrap().to_string()).collect();
@@ -96,7 +96,7 @@ pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Subje
 }
 
 /// Pages join without gap or repeat, newest first, also while turns are added; `total` counts all.
-pub(super) async fn items_are_listed_newest_first_in_pages(s: Subject) {
+pub(super) async fn items_are_listed_newest_first_in_pages(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..23).await;
     fold(&memory, &alice()).await;
@@ -133,7 +133,7 @@ pub(super) async fn items_are_listed_newest_first_in_pages(s: Subject) {
 }
 
 /// W23: a search looks at what was said, not at how it is written down.
-pub(super) async fn a_search_finds_what_was_said(s: Subject) {
+pub(super) async fn a_search_finds_what_was_said(s: Fixture) {
     let memory = s.open();
     let texts = [
         ("a < b && c > d", "quotes \"here\""),
@@ -177,7 +177,7 @@ pub(super) async fn a_search_finds_what_was_said(s: Subject) {
 }
 
 /// B of the reference: what an administrator does is told, with ids only; W29: looking is told to nobody and writes nothing.
-pub(super) async fn what_an_administrator_does_is_told(s: Subject) {
+pub(super) async fn what_an_administrator_does_is_told(s: Fixture) {
     let memory = s.open();
     let secret = "the-secret-text";
     let put = memory.put_item(&alice(), sized(secret, 4000, 40_000)).await.unwrap();
@@ -204,8 +204,8 @@ pub(super) async fn what_an_administrator_does_is_told(s: Subject) {
     assert!(!told.contains(secret), "{told}");
 }
 
-/// A snapshot's turns are the items of the dialogue that it is restored into.
-pub(super) async fn restored_turns_are_items(s: Subject) {
+/// A snapshot's turns are the items of the conversation that it is restored into.
+pub(super) async fn restored_turns_are_items(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..3).await;
     let snapshot = memory.snapshot(&alice()).await.unwrap();

@@ -29,12 +29,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use helmdeck_memory::Store;
-use helmdeck_memory::conformance::{HandClock, Making};
+use helmdeck_memory::conformance::{Making, ManualClock};
 
 pub use scribe::{Act, Call, Scribe, marks};
 #[cfg(test)]
 pub(crate) use subject::REASONS;
-pub(crate) use subject::{Subject, eventually};
+pub(crate) use subject::{Fixture, eventually};
 
 use crate::config::Strategy;
 
@@ -42,16 +42,16 @@ use crate::config::Strategy;
 ///
 /// # Panics
 /// If a claim does not hold: at the end, with the names of all that do not.
-pub async fn run(make: impl Fn(Arc<HandClock>) -> Making, strategy: Strategy) {
+pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, strategy: Strategy) {
     let mut broken = Vec::new();
     for (name, applies, claim) in claims::all() {
         if !applies.contains(&strategy) {
             continue;
         }
-        let clock = Arc::new(HandClock::default());
+        let clock = Arc::new(ManualClock::default());
         let store: Arc<dyn Store> = make(Arc::clone(&clock)).await;
         tracing::debug!(name, "claim");
-        if let Err(panic) = caught(claim(Subject::new(strategy, Arc::clone(&store), clock))).await {
+        if let Err(panic) = caught(claim(Fixture::new(strategy, Arc::clone(&store), clock))).await {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             broken.push(format!("{name}: {}", text.unwrap_or_default()));
             continue;
@@ -60,7 +60,7 @@ pub async fn run(make: impl Fn(Arc<HandClock>) -> Making, strategy: Strategy) {
             broken.push(format!("{name}: the store did not close: {error}"));
         }
     }
-    assert!(broken.is_empty(), "under {strategy} these do not hold:\n{}", broken.join("\n"));
+    assert!(broken.is_empty(), "under {strategy} these do not cached:\n{}", broken.join("\n"));
 }
 
 /// Runs a claim to its end or its panic.

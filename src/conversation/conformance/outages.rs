@@ -1,12 +1,12 @@
 //! Claims about a summarizer that fails: case 4 of the reference, W1, W2, W6, W7, W16, W31.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::time::Duration;
 
 use super::eventually;
 use super::scribe::Act;
-use super::subject::{Subject, add, alice, fold, kept, numbers, recent, seen, sight};
+use super::subject::{Fixture, add, alice, fold, kept, numbers, recent, seen, sight};
 use crate::health::Health;
 use crate::memory::ConversationMemory;
 use crate::summarizer::Failure;
@@ -16,12 +16,12 @@ async fn reaches(memory: &ConversationMemory, health: Health) {
 }
 
 /// Checks that the summaries that were accepted hold these turns once each, in order.
-fn told(s: &Subject) -> Vec<String> {
+fn told(s: &Fixture) -> Vec<String> {
     s.scribe.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect()
 }
 
 /// Case 4; W1, W2, W7: nothing is lost of an outage of ten turns, nothing is out of sight meanwhile, and the summary stays.
-pub(super) async fn an_outage_loses_nothing(s: Subject) {
+pub(super) async fn an_outage_loses_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..8).await;
     fold(&memory, &alice()).await;
@@ -58,7 +58,7 @@ pub(super) async fn an_outage_loses_nothing(s: Subject) {
 }
 
 /// One failure is not an outage.
-pub(super) async fn a_failure_is_tried_again(s: Subject) {
+pub(super) async fn a_failure_is_tried_again(s: Fixture) {
     s.scribe.next([Act::Fail(Failure::Timeout)]);
     let memory = s.open();
     add(&memory, &alice(), 0..5).await;
@@ -72,7 +72,7 @@ pub(super) async fn a_failure_is_tried_again(s: Subject) {
 }
 
 /// Every way to fail is told by its word, and none of them becomes a summary; nor does an empty answer.
-pub(super) async fn what_is_no_summary_never_becomes_one(s: Subject) {
+pub(super) async fn what_is_no_summary_never_becomes_one(s: Fixture) {
     let ways = [
         (Act::Fail(Failure::Unavailable), "unavailable"),
         (Act::Fail(Failure::Timeout), "timeout"),
@@ -108,7 +108,7 @@ pub(super) async fn what_is_no_summary_never_becomes_one(s: Subject) {
 }
 
 /// W31 and the cap: a backlog of many more batches than may wait is folded oldest first; nothing of it is dropped.
-pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Subject) {
+pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Fixture) {
     s.scribe.always(Act::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.recovery_backlog_max = 2);
     add(&memory, &alice(), 0..60).await;
@@ -132,8 +132,8 @@ pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Subject) {
     s.moves(&alice(), Health::Healthy);
 }
 
-/// A degraded dialogue drains in more than one batch: each success but the last one goes back to degraded, as the table says.
-pub(super) async fn recovery_goes_batch_by_batch(s: Subject) {
+/// A degraded conversation drains in more than one batch: each success but the last one goes back to degraded, as the table says.
+pub(super) async fn recovery_goes_batch_by_batch(s: Fixture) {
     s.scribe.always(Act::Fail(Failure::Unavailable));
     let memory = s.open();
     add(&memory, &alice(), 0..16).await;
@@ -152,8 +152,8 @@ pub(super) async fn recovery_goes_batch_by_batch(s: Subject) {
     assert_eq!(told(&s), numbers(0..12));
 }
 
-/// One tenant whose summaries hang delays no other one for ever (W15), and many dialogues are folded under the bound.
-pub(super) async fn dialogues_are_folded_side_by_side_and_bounded(s: Subject) {
+/// One tenant whose summaries hang delays no other one for ever (W15), and many conversations are folded under the bound.
+pub(super) async fn conversations_are_folded_side_by_side_and_bounded(s: Fixture) {
     s.scribe.always(Act::Slow(Duration::from_millis(2)));
     let memory = s.open_with(|config| config.summarizer.concurrency = 3);
     let all: Vec<_> =
@@ -170,7 +170,7 @@ pub(super) async fn dialogues_are_folded_side_by_side_and_bounded(s: Subject) {
 }
 
 /// W16: the caller waits for no model, and its cancellation means nothing to the summary.
-pub(super) async fn nobody_waits_for_a_summary(s: Subject) {
+pub(super) async fn nobody_waits_for_a_summary(s: Fixture) {
     s.scribe.always(Act::Hang);
     let memory = s.open();
     for number in 0..12 {
@@ -187,7 +187,7 @@ pub(super) async fn nobody_waits_for_a_summary(s: Subject) {
         let adding = memory.add_turn(&alice, super::subject::turn(number));
         tokio::time::timeout(Duration::from_micros(50 * (number as u64 - 12)), adding).await.ok();
     }
-    let folding = memory.fold(&alice, super::subject::STUCK);
+    let folding = memory.summarise(&alice, super::subject::STUCK);
     assert!(tokio::time::timeout(Duration::from_millis(20), folding).await.is_err());
     assert_eq!(memory.health(&alice).await.unwrap(), Health::Healthy);
     assert_eq!(s.moves(&alice, Health::Healthy), []);

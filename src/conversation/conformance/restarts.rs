@@ -1,17 +1,17 @@
 //! Claims about processes that end, at any point: case 6 of the reference, W6.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::time::Duration;
 
 use super::eventually;
 use super::scribe::Act;
-use super::subject::{STUCK, Subject, add, alice, fold, kept, numbers, seen, turn};
+use super::subject::{Fixture, STUCK, add, alice, fold, kept, numbers, seen, turn};
 use crate::health::Health;
 use crate::summarizer::Failure;
 
 /// A process that has died as far as the store knows: nothing that it does reaches the store any more, and its locks are free.
-async fn die(s: &Subject, memory: crate::ConversationMemory) {
+async fn die(s: &Fixture, memory: crate::ConversationMemory) {
     s.tap.cut_after(0);
     memory.close(Duration::ZERO).await;
     drop(memory);
@@ -20,7 +20,7 @@ async fn die(s: &Subject, memory: crate::ConversationMemory) {
 }
 
 /// W6: health, failures, summary and backlog survive a restart in every state.
-pub(super) async fn health_survives_a_restart_in_every_state(s: Subject) {
+pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     let slow = |config: &mut crate::Config| {
         config.summarizer.retry_wait = Duration::from_secs(3600);
         config.summarizer.max_retry_wait = Duration::from_secs(3600);
@@ -52,7 +52,7 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Subject) {
     assert_eq!((after.summary, after.covers_through, after.kept_turns), (trace.summary, 4, 9));
     // Degraded: one more.
     eventually("degraded", async || {
-        memory.fold(&alice(), Duration::from_millis(20)).await.unwrap();
+        memory.summarise(&alice(), Duration::from_millis(20)).await.unwrap();
         two.moves(&alice(), Health::Retry) == [(Health::Degraded, "retries_exhausted")]
     })
     .await;
@@ -69,7 +69,7 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Subject) {
     // Recovering: it dies in the middle of the attempt.
     let folding = tokio::spawn({
         let memory = memory.clone();
-        async move { memory.fold(&alice(), STUCK).await }
+        async move { memory.summarise(&alice(), STUCK).await }
     });
     three.scribe.reached(1).await;
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
@@ -92,8 +92,8 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Subject) {
     eventually("the last move to be told", async || end() == Health::Healthy).await;
 }
 
-/// What waits for a summary when a process ends is folded by the next one, though nobody touches the dialogue.
-pub(super) async fn what_waits_is_folded_after_a_restart(s: Subject) {
+/// What waits for a summary when a process ends is folded by the next one, though nobody touches the conversation.
+pub(super) async fn what_waits_is_folded_after_a_restart(s: Fixture) {
     let one = s.another();
     one.scribe.always(Act::Hang);
     let memory = one.open();
@@ -109,7 +109,7 @@ pub(super) async fn what_waits_is_folded_after_a_restart(s: Subject) {
 
 /// A process dies at its n-th write, for every n: done and unheard of, or not done at all. What was acknowledged is there, what was
 /// not is there once or not at all, and the health is what it was or the next thing.
-pub(super) async fn a_crash_at_any_write_loses_nothing(s: Subject) {
+pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
     for crash in 0..28 {
         let identity = crate::Identity { session: format!("crash-{crash}").into(), ..alice() };
         let one = s.another();
@@ -129,7 +129,7 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Subject) {
                 break;
             }
             if tried % 3 == 0 {
-                memory.fold(&identity, Duration::from_millis(20)).await.ok();
+                memory.summarise(&identity, Duration::from_millis(20)).await.ok();
             }
         }
         die(&one, memory).await;
@@ -159,7 +159,7 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Subject) {
 }
 
 /// A process that closes in order loses nothing either, and folds nothing more.
-pub(super) async fn a_restart_changes_nothing(s: Subject) {
+pub(super) async fn a_restart_changes_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..9).await;
     fold(&memory, &alice()).await;

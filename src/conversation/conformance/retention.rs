@@ -1,18 +1,18 @@
 //! Claims about how long and how much is kept: W28.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::time::Duration;
 
 use super::eventually;
 use super::scribe::Act;
-use super::subject::{STUCK, Subject, add, alice, bob, fold, kept, numbers, seen, sized};
+use super::subject::{Fixture, STUCK, add, alice, bob, fold, kept, numbers, seen, sized};
 use crate::health::Health;
 use crate::item::SessionFilter;
 use crate::summarizer::Failure;
 
 /// The oldest turns go first, and those that no summary holds are told and counted.
-pub(super) async fn the_oldest_turns_go_first(s: Subject) {
+pub(super) async fn the_oldest_turns_go_first(s: Fixture) {
     s.scribe.always(Act::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| {
         // So few have no slack, whenever the sweep comes by.
@@ -36,7 +36,7 @@ pub(super) async fn the_oldest_turns_go_first(s: Subject) {
 }
 
 /// What a summary holds is not lost when its turns go: the summary stays, and later ones build on it.
-pub(super) async fn a_summary_outlives_its_turns(s: Subject) {
+pub(super) async fn a_summary_outlives_its_turns(s: Fixture) {
     let memory = s.open_with(|config| {
         config.max_turns = 8;
         config.sweep_interval = Duration::from_millis(20);
@@ -63,8 +63,8 @@ pub(super) async fn a_summary_outlives_its_turns(s: Subject) {
     assert_eq!(after[after.len() - 5..], numbers(55..60));
 }
 
-pub(super) async fn a_dialogue_is_bounded_in_bytes(s: Subject) {
-    // A sixteenth more may stay, so that a full dialogue is not pruned at every turn.
+pub(super) async fn a_conversation_is_bounded_in_bytes(s: Fixture) {
+    // A sixteenth more may stay, so that a full conversation is not pruned at every turn.
     const MOST: u64 = 20_000 + 20_000 / 16;
     let memory = s.open_with(|config| {
         config.max_bytes = 20_000;
@@ -83,8 +83,8 @@ pub(super) async fn a_dialogue_is_bounded_in_bytes(s: Subject) {
     assert_eq!(all, numbers(60 - all.len()..60));
 }
 
-/// W28, W24: an idle dialogue ends, at once in every method, and its rows go.
-pub(super) async fn an_idle_dialogue_ends(s: Subject) {
+/// W28, W24: an idle conversation ends, at once in every method, and its rows go.
+pub(super) async fn an_idle_conversation_ends(s: Fixture) {
     let hour = |config: &mut crate::Config| {
         config.ttl = Duration::from_secs(3600);
         config.sweep_interval = Duration::from_millis(20);

@@ -1,7 +1,8 @@
 //! A summarizer that does what it is told, and whose summaries name every turn that they hold.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +34,7 @@ pub enum Act {
 /// A request that a [`Scribe`] got.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The dialogue.
+    /// The conversation.
     pub session: Arc<str>,
     /// The marks in the previous summary.
     pub previous: Vec<String>,
@@ -68,7 +69,7 @@ struct Script {
     next: VecDeque<Act>,
     then: Act,
     calls: Vec<Call>,
-    /// The requests under way, by their place among the calls; and whether another one for the dialogue has come since.
+    /// The requests under way, by their place among the calls; and whether another one for the conversation has come since.
     running: HashMap<Identity, HashMap<usize, bool>>,
     overlaps: usize,
     most: usize,
@@ -92,7 +93,7 @@ impl Default for Scribe {
 
 impl Scribe {
     fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+        self.script.lock()
     }
 
     /// Says what it does from now on; what was said by [`Scribe::next`] is no longer meant.
@@ -131,7 +132,7 @@ impl Scribe {
         self.script().calls.clone()
     }
 
-    /// Returns how many requests went on to their end although another one for their dialogue had come meanwhile.
+    /// Returns how many requests went on to their end although another one for their conversation had come meanwhile.
     ///
     /// One that was dropped does not count: whoever drops a request need not wait until it has heard of that.
     #[must_use]

@@ -1,15 +1,15 @@
 //! Claims about export and import: case 12 of the reference, W12.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_memory::drivers::memory::Memory;
-use helmdeck_memory::{Store, Stored};
+use helmdeck_memory::{DriverStore, Store};
 use serde_json::{Value, json};
 
-use super::subject::{Subject, add, alice, bob, fold, kept, numbers, recent, seen, sized, turn};
+use super::subject::{Fixture, add, alice, bob, fold, kept, numbers, recent, seen, sized, turn};
 use crate::config::Strategy;
 use crate::error::ConversationError;
 use crate::health::Health;
@@ -26,8 +26,8 @@ fn of(strategy: Strategy, json: &Value) -> Snapshot {
     Snapshot { strategy: Some(strategy), bytes: json.to_string().into() }
 }
 
-/// Case 12: snapshot, flush, restore: the same is seen; in the same dialogue, in another one, and in a store of another driver.
-pub(super) async fn a_snapshot_restores_what_was_seen(s: Subject) {
+/// Case 12: snapshot, flush, restore: the same is seen; in the same conversation, in another one, and in a store of another driver.
+pub(super) async fn a_snapshot_restores_what_was_seen(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..11).await;
     fold(&memory, &alice()).await;
@@ -38,8 +38,8 @@ pub(super) async fn a_snapshot_restores_what_was_seen(s: Subject) {
     memory.restore(&alice(), &snapshot).await.unwrap();
     memory.restore(&bob(), &snapshot).await.unwrap();
     let config = helmdeck_memory::Config::default();
-    let elsewhere: Arc<dyn Store> = Arc::new(Stored::plain(Memory::new(), &config, s.clock.clone()));
-    let elsewhere = Subject::new(s.strategy, elsewhere, s.clock.clone()).open();
+    let elsewhere: Arc<dyn Store> = Arc::new(DriverStore::plain(Memory::new(), &config, s.clock.clone()));
+    let elsewhere = Fixture::new(s.strategy, elsewhere, s.clock.clone()).open();
     elsewhere.restore(&alice(), &snapshot).await.unwrap();
     for (memory, identity) in
         [(&memory, alice()), (&memory, bob()), (&s.another().open(), alice()), (&elsewhere, alice())]
@@ -59,9 +59,9 @@ pub(super) async fn a_snapshot_restores_what_was_seen(s: Subject) {
 }
 
 /// The same of what does not fit the budget: as many turns are out of sight as before, and one that is too large is in it.
-pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Subject) {
+pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Fixture) {
     // Nobody sums up, so what is out of sight stays so.
-    let open = |s: &Subject| {
+    let open = |s: &Fixture| {
         s.scribe.always(super::Act::Fail(crate::summarizer::Failure::Unavailable));
         s.open_with(|config| config.budget_tokens = 64)
     };
@@ -117,7 +117,7 @@ fixtures!(
 );
 
 /// The fixtures of the strategy go through the store and come out byte for byte, here and in another process.
-pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Subject) {
+pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Fixture) {
     let memory = s.open_with(|config| config.recent_turns = 1000);
     let mut tried = 0;
     for (name, text) in FIXTURES {
@@ -146,7 +146,7 @@ pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Subject) {
 }
 
 /// What the original wrote goes in, and comes out byte for byte, with what nobody knows.
-pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Subject) {
+pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Fixture) {
     let memory = s.open();
     let name = s.strategy.as_str();
     let bodies = [
@@ -193,7 +193,7 @@ pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Subjec
 }
 
 /// What is no snapshot, or that of another strategy, is refused, and what is there stays.
-pub(super) async fn what_is_no_snapshot_is_refused(s: Subject) {
+pub(super) async fn what_is_no_snapshot_is_refused(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..3).await;
     let before = memory.context(&alice()).await.unwrap();
@@ -234,7 +234,7 @@ pub(super) async fn what_is_no_snapshot_is_refused(s: Subject) {
 }
 
 /// W12: a restore leaves nothing behind of what was there: no turn, no summary, no health, no backlog.
-pub(super) async fn a_restore_leaves_nothing_behind(s: Subject) {
+pub(super) async fn a_restore_leaves_nothing_behind(s: Fixture) {
     let memory = s.open();
     add(&memory, &bob(), 3000..3002).await;
     let snapshot = memory.snapshot(&bob()).await.unwrap();
@@ -264,8 +264,8 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Subject) {
     s.moves(&alice(), Health::Healthy);
 }
 
-/// A dialogue larger than a batch of the store is restored whole or not at all, wherever it is cut off.
-pub(super) async fn a_large_restore_is_all_or_nothing(s: Subject) {
+/// A conversation larger than a batch of the store is restored whole or not at all, wherever it is cut off.
+pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
     let turns: Vec<_> = (0..2000).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": "a"})).collect();
     let snapshot = of(s.strategy, &json!({"strategy": s.strategy.as_str(), "turns": turns}));
     let quiet = |config: &mut crate::Config| {

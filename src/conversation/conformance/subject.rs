@@ -1,6 +1,6 @@
 //! What a claim is given: a store, and everything to open conversation memories on it.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use helmdeck_events::{Bus, EventKind};
-use helmdeck_memory::conformance::HandClock;
+use helmdeck_memory::conformance::ManualClock;
 use helmdeck_memory::{Kind, Lock, Store};
 
 use super::scribe::{Scribe, marks};
@@ -21,26 +21,26 @@ use crate::item::{Added, Item, ItemFilter};
 use crate::memory::{ConversationMemory, Dependencies};
 use crate::patch::LlmContextPatch;
 use crate::turn::NewTurn;
-use crate::upkeep::SWEEP;
+use crate::worker::SWEEP;
 
 /// How long anything may take before a claim counts as stuck. Nothing is measured with it.
 pub(crate) const STUCK: Duration = Duration::from_secs(60);
 
 /// One process on a store: its own tap, bus and summarizer. Clones are the same process.
 #[derive(Clone)]
-pub(crate) struct Subject {
+pub(crate) struct Fixture {
     pub(crate) strategy: Strategy,
     /// The store itself.
     pub(crate) bare: Arc<dyn Store>,
     /// The process's way to it.
     pub(crate) tap: Tap,
-    pub(crate) clock: Arc<HandClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) bus: Bus,
     pub(crate) scribe: Arc<Scribe>,
 }
 
-impl Subject {
-    pub(crate) fn new(strategy: Strategy, bare: Arc<dyn Store>, clock: Arc<HandClock>) -> Self {
+impl Fixture {
+    pub(crate) fn new(strategy: Strategy, bare: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         let (tap, bus) = (Tap::new(&bare), Bus::new(100_000, clock.clone()));
         Self { strategy, bare, tap, clock, bus, scribe: Arc::new(Scribe::default()) }
     }
@@ -119,7 +119,7 @@ impl Subject {
         }
     }
 
-    /// Returns the moves of a dialogue's health that were told, checked: each is legal, and each begins where the last one ended.
+    /// Returns the moves of a conversation's health that were told, checked: each is legal, and each begins where the last one ended.
     #[track_caller]
     pub(crate) fn moves(&self, identity: &Identity, from: Health) -> Vec<(Health, &'static str)> {
         let state = |name| *Health::ALL.iter().find(|health| health.as_str() == name).unwrap();
@@ -183,7 +183,7 @@ pub(crate) const REASONS: [Reason; 9] = [
     Reason::Restored,
 ];
 
-/// The dialogue of most claims.
+/// The conversation of most claims.
 pub(crate) fn alice() -> Identity {
     Identity::new("tenant-a", "user-1", "session-1")
 }
@@ -234,7 +234,7 @@ pub(crate) fn sight(patch: &LlmContextPatch) -> Vec<String> {
     all
 }
 
-/// Returns what a model sees of a dialogue.
+/// Returns what a model sees of a conversation.
 pub(crate) async fn seen(memory: &ConversationMemory, identity: &Identity) -> Vec<String> {
     sight(&memory.context(identity).await.unwrap())
 }
@@ -242,7 +242,7 @@ pub(crate) async fn seen(memory: &ConversationMemory, identity: &Identity) -> Ve
 /// Folds until nothing is due.
 pub(crate) async fn fold(memory: &ConversationMemory, identity: &Identity) {
     // One call may end early, for example because another process folds just now.
-    eventually("nothing to be due", async || memory.fold(identity, STUCK).await.unwrap() == 0).await;
+    eventually("nothing to be due", async || memory.summarise(identity, STUCK).await.unwrap() == 0).await;
 }
 
 /// Returns all items that are kept, oldest first.
@@ -317,7 +317,7 @@ pub(crate) async fn call(
         "delete_item" => memory.delete_item(identity, key).await.map(drop),
         "trace" => memory.trace(identity).await.map(drop),
         "forget" => memory.forget(identity).await.map(drop),
-        "fold" => memory.fold(identity, Duration::from_secs(1)).await.map(drop),
+        "fold" => memory.summarise(identity, Duration::from_secs(1)).await.map(drop),
         other => panic!("there is no method {other}"),
     }
 }

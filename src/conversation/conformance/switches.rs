@@ -1,14 +1,14 @@
 //! Claims about a change of strategy, and of settings: case 9 of the reference, W13.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
-use super::subject::{STUCK, Subject, add, alice, fold, items, kept, numbers, seen};
+use super::subject::{Fixture, STUCK, add, alice, fold, items, kept, numbers, seen};
 use crate::config::Strategy;
 use crate::error::ConversationError;
 use crate::turn::NewTurn;
 
 /// Case 9, W13: whichever strategy comes next, nothing is overwritten.
-pub(super) async fn another_strategy_overwrites_nothing(s: Subject) {
+pub(super) async fn another_strategy_overwrites_nothing(s: Fixture) {
     for next in Strategy::ALL.into_iter().filter(|next| *next != s.strategy) {
         let identity = crate::Identity { user: next.as_str().into(), ..alice() };
         let one = s.another();
@@ -50,7 +50,7 @@ pub(super) async fn another_strategy_overwrites_nothing(s: Subject) {
 }
 
 /// Whatever was kept can be deleted under `none` too.
-pub(super) async fn none_still_deletes_what_was_kept(s: Subject) {
+pub(super) async fn none_still_deletes_what_was_kept(s: Fixture) {
     let memory = s.under(Strategy::RollingSummary).open();
     let other = crate::Identity { session: "session-2".into(), ..alice() };
     for identity in [alice(), other.clone()] {
@@ -69,7 +69,7 @@ pub(super) async fn none_still_deletes_what_was_kept(s: Subject) {
 }
 
 /// Smaller settings show less and lose nothing.
-pub(super) async fn other_settings_over_the_same_dialogue_lose_nothing(s: Subject) {
+pub(super) async fn other_settings_over_the_same_conversation_lose_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..12).await;
     fold(&memory, &alice()).await;
@@ -89,7 +89,7 @@ pub(super) async fn other_settings_over_the_same_dialogue_lose_nothing(s: Subjec
 }
 
 /// Settings that cannot be are refused at once, and nothing is opened.
-pub(super) async fn settings_that_cannot_be_are_refused(s: Subject) {
+pub(super) async fn settings_that_cannot_be_are_refused(s: Fixture) {
     let mut bad = s.config();
     bad.recent_turns = 0;
     let refused = s.try_open(bad);
@@ -115,7 +115,7 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Subject) {
         for number in 0..9 {
             memory.add_turn(&alice(), NewTurn::new(format!("[{number}]"), "")).await.unwrap();
         }
-        assert_eq!(memory.fold(&alice(), STUCK).await.unwrap(), 0);
+        assert_eq!(memory.summarise(&alice(), STUCK).await.unwrap(), 0);
         assert_eq!(s.scribe.calls().len(), 0);
         assert_eq!(items(&memory, &alice()).await.iter().filter(|item| item.folded).count(), 0);
         memory.close(STUCK).await;

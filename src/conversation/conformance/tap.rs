@@ -163,8 +163,8 @@ impl Store for Tap {
         self.0.store.adopt_key().await
     }
 
-    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
-        if self.is_cut() { Err(gone()) } else { self.0.store.try_lock(name, hold).await }
+    async fn try_lock(&self, name: &str, cached: Duration) -> Result<Option<Lock>> {
+        if self.is_cut() { Err(gone()) } else { self.0.store.try_lock(name, cached).await }
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,13 +1,13 @@
 //! Random walks: any operations in any order, against a model that is two lists. Case 16 of the reference.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::scribe::{Act, marks};
-use super::subject::{STUCK, Subject, eventually, fold, items, kept, sight, turn};
+use super::subject::{Fixture, STUCK, eventually, fold, items, kept, sight, turn};
 use crate::config::Strategy;
 use crate::health::Health;
 use crate::identity::Identity;
@@ -15,7 +15,7 @@ use crate::memory::ConversationMemory;
 use crate::snapshot::Snapshot;
 use crate::summarizer::Failure;
 
-/// What a dialogue is to hold.
+/// What a conversation is to hold.
 #[derive(Debug, Clone, Default)]
 struct Model {
     /// Marks that are in the summary only: no turn stands behind them.
@@ -34,7 +34,7 @@ impl Model {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Add(usize),
-    Look,
+    Backlog,
     Fold,
     Wait,
     Summaries(usize),
@@ -53,7 +53,7 @@ impl Step {
         let (kind, detail) = (number % 32, (number / 32) as usize);
         let step = match kind {
             0..=11 => Self::Add(detail / 3 % 3 + 1),
-            12..=14 => Self::Look,
+            12..=14 => Self::Backlog,
             15..=17 => Self::Fold,
             18 => Self::Wait,
             19..=22 => Self::Summaries(detail / 3),
@@ -71,19 +71,19 @@ impl Step {
 }
 
 struct Walk {
-    subject: Subject,
-    processes: Vec<(Subject, ConversationMemory)>,
+    subject: Fixture,
+    processes: Vec<(Fixture, ConversationMemory)>,
     at: usize,
     models: [Model; 3],
     snapshot: Option<(Snapshot, Model)>,
     added: usize,
 }
 
-fn name(dialogue: usize) -> Identity {
-    Identity::new("t", "u", &format!("walk-{dialogue}"))
+fn name(conversation: usize) -> Identity {
+    Identity::new("t", "u", &format!("walk-{conversation}"))
 }
 
-fn open(subject: &Subject) -> ConversationMemory {
+fn open(subject: &Fixture) -> ConversationMemory {
     subject.open_with(|config| {
         config.hot_for = Duration::ZERO;
         config.recent_turns = 2;
@@ -94,14 +94,14 @@ fn open(subject: &Subject) -> ConversationMemory {
 }
 
 /// Walks: each number is a step. With more than one process any of them may take the next step.
-pub(crate) async fn walk(subject: &Subject, processes: usize, steps: &[u64]) {
+pub(crate) async fn walk(subject: &Fixture, processes: usize, steps: &[u64]) {
     let processes: Vec<_> = (0..processes).map(|_| subject.another()).map(|own| (own.clone(), open(&own))).collect();
     let mut walk =
         Walk { subject: subject.clone(), processes, at: 0, models: Default::default(), snapshot: None, added: 0 };
     for number in steps {
-        let (step, dialogue) = Step::of(*number);
-        walk.step(step, dialogue).await;
-        walk.check(dialogue, step).await;
+        let (step, conversation) = Step::of(*number);
+        walk.step(step, conversation).await;
+        walk.check(conversation, step).await;
     }
     walk.end().await;
 }
@@ -111,8 +111,8 @@ impl Walk {
         &self.processes[self.at].1
     }
 
-    async fn step(&mut self, step: Step, dialogue: usize) {
-        let identity = name(dialogue);
+    async fn step(&mut self, step: Step, conversation: usize) {
+        let identity = name(conversation);
         let keeps = self.subject.strategy != Strategy::None;
         match step {
             Step::Add(count) => {
@@ -121,12 +121,12 @@ impl Walk {
                     self.added += 1;
                     self.memory().add_turn(&identity, turn(&mark)).await.unwrap();
                     if keeps {
-                        self.models[dialogue].turns.push(mark);
+                        self.models[conversation].turns.push(mark);
                     }
                 }
             }
-            Step::Look => {}
-            Step::Fold => drop(self.memory().fold(&identity, Duration::from_millis(5)).await.unwrap()),
+            Step::Backlog => {}
+            Step::Fold => drop(self.memory().summarise(&identity, Duration::from_millis(5)).await.unwrap()),
             Step::Wait => tokio::time::sleep(Duration::from_millis(3)).await,
             Step::Summaries(which) => {
                 let act = match which % 6 {
@@ -143,24 +143,24 @@ impl Walk {
             }
             Step::Flush => {
                 self.memory().flush(&identity).await.unwrap();
-                self.models[dialogue] = Model::default();
+                self.models[conversation] = Model::default();
             }
             Step::Forget => {
                 // What it says is how many turns went.
                 let gone = self.memory().forget(&identity).await.unwrap();
-                assert_eq!(gone as usize, self.models[dialogue].turns.len(), "forgotten turns");
-                self.models[dialogue] = Model::default();
+                assert_eq!(gone as usize, self.models[conversation].turns.len(), "forgotten turns");
+                self.models[conversation] = Model::default();
             }
             Step::Delete(which) => {
                 let all = items(self.memory(), &identity).await;
-                assert_eq!(all.len(), self.models[dialogue].turns.len());
+                assert_eq!(all.len(), self.models[conversation].turns.len());
                 if all.is_empty() {
                     return;
                 }
                 let which = which % all.len();
                 let deleted = self.memory().delete_item(&identity, &all[which].key.to_string()).await.unwrap();
                 assert_eq!(deleted.remaining_turns as usize, all.len() - 1);
-                self.models[dialogue].turns.remove(which);
+                self.models[conversation].turns.remove(which);
             }
             Step::Snapshot => {
                 let snapshot = self.memory().snapshot(&identity).await.unwrap();
@@ -169,13 +169,13 @@ impl Walk {
                 let turns = turns.iter().flat_map(|turn| marks(turn["UserMessage"].as_str().unwrap())).collect();
                 let summarised = marks(record["summary"].as_str().unwrap_or_default());
                 let model = Model { summarised, turns };
-                assert_eq!(model.all(), self.models[dialogue].all(), "a snapshot is all of it");
+                assert_eq!(model.all(), self.models[conversation].all(), "a snapshot is all of it");
                 self.snapshot = Some((snapshot, model));
             }
             Step::Restore => {
                 if let Some((snapshot, model)) = &self.snapshot {
                     self.processes[self.at].1.restore(&identity, snapshot).await.unwrap();
-                    self.models[dialogue] = model.clone();
+                    self.models[conversation] = model.clone();
                 }
             }
             Step::Reopen => {
@@ -190,10 +190,10 @@ impl Walk {
     }
 
     /// All turns are accounted for, whatever the summarizer does meanwhile.
-    async fn check(&self, dialogue: usize, step: Step) {
-        let (identity, model) = (name(dialogue), &self.models[dialogue]);
+    async fn check(&self, conversation: usize, step: Step) {
+        let (identity, model) = (name(conversation), &self.models[conversation]);
         let patch = self.memory().context(&identity).await.unwrap();
-        assert_eq!(sight(&patch), model.all(), "after {step:?} in dialogue {dialogue}");
+        assert_eq!(sight(&patch), model.all(), "after {step:?} in conversation {conversation}");
         assert_eq!((patch.omitted_turns, patch.unreadable, patch.over_budget), (0, 0, false));
         let trace = self.memory().trace(&identity).await.unwrap();
         assert_eq!(trace.kept_turns as usize, model.turns.len(), "after {step:?}");
@@ -205,14 +205,14 @@ impl Walk {
             process.scribe.let_go();
             process.scribe.always(Act::Answer);
         }
-        for dialogue in 0..3 {
+        for conversation in 0..3 {
             // Who failed and has nothing more to fold succeeds when there is something again.
-            self.step(Step::Add(4), dialogue).await;
-            let (identity, model) = (name(dialogue), &self.models[dialogue]);
+            self.step(Step::Add(4), conversation).await;
+            let (identity, model) = (name(conversation), &self.models[conversation]);
             fold(self.memory(), &identity).await;
             eventually("all to be healthy", async || {
                 let healthy = self.memory().health(&identity).await.unwrap() == Health::Healthy;
-                healthy || self.memory().fold(&identity, Duration::from_millis(5)).await.is_err()
+                healthy || self.memory().summarise(&identity, Duration::from_millis(5)).await.is_err()
             })
             .await;
             for (process, memory) in &self.processes {
@@ -232,7 +232,7 @@ impl Walk {
             assert_eq!(process.dropped(), [], "nothing was dropped");
             memory.close(STUCK).await;
             eventually("its requests to end", async || process.scribe.running() == 0).await;
-            assert_eq!(process.scribe.overlaps(), 0, "one attempt of a dialogue at a time");
+            assert_eq!(process.scribe.overlaps(), 0, "one attempt of a conversation at a time");
         }
     }
 }
@@ -249,23 +249,23 @@ pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Makes the dialogues of walks absent, and leaves nobody behind who works on them.
-async fn clear(s: &Subject) {
+/// Makes the conversations of walks absent, and leaves nobody behind who works on them.
+async fn clear(s: &Fixture) {
     let memory = s.open();
-    for dialogue in 0..3 {
-        memory.forget(&name(dialogue)).await.unwrap();
+    for conversation in 0..3 {
+        memory.forget(&name(conversation)).await.unwrap();
     }
     memory.close(STUCK).await;
 }
 
-pub(super) async fn any_operations_in_any_order_lose_nothing(s: Subject) {
+pub(super) async fn any_operations_in_any_order_lose_nothing(s: Fixture) {
     for seed in 0..3 {
         clear(&s).await;
         walk(&s, 1, &numbers(seed).take(120).collect::<Vec<_>>()).await;
     }
 }
 
-pub(super) async fn any_operations_of_two_processes_lose_nothing(s: Subject) {
+pub(super) async fn any_operations_of_two_processes_lose_nothing(s: Fixture) {
     for seed in 100..102 {
         clear(&s).await;
         walk(&s, 2, &numbers(seed).take(120).collect::<Vec<_>>()).await;

@@ -1,12 +1,12 @@
-//! Claims about several writers of one dialogue: cases 3 and 7 of the reference, W3, W8, W20, W30.
+//! Claims about several writers of one conversation: cases 3 and 7 of the reference, W3, W8, W20, W30.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::scribe::Act;
-use super::subject::{Subject, add, alice, bob, fold, items, kept, numbers, seen, turn};
+use super::subject::{Fixture, add, alice, bob, fold, items, kept, numbers, seen, turn};
 use crate::config::Strategy;
 use crate::identity::Identity;
 use crate::memory::ConversationMemory;
@@ -37,7 +37,7 @@ fn check(seen: &[String], writers: usize, turns: usize) {
 }
 
 /// Case 3: N writers on one key while summaries take their time and finish when they like.
-pub(super) async fn writers_of_one_dialogue_lose_nothing(s: Subject) {
+pub(super) async fn writers_of_one_conversation_lose_nothing(s: Fixture) {
     let slow = (0..200).map(|n| match n % 4 {
         3 => Act::Fail(crate::summarizer::Failure::Unavailable),
         n => Act::Slow(Duration::from_millis(n * 3)),
@@ -60,7 +60,7 @@ pub(super) async fn writers_of_one_dialogue_lose_nothing(s: Subject) {
     check(&all, 16, 8);
     assert_eq!(kept(&memory, &alice()).await, all, "the order is that of the log");
     assert_eq!(seen(&s.another().open(), &alice()).await, all);
-    assert_eq!(s.scribe.overlaps(), 0, "one summary of a dialogue at a time");
+    assert_eq!(s.scribe.overlaps(), 0, "one summary of a conversation at a time");
     if s.rolls() {
         assert_eq!(memory.trace(&alice()).await.unwrap().covers_through, 124);
         // What succeeded joins without gap or repeat.
@@ -72,9 +72,9 @@ pub(super) async fn writers_of_one_dialogue_lose_nothing(s: Subject) {
 }
 
 /// Case 7: two processes on one store.
-pub(super) async fn two_processes_lose_nothing_of_each_other(s: Subject) {
+pub(super) async fn two_processes_lose_nothing_of_each_other(s: Fixture) {
     let other = s.another();
-    let open = |s: &Subject| s.open_with(|config| config.hot_for = Duration::ZERO);
+    let open = |s: &Fixture| s.open_with(|config| config.hot_for = Duration::ZERO);
     let (here, there) = (open(&s), open(&other));
     let writers: Vec<_> =
         (0..8).map(|writer| write(if writer % 2 == 0 { &here } else { &there }, writer, 12)).collect();
@@ -102,7 +102,7 @@ pub(super) async fn two_processes_lose_nothing_of_each_other(s: Subject) {
 }
 
 /// What is in memory is taken for true no longer than it may be.
-pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Subject) {
+pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Fixture) {
     let (here, there) = (s.open(), s.another().open());
     add(&here, &alice(), 0..2).await;
     assert_eq!(seen(&there, &alice()).await, numbers(0..2));
@@ -117,7 +117,7 @@ pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Subject) {
     add(&there, &alice(), 3..4).await;
     add(&here, &alice(), 4..5).await;
     assert_eq!(seen(&here, &alice()).await, numbers(3..5));
-    // Nor on a dialogue that was forgotten and begun anew.
+    // Nor on a conversation that was forgotten and begun anew.
     there.forget(&alice()).await.unwrap();
     add(&there, &alice(), 5..6).await;
     add(&here, &alice(), 6..7).await;
@@ -128,7 +128,7 @@ pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Subject) {
 }
 
 /// What is in memory costs nothing to read.
-pub(super) async fn a_read_from_memory_asks_nobody(s: Subject) {
+pub(super) async fn a_read_from_memory_asks_nobody(s: Fixture) {
     // A sweep reads too.
     let unswept = s.unswept().await;
     let memory = s.open();
@@ -144,8 +144,8 @@ pub(super) async fn a_read_from_memory_asks_nobody(s: Subject) {
     unswept.release().await.unwrap();
 }
 
-/// What an add costs does not depend on how long the dialogue is: its writes and reads, and the bytes of its rows.
-pub(super) async fn an_add_costs_the_same_however_long_the_dialogue_is(s: Subject) {
+/// What an add costs does not depend on how long the conversation is: its writes and reads, and the bytes of its rows.
+pub(super) async fn an_add_costs_the_same_however_long_the_conversation_is(s: Fixture) {
     let memory = s.open_with(|config| {
         config.recent_turns = 1_000;
         config.sweep_interval = Duration::from_secs(3600);
@@ -161,13 +161,13 @@ pub(super) async fn an_add_costs_the_same_however_long_the_dialogue_is(s: Subjec
         costs.push((s.tap.reads() - before.0, s.tap.writes() - before.1));
     }
     assert!(costs.iter().all(|(_, writes)| *writes == 1), "one write each: {costs:?}");
-    // What is read besides is the dialogue at first, and what is left of the sweep.
+    // What is read besides is the conversation at first, and what is left of the sweep.
     let reads: u64 = costs.iter().map(|(reads, _)| reads).sum();
     assert!(reads <= 20, "no reads: {costs:?}");
 }
 
 /// A turn that was given a name is there once, however often it is added, and by whom.
-pub(super) async fn a_turn_that_was_named_is_added_once(s: Subject) {
+pub(super) async fn a_turn_that_was_named_is_added_once(s: Fixture) {
     let (here, there) = (s.open(), s.another().open());
     let named = |mark: usize| NewTurn { once: Some("order/1 [%_]".into()), ..turn(mark) };
     let first = here.add_turn(&alice(), named(0)).await.unwrap();

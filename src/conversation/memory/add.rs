@@ -21,10 +21,10 @@ use crate::item::{Added, ItemId};
 use crate::rows::{Fresh, Head, Kept, Once, Ops, State, lineage, random};
 use crate::strategies;
 use crate::turn::NewTurn;
-use crate::upkeep::Due;
 use crate::wire;
+use crate::worker::Due;
 
-/// How long a write is tried again while others write to the same dialogue.
+/// How long a write is tried again while others write to the same conversation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_millis(64);
@@ -66,12 +66,12 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(Added { id: None, tokens, repeated: false });
         }
-        let ground = self.ground();
-        let slot = ground.hot.slot(&namespace);
+        let shared_state = self.shared_state();
+        let slot = shared_state.hot.slot(&namespace);
         let turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
         let mut state = match slot.state() {
-            Some(state) => ground.visible(state),
-            None => ground.state(&namespace, &slot).await?,
+            Some(state) => shared_state.visible(state),
+            None => shared_state.state(&namespace, &slot).await?,
         };
         let mut attempt = Attempt {
             memory: self.clone(),
@@ -99,16 +99,16 @@ impl ConversationMemory {
                 return Ok(Added { id: Some(id), tokens, repeated: false });
             }
             if let Some((name, digest)) = &attempt.once
-                && let Some(once) = ground.rows.once(&attempt.namespace, name).await?
+                && let Some(once) = shared_state.rows.once(&attempt.namespace, name).await?
             {
-                ground.hot.forget_slot(&attempt.namespace, &attempt.slot);
+                shared_state.hot.forget_slot(&attempt.namespace, &attempt.slot);
                 if !once.digest.is_empty() && once.digest != *digest {
                     return Err(ConversationError::OnceReused);
                 }
                 return Ok(Added { id: Some(once.id), tokens: once.tokens, repeated: true });
             }
             wait(give_up, &mut tries).await?;
-            state = ground.catch_up(&attempt.namespace, &attempt.slot, |_| Some(())).await?.0;
+            state = shared_state.catch_up(&attempt.namespace, &attempt.slot, |_| Some(())).await?.0;
             // Nobody else wrote, so it is a row that should not be there.
             in_the_way = state.head_version == before;
         }
@@ -119,22 +119,23 @@ impl ConversationMemory {
     /// # Errors
     /// `Invalid`, `TooLarge`, `Oversize`.
     pub(super) async fn fresh(&self, turn: NewTurn) -> Result<Fresh> {
-        let ground = self.ground();
-        let turn = Arc::new(turn.into_turn(ground.now()).map_err(ConversationError::Invalid)?);
+        let shared_state = self.shared_state();
+        let turn = Arc::new(turn.into_turn(shared_state.now()).map_err(ConversationError::Invalid)?);
         let json = wire::write_turn(&turn);
-        let (size, limit) = (json.len() as u64, ground.config.max_turn_bytes);
+        let (size, limit) = (json.len() as u64, shared_state.config.max_turn_bytes);
         if size > limit {
             return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
         }
-        let counter = ground.counter;
-        let tokens = if json.len() > INLINE_BYTES && ground.config.tokens != TokenCounter::Chars {
+        let counter = shared_state.counter;
+        let tokens = if json.len() > INLINE_BYTES && shared_state.config.tokens != TokenCounter::Chars {
             let turn = Arc::clone(&turn);
             tokio::task::spawn_blocking(move || counter.turn(&turn)).await.map_err(StoreError::unavailable)?
         } else {
             counter.turn(&turn)
         };
-        let budget = ground.config.budget_tokens;
-        let refuses = ground.config.on_oversize == OnOversize::Refuse && ground.config.strategy != Strategy::None;
+        let budget = shared_state.config.budget_tokens;
+        let refuses =
+            shared_state.config.on_oversize == OnOversize::Refuse && shared_state.config.strategy != Strategy::None;
         if refuses && budget > 0 && tokens > budget {
             return Err(ConversationError::Oversize { tokens, budget });
         }
@@ -145,8 +146,8 @@ impl ConversationMemory {
 impl Attempt {
     /// Writes the turn after those of `state`; `None` if somebody else was faster.
     async fn write(&self, state: &State, in_the_way: bool) -> Result<Option<ItemId>> {
-        let ground = self.memory.ground();
-        let config = &ground.config;
+        let shared_state = self.memory.shared_state();
+        let config = &shared_state.config;
         let id = ItemId::new(state.head.seq + 1);
         let value = self.fresh.value(id, config.tokens);
         let bytes = value.len() as u64;
@@ -161,7 +162,7 @@ impl Attempt {
         let mut prior = Health::Healthy;
         let mut ops = Ops::new(self.namespace.clone());
         if ended || (in_the_way && state.head_version == 0) {
-            prior = ground.rows.state(&self.namespace).await.map_or(prior, |state| state.checkpoint.health);
+            prior = shared_state.rows.state(&self.namespace).await.map_or(prior, |state| state.checkpoint.health);
             ops.clear();
         } else if in_the_way {
             ops.delete_turn(id.seq);
@@ -171,38 +172,38 @@ impl Attempt {
             ops.put_once(name, &Once { id, tokens: self.fresh.tokens, digest: digest.clone() });
         }
         let begins = ended || state.checkpoint_version == 0;
-        let mut checkpoint = begins.then(|| ground.blank(head.generation));
+        let mut checkpoint = begins.then(|| shared_state.blank(head.generation));
         if config.strategy == Strategy::Truncation && head.turns == 1 {
             // No summary will carry what was asked for at first.
-            let opening = strategies::opening(config, ground.counter, &self.fresh.turn);
+            let opening = strategies::opening(config, shared_state.counter, &self.fresh.turn);
             checkpoint.get_or_insert_with(|| state.checkpoint.clone()).opening = opening;
         }
-        let done = match ground.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
+        let done = match shared_state.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(None),
             Err(error) => {
                 // Whether it was written is not known.
-                ground.hot.forget_slot(&self.namespace, &self.slot);
+                shared_state.hot.forget_slot(&self.namespace, &self.slot);
                 return Err(error);
             }
         };
         if prior != Health::Healthy {
-            ground.health_changed(&self.identity, prior, Health::Healthy, Reason::Flushed)?;
+            shared_state.health_changed(&self.identity, prior, Health::Healthy, Reason::Flushed)?;
         }
-        let due = self.hold(state, head, &done, id, bytes, checkpoint);
-        ground.counters.turns_added.fetch_add(1, Ordering::Relaxed);
+        let due = self.cached(state, head, &done, id, bytes, checkpoint);
+        shared_state.counters.turns_added.fetch_add(1, Ordering::Relaxed);
         if self.as_admin {
             let who = emit::who(&self.identity);
-            ground.bus.publish(EventKind::MemoryItemPut { who, key: id.to_string() });
+            shared_state.bus.publish(EventKind::MemoryItemPut { who, key: id.to_string() });
         }
         for due in due.into_iter().flatten() {
-            self.memory.0.upkeep.wake(&self.identity, due);
+            self.memory.0.worker.wake(&self.identity, due);
         }
         Ok(Some(id))
     }
 
     /// Takes the turn into what is held, and says what is due now.
-    fn hold(
+    fn cached(
         &self,
         state: &State,
         head: Head,
@@ -211,24 +212,24 @@ impl Attempt {
         bytes: u64,
         checkpoint: Option<crate::rows::Checkpoint>,
     ) -> [Option<Due>; 2] {
-        let ground = self.memory.ground();
-        let config = &ground.config;
+        let shared_state = self.memory.shared_state();
+        let config = &shared_state.config;
         let prune = strategies::prune_due(config, &head).then_some(Due::Prune);
         let turn = Arc::clone(&self.fresh.turn);
         let kept = Kept { id, tokens: self.fresh.tokens, bytes, created_at: done.at, turn };
-        let now = ground.clock.monotonic();
+        let now = shared_state.clock.monotonic();
         // If nothing is held there may be more to fold than can be seen from here: the worker finds out.
         let mut fold = head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
-        ground.hot.change(&self.namespace, &self.slot, state.head_version, |hold| {
+        shared_state.hot.change(&self.namespace, &self.slot, state.head_version, |cached| {
             if let Some(checkpoint) = checkpoint {
-                if hold.state.touched_at.is_some() && state.touched_at.is_none() {
-                    // What is held is of the dialogue that has ended.
+                if cached.state.touched_at.is_some() && state.touched_at.is_none() {
+                    // What is held is of the conversation that has ended.
                     return false;
                 }
-                hold.begun(ground.counter, checkpoint, done.checkpoint_version);
+                cached.begun(shared_state.counter, checkpoint, done.checkpoint_version);
             }
-            hold.added(config, head, done, kept, now);
-            fold = hold.backlog(config) > 0;
+            cached.added(config, head, done, kept, now);
+            fold = cached.backlog(config) > 0;
             true
         });
         [(fold && config.strategy == Strategy::RollingSummary).then_some(Due::Fold), prune]
@@ -239,7 +240,7 @@ impl Attempt {
 fn digest(turn: &NewTurn) -> String {
     // Fails for no turn that can be written.
     let json = serde_json::to_vec(turn).unwrap_or_default();
-    Sha256::digest(json).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    helmdeck_core::hex(&Sha256::digest(json)[..16])
 }
 
 /// Waits a little, longer each time and never the same, before a write is tried again.

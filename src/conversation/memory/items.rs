@@ -18,7 +18,7 @@ use crate::item::{Deleted, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Trace
 use crate::rows::{Head, Kept, Ops, State};
 use crate::strategies;
 use crate::turn::ConversationTurn;
-use crate::upkeep::Due;
+use crate::worker::Due;
 
 /// The most items of a page.
 const MAX_PAGE: usize = 200;
@@ -51,15 +51,15 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(ItemPage::default());
         }
-        let ground = self.ground();
-        let state = ground.visible(ground.rows.state(namespace).await?);
+        let shared_state = self.shared_state();
+        let state = shared_state.visible(shared_state.rows.state(namespace).await?);
         let needle = filter.content_search.as_deref().filter(|text| !text.is_empty()).map(str::to_lowercase);
         let mut page = ItemPage { total: state.head.turns, ..ItemPage::default() };
         let mut above = filter.after.map_or(state.head.seq + 1, |after| after.seq.min(state.head.seq + 1));
         let (mut looked_at, mut texts) = (0, 0);
         while above > state.head.first {
             let from = above.saturating_sub(STRIDE).max(state.head.first);
-            let (turns, unreadable) = ground.rows.turns(namespace, from, above - 1, usize::MAX).await?;
+            let (turns, unreadable) = shared_state.rows.turns(namespace, from, above - 1, usize::MAX).await?;
             page.unreadable += unreadable;
             above = from;
             looked_at += turns.len().max(EMPTY);
@@ -94,7 +94,7 @@ impl ConversationMemory {
     }
 
     fn item(&self, state: &State, kept: &Kept) -> Item {
-        let strategy = self.ground().config.strategy;
+        let strategy = self.shared_state().config.strategy;
         Item {
             key: kept.id,
             strategy,
@@ -110,12 +110,12 @@ impl ConversationMemory {
     /// Reads a turn by its id.
     async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(State, Kept)> {
         let id = ItemId::parse(key).filter(|_| !self.keeps_nothing()).ok_or(ConversationError::NotFound)?;
-        let ground = self.ground();
-        let state = ground.visible(ground.rows.state(namespace).await?);
+        let shared_state = self.shared_state();
+        let state = shared_state.visible(shared_state.rows.state(namespace).await?);
         if !(state.head.first..=state.head.seq).contains(&id.seq) {
             return Err(ConversationError::NotFound);
         }
-        let (mut turns, _) = ground.rows.turns(namespace, id.seq, id.seq, 1).await?;
+        let (mut turns, _) = shared_state.rows.turns(namespace, id.seq, id.seq, 1).await?;
         let kept = turns.pop().filter(|kept| kept.id == id).ok_or(ConversationError::NotFound)?;
         Ok((state, kept))
     }
@@ -146,12 +146,12 @@ impl ConversationMemory {
         };
         let summary_rebuilt = rebuilt.into_inner();
         if summary_rebuilt {
-            self.0.upkeep.wake(identity, Due::Fold);
+            self.0.worker.wake(identity, Due::Fold);
         }
         Ok(Deleted { deleted: true, remaining_turns: head.turns, summary_rebuilt })
     }
 
-    /// Makes the dialogue without a turn, and says whether its summary has to be made anew.
+    /// Makes the conversation without a turn, and says whether its summary has to be made anew.
     fn without(
         &self,
         identity: &Identity,
@@ -159,10 +159,10 @@ impl ConversationMemory {
         state: &State,
         kept: &Kept,
     ) -> Result<(Instead, bool)> {
-        let ground = self.ground();
+        let shared_state = self.shared_state();
         let seq = kept.id.seq;
         let former = &state.head;
-        if !ground.is_live(state) || !(former.first..=former.seq).contains(&seq) || former.turns == 0 {
+        if !shared_state.is_live(state) || !(former.first..=former.seq).contains(&seq) || former.turns == 0 {
             return Err(ConversationError::NotFound);
         }
         let turns = former.turns - 1;
@@ -204,21 +204,21 @@ impl ConversationMemory {
     }
 
     pub(super) async fn traced(&self, identity: &Identity, namespace: &Namespace) -> Result<Trace> {
-        let ground = self.ground();
-        let config = &ground.config;
-        self.ask(identity, namespace, |hold| {
-            let patch = hot::view(config, ground.counter, hold)?;
-            let (head, checkpoint) = (&hold.state.head, &hold.state.checkpoint);
+        let shared_state = self.shared_state();
+        let config = &shared_state.config;
+        self.ask(identity, namespace, |cached| {
+            let patch = hot::view(config, shared_state.counter, cached)?;
+            let (head, checkpoint) = (&cached.state.head, &cached.state.checkpoint);
             let rolling = self.folds();
             Some(Trace {
                 strategy: config.strategy,
                 summary: patch.summary,
                 recent_turn_count: patch.recent_turns.len() as u64,
                 estimated_tokens: patch.tokens,
-                health: self.health_of(&hold.state),
+                health: self.health_of(&cached.state),
                 kept_turns: head.turns,
                 kept_bytes: head.bytes,
-                backlog_turns: hold.backlog(config),
+                backlog_turns: cached.backlog(config),
                 omitted_turns: patch.omitted_turns,
                 covers_through: if rolling { checkpoint.covers_through } else { 0 },
                 generation: head.generation,

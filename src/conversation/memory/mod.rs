@@ -18,24 +18,24 @@ use helmdeck_memory::{Namespace, Store};
 
 use crate::config::{Config, Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
-use crate::ground::Ground;
 use crate::health::{Health, Reason};
-use crate::hot::{self, Hold, Hot};
+use crate::hot::{self, CachedConversation, Hot};
 use crate::identity::Identity;
 use crate::item::{Added, Deleted, ItemDetail, ItemFilter, ItemPage, SessionFilter, SessionPage, Trace};
 use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
 use crate::rows::{Rows, State};
+use crate::shared_state::Shared;
 use crate::snapshot::Snapshot;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
 use crate::turn::NewTurn;
-use crate::upkeep::{Due, Upkeep};
+use crate::worker::{Due, Worker};
 
 /// What a conversation memory stands on.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// Where dialogues are kept.
+    /// Where conversations are kept.
     pub store: Arc<dyn Store>,
     /// Where events go.
     pub events: Bus,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Dependencies {
     }
 }
 
-/// Dialogues of many callers, kept in one store. Cheap to clone; clones are the same memory.
+/// Conversations of many callers, kept in one store. Cheap to clone; clones are the same memory.
 ///
 /// Every method first says `Closed` after [`ConversationMemory::close`], then refuses an incomplete identity with
 /// `IdentityRequired` and one event, and only then reads or writes anything.
@@ -59,54 +59,60 @@ impl std::fmt::Debug for Dependencies {
 pub struct ConversationMemory(Arc<Inner>);
 
 struct Inner {
-    ground: Arc<Ground>,
-    upkeep: Upkeep,
+    shared_state: Arc<Shared>,
+    worker: Worker,
     closed: AtomicBool,
 }
 
 impl std::fmt::Debug for ConversationMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let strategy = self.ground().config.strategy;
+        let strategy = self.shared_state().config.strategy;
         f.debug_struct("ConversationMemory").field("strategy", &strategy).finish_non_exhaustive()
     }
 }
 
 impl ConversationMemory {
-    fn ground(&self) -> &Arc<Ground> {
-        &self.0.ground
+    fn shared_state(&self) -> &Arc<Shared> {
+        &self.0.shared_state
     }
 
-    /// Says where the dialogue is kept, if the memory is open and the identity complete.
+    /// Says where the conversation is kept, if the memory is open and the identity complete.
     fn gate(&self, identity: &Identity, operation: &'static str) -> Result<Namespace> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(ConversationError::Closed);
         }
         match identity.missing() {
-            Some(reason) => Err(self.ground().identity_rejected(identity, operation, reason)),
+            Some(reason) => Err(self.shared_state().identity_rejected(identity, operation, reason)),
             None => identity.namespace(),
         }
     }
 
     fn keeps_nothing(&self) -> bool {
-        self.ground().config.strategy == Strategy::None
+        self.shared_state().config.strategy == Strategy::None
     }
 
     /// Says whether there are summaries, and so a health other than healthy: what an earlier strategy left is nobody's to mend.
     fn folds(&self) -> bool {
-        self.ground().config.strategy == Strategy::RollingSummary
+        self.shared_state().config.strategy == Strategy::RollingSummary
     }
 
     fn health_of(&self, state: &State) -> Health {
         if self.folds() { state.checkpoint.health } else { Health::Healthy }
     }
 
-    /// Asks a dialogue in memory, and has folded what is due.
-    async fn ask<T>(&self, identity: &Identity, namespace: &Namespace, ask: impl Fn(&Hold) -> Option<T>) -> Result<T> {
-        let ground = self.ground();
-        let (answer, due) =
-            ground.ask(namespace, |hold| ask(hold).map(|answer| (answer, hold.backlog(&ground.config) > 0))).await?;
+    /// Asks a conversation in memory, and has folded what is due.
+    async fn ask<T>(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        ask: impl Fn(&CachedConversation) -> Option<T>,
+    ) -> Result<T> {
+        let shared_state = self.shared_state();
+        let (answer, due) = shared_state
+            .ask(namespace, |cached| ask(cached).map(|answer| (answer, cached.backlog(&shared_state.config) > 0)))
+            .await?;
         if due {
-            self.0.upkeep.wake(identity, Due::Fold);
+            self.0.worker.wake(identity, Due::Fold);
         }
         Ok(answer)
     }
@@ -141,7 +147,7 @@ impl ConversationMemory {
             runtime.spawn_blocking(move || counter.warm());
         }
         let Dependencies { store, events, clock, summarizer } = dependencies;
-        let ground = Arc::new(Ground {
+        let shared_state = Arc::new(Shared {
             rows: Rows::new(store, counter, config.tokens, Arc::clone(&clock)),
             hot: Hot::new(config.hot_bytes),
             config,
@@ -152,24 +158,24 @@ impl ConversationMemory {
             counters: Counters::default(),
             stays,
         });
-        let upkeep = Upkeep::start(Arc::clone(&ground));
-        Ok(Self(Arc::new(Inner { ground, upkeep, closed: AtomicBool::new(false) })))
+        let worker = Worker::start(Arc::clone(&shared_state));
+        Ok(Self(Arc::new(Inner { shared_state, worker, closed: AtomicBool::new(false) })))
     }
 
     /// Returns the settings.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.ground().config
+        &self.shared_state().config
     }
 
     /// Returns what was done so far.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.ground().counters.read(self.ground().hot.bytes())
+        self.shared_state().counters.read(self.shared_state().hot.bytes())
     }
 
     /// Adds a turn. When it returns, the turn survives the end of this process and a power cut. What it costs does not depend on how
-    /// long the dialogue is, and no model is asked on the way.
+    /// long the conversation is, and no model is asked on the way.
     ///
     /// # Errors
     /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written either, unless the
@@ -196,7 +202,7 @@ impl ConversationMemory {
         Ok(self.patch(identity, &namespace).await?.tokens)
     }
 
-    /// Deletes every turn and the summary, and makes the dialogue healthy. A summary that is on its way is thrown away.
+    /// Deletes every turn and the summary, and makes the conversation healthy. A summary that is on its way is thrown away.
     ///
     /// # Errors
     /// `Contended`, `Store`.
@@ -214,10 +220,10 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(Health::Healthy);
         }
-        self.ask(identity, &namespace, |hold| Some(self.health_of(&hold.state))).await
+        self.ask(identity, &namespace, |cached| Some(self.health_of(&cached.state))).await
     }
 
-    /// Exports the dialogue: the summary and every turn that is not in it.
+    /// Exports the conversation: the summary and every turn that is not in it.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -226,7 +232,7 @@ impl ConversationMemory {
         self.export(&namespace).await
     }
 
-    /// Puts an exported dialogue in the place of what is there: all of it or, on an error, nothing.
+    /// Puts an exported conversation in the place of what is there: all of it or, on an error, nothing.
     ///
     /// # Errors
     /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`, `Store`.
@@ -239,7 +245,7 @@ impl ConversationMemory {
     /// stays open. Later calls of other methods answer `Closed`; closing again is fine.
     pub async fn close(&self, within: Duration) {
         self.0.closed.store(true, Ordering::Release);
-        self.0.upkeep.close(within).await;
+        self.0.worker.close(within).await;
     }
 
     /// Lists turns, newest first.
@@ -278,7 +284,7 @@ impl ConversationMemory {
         self.remove(identity, &namespace, key).await
     }
 
-    /// Says what the strategy makes of the dialogue right now.
+    /// Says what the strategy makes of the conversation right now.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -290,7 +296,7 @@ impl ConversationMemory {
         self.traced(identity, &namespace).await
     }
 
-    /// Lists dialogues: those of the caller, or, unless it is narrowed, of everybody; whoever calls checks who may see them.
+    /// Lists conversations: those of the caller, or, unless it is narrowed, of everybody; whoever calls checks who may see them.
     ///
     /// # Errors
     /// `Invalid`, `Store`.
@@ -298,18 +304,18 @@ impl ConversationMemory {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(ConversationError::Closed);
         }
-        self.dialogues(filter).await
+        self.conversations(filter).await
     }
 
-    /// Drops what this process holds in memory of a user's dialogues, for whoever deleted their rows past this memory. What is on its
+    /// Drops what this process holds in memory of a user's conversations, for whoever deleted their rows past this memory. What is on its
     /// way from the store is not held either, and a summary that is on its way finds nothing to take its place in.
     pub fn forgotten(&self, tenant: &str, user: &str) {
-        for namespace in self.ground().hot.forget_user(tenant, user) {
-            self.0.upkeep.forgotten(&namespace);
+        for namespace in self.shared_state().hot.forget_user(tenant, user) {
+            self.0.worker.forgotten(&namespace);
         }
     }
 
-    /// Removes a dialogue with everything about it, and says how many turns went. Works also if it does not open.
+    /// Removes a conversation with everything about it, and says how many turns went. Works also if it does not open.
     ///
     /// # Errors
     /// `Store`.
@@ -323,16 +329,16 @@ impl ConversationMemory {
     ///
     /// # Errors
     /// `Corrupt`, `Store`. A summarizer that fails is no error: the health tells.
-    pub async fn fold(&self, identity: &Identity, within: Duration) -> Result<u64> {
+    pub async fn summarise(&self, identity: &Identity, within: Duration) -> Result<u64> {
         self.gate(identity, "fold")?;
-        self.0.upkeep.fold(identity, within).await
+        self.0.worker.summarise(identity, within).await
     }
 
     async fn patch(&self, identity: &Identity, namespace: &Namespace) -> Result<LlmContextPatch> {
         if self.keeps_nothing() {
             return Ok(LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() });
         }
-        let ground = self.ground();
-        self.ask(identity, namespace, |hold| hot::view(&ground.config, ground.counter, hold)).await
+        let shared_state = self.shared_state();
+        self.ask(identity, namespace, |cached| hot::view(&shared_state.config, shared_state.counter, cached)).await
     }
 }

@@ -1,4 +1,4 @@
-//! Replacing a whole dialogue: what flush, restore, delete and forget have in common.
+//! Replacing a whole conversation: what flush, restore, delete and forget have in common.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use super::ConversationMemory;
 use super::add::{PATIENCE, wait};
 use crate::error::{ConversationError, Result};
-use crate::ground::Ground;
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
 use crate::rows::{Checkpoint, Head, Ops, State, form, lineage};
+use crate::shared_state::Shared;
 
-/// What is done with a dialogue that does not open.
+/// What is done with a conversation that does not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wreck {
     /// It is replaced as any other.
@@ -23,7 +23,7 @@ pub(super) enum Wreck {
     Refuse,
 }
 
-/// What takes the place of a dialogue, given what is there.
+/// What takes the place of a conversation, given what is there.
 pub(super) struct Instead {
     /// The head.
     pub(super) head: Head,
@@ -31,7 +31,7 @@ pub(super) struct Instead {
     pub(super) checkpoint: Checkpoint,
     /// What is written and deleted with it.
     pub(super) ops: Ops,
-    /// Why the dialogue is healthy now; `None` = its health stays.
+    /// Why the conversation is healthy now; `None` = its health stays.
     pub(super) reason: Option<Reason>,
     /// What is told once it is done.
     pub(super) told: Option<EventKind>,
@@ -42,47 +42,48 @@ pub(super) struct Instead {
 }
 
 impl Instead {
-    /// Puts an empty dialogue in the place of what is there.
-    pub(super) fn nothing(ground: &Ground, namespace: &Namespace, state: &State, reason: Reason) -> Self {
+    /// Puts an empty conversation in the place of what is there.
+    pub(super) fn nothing(shared_state: &Shared, namespace: &Namespace, state: &State, reason: Reason) -> Self {
         let generation = if state.head_version == 0 { lineage() } else { state.head.generation + 1 };
         let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
         let mut ops = Ops::new(namespace.clone());
         ops.clear();
-        let checkpoint = ground.blank(generation);
+        let checkpoint = shared_state.blank(generation);
         Self { head, checkpoint, ops, reason: Some(reason), told: None, lost: 0, needs: None }
     }
 }
 
 impl ConversationMemory {
-    /// Deletes every turn and the summary, and makes the dialogue healthy.
+    /// Deletes every turn and the summary, and makes the conversation healthy.
     pub(super) async fn clear(&self, identity: &Identity, namespace: &Namespace, reason: Reason) -> Result<()> {
-        let ground = self.ground();
-        // A restore that was cut off may have left turns where there is no dialogue.
-        let any = ground.rows.is_any(namespace).await?;
+        let shared_state = self.shared_state();
+        // A restore that was cut off may have left turns where there is no conversation.
+        let any = shared_state.rows.is_any(namespace).await?;
         let done = self.instead(identity, namespace, Wreck::Replace, |state| {
             let absent = !any && state.head_version == 0 && state.checkpoint_version == 0;
-            Ok((!absent).then(|| Instead::nothing(ground, namespace, state, reason)))
+            Ok((!absent).then(|| Instead::nothing(shared_state, namespace, state, reason)))
         });
         match done.await? {
             Some(_) => Ok(()),
-            None => ground.health_changed(identity, Health::Healthy, Health::Healthy, reason),
+            None => shared_state.health_changed(identity, Health::Healthy, Health::Healthy, reason),
         }
     }
 
-    /// Removes a dialogue with everything about it, whatever is there, and says how many turns went.
+    /// Removes a conversation with everything about it, whatever is there, and says how many turns went.
     pub(super) async fn erase(&self, identity: &Identity, namespace: &Namespace) -> Result<u64> {
-        let slot = self.ground().hot.slot(namespace);
+        let slot = self.shared_state().hot.slot(namespace);
         let turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
         let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());
         let task = tokio::spawn(async move {
-            let ground = memory.ground();
-            let prior = ground.rows.state(&namespace).await.map_or(Health::Healthy, |state| state.checkpoint.health);
-            let turns = ground.rows.erase(&namespace).await;
-            ground.hot.forget_slot(&namespace, &slot);
+            let shared_state = memory.shared_state();
+            let prior =
+                shared_state.rows.state(&namespace).await.map_or(Health::Healthy, |state| state.checkpoint.health);
+            let turns = shared_state.rows.erase(&namespace).await;
+            shared_state.hot.forget_slot(&namespace, &slot);
             let turns = turns?;
-            memory.0.upkeep.forgotten(&namespace);
+            memory.0.worker.forgotten(&namespace);
             if prior != Health::Healthy {
-                ground.health_changed(&identity, prior, Health::Healthy, Reason::Flushed)?;
+                shared_state.health_changed(&identity, prior, Health::Healthy, Reason::Flushed)?;
             }
             drop(turnstile);
             Ok(turns)
@@ -98,14 +99,16 @@ impl ConversationMemory {
         wreck: Wreck,
         make: impl Fn(&State) -> Result<Option<Instead>>,
     ) -> Result<Option<Head>> {
-        let ground = self.ground();
-        let slot = ground.hot.slot(namespace);
+        let shared_state = self.shared_state();
+        let slot = shared_state.hot.slot(namespace);
         let mut turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;
         loop {
-            let state = match ground.rows.state(namespace).await {
-                Err(ConversationError::Corrupt(_)) if wreck == Wreck::Replace => ground.rows.wreck(namespace).await?,
+            let state = match shared_state.rows.state(namespace).await {
+                Err(ConversationError::Corrupt(_)) if wreck == Wreck::Replace => {
+                    shared_state.rows.wreck(namespace).await?
+                }
                 state => state?,
             };
             let Some(instead) = make(&state)? else { return Ok(None) };
@@ -113,7 +116,7 @@ impl ConversationMemory {
             if let Some((first, last)) = needs
                 // Whoever deletes them after this look replaces or removes the head, if there is one.
                 && (state.head_version == 0
-                    || ground.rows.keys(namespace, form::TURNS, first, last).await?.len() as u64 != last - first + 1)
+                    || shared_state.rows.keys(namespace, form::TURNS, first, last).await?.len() as u64 != last - first + 1)
             {
                 return Err(ConversationError::Contended);
             }
@@ -121,8 +124,8 @@ impl ConversationMemory {
             let namespace = namespace.clone();
             let new = head.clone();
             let task = tokio::spawn(async move {
-                let ground = memory.ground();
-                let done = match ground.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await {
+                let shared_state = memory.shared_state();
+                let done = match shared_state.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await {
                     // Whether it was written is not known.
                     Err(error) => match memory.is_there(&namespace, &head, &checkpoint).await {
                         true => Ok(true),
@@ -130,16 +133,16 @@ impl ConversationMemory {
                     },
                     done => done.map(|done| done.is_some()),
                 };
-                ground.hot.forget_slot(&namespace, &slot);
+                shared_state.hot.forget_slot(&namespace, &slot);
                 if matches!(done, Ok(true)) {
-                    memory.0.upkeep.forgotten(&namespace);
+                    memory.0.worker.forgotten(&namespace);
                     if let Some(reason) = reason {
                         let prior = state.checkpoint.health;
-                        ground.health_changed(&identity, prior, checkpoint.health, reason)?;
+                        shared_state.health_changed(&identity, prior, checkpoint.health, reason)?;
                     }
-                    ground.recovery_dropped(&identity, "summary_rebuilt", lost);
+                    shared_state.recovery_dropped(&identity, "summary_rebuilt", lost);
                     if let Some(told) = told {
-                        ground.bus.publish(told);
+                        shared_state.bus.publish(told);
                     }
                 }
                 done.map(|done| (turnstile, done))
@@ -158,7 +161,7 @@ impl ConversationMemory {
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;
         loop {
-            match self.ground().rows.state(namespace).await {
+            match self.shared_state().rows.state(namespace).await {
                 Ok(State { head: there, checkpoint: with, .. }) => {
                     let same = (there.generation, there.first) == (head.generation, head.first);
                     return same && there.seq >= head.seq && with == *checkpoint;

@@ -1,4 +1,4 @@
-//! Which dialogues there are.
+//! Which conversations there are.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::health::Health;
 use crate::item::{Session, SessionFilter, SessionPage};
 use crate::rows::form;
 
-/// How many dialogues are read at once.
+/// How many conversations are read at once.
 const AT_ONCE: usize = 16;
-/// How many dialogues are read to count those that did not end yet, and those that end soon.
+/// How many conversations are read to count those that did not end yet, and those that end soon.
 const READ_ALL: usize = 500;
 const SOON: Duration = Duration::from_secs(3600);
 
 impl ConversationMemory {
-    pub(super) async fn dialogues(&self, filter: &SessionFilter) -> Result<SessionPage> {
+    pub(super) async fn conversations(&self, filter: &SessionFilter) -> Result<SessionPage> {
         let limit = page_size(filter.limit)?;
         let after = filter.after.as_deref().map(read_mark).transpose()?;
-        let ground = self.ground();
+        let shared_state = self.shared_state();
         let wanted = |name: &Option<String>, part: &str| name.as_deref().is_none_or(|name| name == part);
-        let mut held: Vec<NamespaceStats> = ground.rows.store().namespaces().await?;
+        let mut held: Vec<NamespaceStats> = shared_state.rows.store().namespaces().await?;
         held.retain(|held| {
             held.kind == Kind::Conversation
                 && held.namespace.session.is_some()
@@ -33,8 +33,8 @@ impl ConversationMemory {
         });
         held.sort_by(|a, b| a.namespace.cmp(&b.namespace));
 
-        let now = ground.now();
-        let (identity_rejected_24h, recovery_dropped_24h) = ground.counters.last_day(now);
+        let now = shared_state.now();
+        let (identity_rejected_24h, recovery_dropped_24h) = shared_state.counters.last_day(now);
         let mut page = SessionPage { identity_rejected_24h, recovery_dropped_24h, ..SessionPage::default() };
         let mut more = false;
         let many = held.len() > READ_ALL;
@@ -52,7 +52,7 @@ impl ConversationMemory {
             let mut reads = JoinSet::new();
             for (place, held) in held.iter().cloned().enumerate() {
                 let memory = self.clone();
-                reads.spawn(async move { (place, memory.dialogue(held).await) });
+                reads.spawn(async move { (place, memory.conversation(held).await) });
             }
             let mut found = Vec::with_capacity(held.len());
             while let Some(read) = reads.join_next().await {
@@ -79,16 +79,16 @@ impl ConversationMemory {
         Ok(page)
     }
 
-    /// Reads a dialogue, `None` if it has ended or never was one.
-    async fn dialogue(&self, held: NamespaceStats) -> Result<Option<Session>> {
-        let ground = self.ground();
+    /// Reads a conversation, `None` if it has ended or never was one.
+    async fn conversation(&self, held: NamespaceStats) -> Result<Option<Session>> {
+        let shared_state = self.shared_state();
         let Namespace { tenant, subject, session } = &held.namespace;
         let name = session.as_deref().unwrap_or_default();
-        let (turns, bytes, touched, health) = match ground.rows.state(&held.namespace).await {
+        let (turns, bytes, touched, health) = match shared_state.rows.state(&held.namespace).await {
             Ok(state) => (state.head.turns, state.head.bytes, state.touched_at, self.health_of(&state)),
             // It can be flushed and forgotten, so it is there.
             Err(ConversationError::Corrupt(_)) => {
-                let store = ground.rows.store();
+                let store = shared_state.rows.store();
                 let page = Page { limit: 1, after: None };
                 let heads = store.list(&held.namespace, Kind::Conversation, form::HEAD, page).await?;
                 let touched = heads.entries.first().map(|meta| meta.updated_at);
@@ -96,9 +96,10 @@ impl ConversationMemory {
             }
             Err(error) => return Err(error),
         };
-        let ttl = ground.config.ttl;
+        let ttl = shared_state.config.ttl;
         let ends = |touched: helmdeck_core::Timestamp| (!ttl.is_zero()).then(|| touched.saturating_add(ttl));
-        let Some(updated_at) = touched.filter(|touched| ends(*touched).is_none_or(|end| ground.now() < end)) else {
+        let Some(updated_at) = touched.filter(|touched| ends(*touched).is_none_or(|end| shared_state.now() < end))
+        else {
             return Ok(None);
         };
         Ok(Some(Session {
@@ -114,7 +115,7 @@ impl ConversationMemory {
     }
 }
 
-/// Returns the mark of a dialogue, after which the next page starts.
+/// Returns the mark of a conversation, after which the next page starts.
 fn mark(session: &Session) -> String {
     serde_json::to_string(&[&session.tenant, &session.user, &session.session]).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Dialogues that leave, and dialogues that come.
+//! Conversations that leave, and conversations that come.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::rows::{Base, Checkpoint, Fresh, Head, Ops, State, staging};
 use crate::snapshot::{Record, Snapshot};
 use crate::strategies::oldest_raw;
 use crate::tokens::Counter;
-use crate::upkeep::Due;
 use crate::wire;
+use crate::worker::Due;
 
 /// The most turns that one batch writes: the store takes 1024 operations.
 const BATCH_TURNS: usize = 900;
@@ -29,7 +29,7 @@ const ENVELOPE_BYTES: u64 = 2 << 20;
 const INLINE_BYTES: usize = 64 << 10;
 /// How long turns may be written where nobody sees them yet: the sweep takes them for remains after an hour.
 const STAGING: Duration = Duration::from_secs(1800);
-/// How often a dialogue is read again that changes while it is exported.
+/// How often a conversation is read again that changes while it is exported.
 const LOOKS: u32 = 20;
 
 /// What a snapshot holds, ready to be written.
@@ -40,16 +40,16 @@ struct Incoming {
 
 impl ConversationMemory {
     pub(super) async fn export(&self, namespace: &Namespace) -> Result<Snapshot> {
-        let ground = self.ground();
-        let strategy = ground.config.strategy;
+        let shared_state = self.shared_state();
+        let strategy = shared_state.config.strategy;
         if strategy == Strategy::None {
             return Ok(Snapshot { strategy: Some(strategy), bytes: Default::default() });
         }
-        let mut state = ground.visible(ground.rows.state(namespace).await?);
+        let mut state = shared_state.visible(shared_state.rows.state(namespace).await?);
         for _ in 0..LOOKS {
             let oldest = oldest_raw(strategy, &state.head, state.checkpoint.covers_through);
-            let (turns, unreadable) = ground.rows.turns(namespace, oldest, state.head.seq, usize::MAX).await?;
-            let after = ground.visible(ground.rows.state(namespace).await?);
+            let (turns, unreadable) = shared_state.rows.turns(namespace, oldest, state.head.seq, usize::MAX).await?;
+            let after = shared_state.visible(shared_state.rows.state(namespace).await?);
             // Turns that came meanwhile are left out; what went makes what was read untrue.
             if (after.head.generation, after.head.first) != (state.head.generation, state.head.first) {
                 state = after;
@@ -73,7 +73,7 @@ impl ConversationMemory {
     }
 
     pub(super) async fn import(&self, identity: &Identity, namespace: &Namespace, snapshot: &Snapshot) -> Result<()> {
-        let config = &self.ground().config;
+        let config = &self.shared_state().config;
         let strategy = config.strategy;
         if snapshot.strategy.is_some_and(|other| other != strategy) {
             return Err(other_strategy(snapshot.strategy.unwrap_or_default(), strategy));
@@ -81,7 +81,7 @@ impl ConversationMemory {
         if snapshot.bytes.is_empty() {
             return self.clear(identity, namespace, Reason::Restored).await;
         }
-        let (bytes, limits, counter) = (snapshot.bytes.clone(), config.clone(), self.ground().counter);
+        let (bytes, limits, counter) = (snapshot.bytes.clone(), config.clone(), self.shared_state().counter);
         let incoming = if bytes.len() > INLINE_BYTES {
             let reading = tokio::task::spawn_blocking(move || read(&bytes, &limits, counter));
             reading.await.map_err(StoreError::unavailable)??
@@ -116,7 +116,7 @@ impl ConversationMemory {
             self.unstage(namespace, staged).await;
         }
         done?;
-        self.0.upkeep.wake(identity, Due::Fold);
+        self.0.worker.wake(identity, Due::Fold);
         Ok(())
     }
 
@@ -128,8 +128,8 @@ impl ConversationMemory {
         incoming: &Incoming,
         staged: Option<&[ItemId]>,
     ) -> Result<Instead> {
-        let ground = self.ground();
-        let mut instead = Instead::nothing(ground, namespace, state, Reason::Restored);
+        let shared_state = self.shared_state();
+        let mut instead = Instead::nothing(shared_state, namespace, state, Reason::Restored);
         let record = &incoming.record;
         let (through, turns) = match staged {
             Some(staged) => {
@@ -147,12 +147,12 @@ impl ConversationMemory {
                 // One number stands for whatever the summary holds.
                 let through = state.head.seq + 1;
                 for (seq, fresh) in (through + 1..).zip(&incoming.turns) {
-                    instead.ops.put_turn(seq, fresh.value(ItemId::new(seq), ground.config.tokens));
+                    instead.ops.put_turn(seq, fresh.value(ItemId::new(seq), shared_state.config.tokens));
                 }
                 (through, incoming.turns.len() as u64)
             }
         };
-        let bytes = incoming.turns.iter().map(|fresh| fresh.value_bytes(ground.config.tokens)).sum();
+        let bytes = incoming.turns.iter().map(|fresh| fresh.value_bytes(shared_state.config.tokens)).sum();
         instead.head = Head { seq: through + turns, first: through + 1, turns, bytes, ..instead.head };
         let checkpoint = &mut instead.checkpoint;
         if !record.summary.is_empty() {
@@ -167,8 +167,8 @@ impl ConversationMemory {
 
     /// Writes turns where nobody sees them yet, and returns their ids.
     async fn stage(&self, identity: &Identity, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<ItemId>> {
-        let ground = self.ground();
-        let start = ground.clock.monotonic();
+        let shared_state = self.shared_state();
+        let start = shared_state.clock.monotonic();
         let state = self.footing(identity, namespace).await?;
         let first = staging(state.head.seq) + 1;
         let ids: Vec<ItemId> = (first..).take(incoming.turns.len()).map(ItemId::new).collect();
@@ -176,13 +176,14 @@ impl ConversationMemory {
         let mut bytes = 0;
         let mut turns = ids.iter().zip(&incoming.turns).peekable();
         while let Some((id, fresh)) = turns.next() {
-            ops.put_turn(id.seq, fresh.value(*id, ground.config.tokens));
+            ops.put_turn(id.seq, fresh.value(*id, shared_state.config.tokens));
             bytes += fresh.json.len();
             if turns.peek().is_none() || ops.len() == BATCH_TURNS || bytes > BATCH_BYTES {
                 let batch = std::mem::replace(&mut ops, Ops::new(namespace.clone()));
                 bytes = 0;
-                let late = ground.clock.monotonic().saturating_sub(start) > STAGING;
-                let written = if late { Err(ConversationError::Contended) } else { ground.rows.aside(batch).await };
+                let late = shared_state.clock.monotonic().saturating_sub(start) > STAGING;
+                let written =
+                    if late { Err(ConversationError::Contended) } else { shared_state.rows.aside(batch).await };
                 if let Err(error) = written {
                     self.unstage(namespace, &ids).await;
                     return Err(error);
@@ -192,42 +193,42 @@ impl ConversationMemory {
         Ok(ids)
     }
 
-    /// Returns the state of a dialogue that is there and opens. One that is not, has ended or does not open is begun anew: then
+    /// Returns the state of a conversation that is there and opens. One that is not, has ended or does not open is begun anew: then
     /// whoever removes what is staged replaces or removes a head too, and is noticed.
     async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<State> {
-        let ground = self.ground();
-        let damaged = match ground.rows.state(namespace).await {
-            Ok(state) if state.head_version != 0 && ground.is_live(&state) => return Ok(state),
+        let shared_state = self.shared_state();
+        let damaged = match shared_state.rows.state(namespace).await {
+            Ok(state) if state.head_version != 0 && shared_state.is_live(&state) => return Ok(state),
             Ok(_) => false,
             Err(ConversationError::Corrupt(_)) => true,
             Err(error) => return Err(error),
         };
         self.instead(identity, namespace, Wreck::Replace, |state| {
-            let live = state.head_version != 0 && ground.is_live(state);
+            let live = state.head_version != 0 && shared_state.is_live(state);
             if live && !(damaged && state.head.turns == 0) {
                 // Somebody else was faster.
                 return Ok(None);
             }
-            let mut instead = Instead::nothing(ground, namespace, state, Reason::Flushed);
+            let mut instead = Instead::nothing(shared_state, namespace, state, Reason::Flushed);
             instead.reason = instead.reason.filter(|_| state.checkpoint.health != Health::Healthy);
             Ok(Some(instead))
         })
         .await?;
-        ground.rows.state(namespace).await
+        shared_state.rows.state(namespace).await
     }
 
     /// Sees to it that a restore of which nobody knows whether it was written never will be; `false` if it was, or nobody knows still.
     async fn fence(&self, namespace: &Namespace, staged: &[ItemId]) -> bool {
-        let ground = self.ground();
-        let slot = ground.hot.slot(namespace);
+        let shared_state = self.shared_state();
+        let slot = shared_state.hot.slot(namespace);
         let _turnstile = slot.turnstile.lock().await;
-        let Ok(state) = ground.rows.state(namespace).await else { return false };
+        let Ok(state) = shared_state.rows.state(namespace).await else { return false };
         if state.head_version == 0 || staged.first().is_none_or(|first| state.head.seq >= first.seq) {
             return false;
         }
         // It expects the version that this takes away.
-        let fenced = ground.rows.replace(&state, Some(&state.head), None, Ops::new(namespace.clone())).await;
-        ground.hot.forget_slot(namespace, &slot);
+        let fenced = shared_state.rows.replace(&state, Some(&state.head), None, Ops::new(namespace.clone())).await;
+        shared_state.hot.forget_slot(namespace, &slot);
         matches!(fenced, Ok(Some(_)))
     }
 
@@ -236,7 +237,7 @@ impl ConversationMemory {
         for ids in ids.chunks(BATCH_TURNS) {
             let mut ops = Ops::new(namespace.clone());
             ids.iter().for_each(|id| ops.delete_turn(id.seq));
-            if let Err(error) = self.ground().rows.aside(ops).await {
+            if let Err(error) = self.shared_state().rows.aside(ops).await {
                 tracing::warn!(%error, "turns of a restore that failed are left to the sweep");
                 return;
             }

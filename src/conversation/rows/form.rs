@@ -1,4 +1,4 @@
-//! How the rows of a dialogue are named and written.
+//! How the rows of a conversation are named and written.
 
 use std::sync::Arc;
 

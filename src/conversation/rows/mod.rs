@@ -1,10 +1,10 @@
-//! A dialogue as rows of the store, and the only module that knows them.
+//! A conversation as rows of the store, and the only module that knows them.
 //!
-//! All rows of a dialogue are entries of kind `conversation` in the namespace (tenant, user, session):
+//! All rows of a conversation are entries of kind `conversation` in the namespace (tenant, user, session):
 //!
 //! | key | holds |
 //! |---|---|
-//! | `~head` | [`Head`]: which turns there are. Every write to the dialogue replaces it, expecting the version that it read |
+//! | `~head` | [`Head`]: which turns there are. Every write to the conversation replaces it, expecting the version that it read |
 //! | `~checkpoint` | [`Checkpoint`]: the summary and how it is doing |
 //! | `turn/<20 digits>` | a turn, under its sequence number; written once, never replaced |
 //! | `once/<name>` | the sequence number of the turn that was added under this name; ends after a day |
@@ -14,7 +14,7 @@
 //! gap that could be filled later, and none is given twice. Only turns with `first <= seq <= seq of the head` are there;
 //! others are remains of something that was cut off, and are swept.
 //!
-//! Generations, and the versions of head and checkpoint, start at random, so that those of a dialogue that was forgotten and begun anew are never taken for
+//! Generations, and the versions of head and checkpoint, start at random, so that those of a conversation that was forgotten and begun anew are never taken for
 //! the former ones by somebody who still holds on to those.
 
 pub(crate) mod form;
@@ -50,7 +50,7 @@ pub(crate) struct Head {
     pub(crate) turns: u64,
     /// What their values take, before they are sealed.
     pub(crate) bytes: u64,
-    /// Begins at one of chance, and grows by one with each flush, restore and delete of a turn; 0 = the dialogue is not there.
+    /// Begins at one of chance, and grows by one with each flush, restore and delete of a turn; 0 = the conversation is not there.
     pub(crate) generation: u64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Head {
 pub(crate) struct Checkpoint {
     /// That of the head when this was written by a flush, restore or delete; a summary of an older one is thrown away.
     pub(crate) generation: u64,
-    /// The strategy under which the dialogue was begun or restored.
+    /// The strategy under which the conversation was begun or restored.
     pub(crate) strategy: Strategy,
     /// The sequence number of the last turn in the summary; 0 = there is no summary.
     pub(crate) covers_through: u64,
@@ -159,12 +159,12 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Says whether the dialogue is there, and did not end: nothing was written to it for `ttl` (0 = it never ends).
+    /// Says whether the conversation is there, and did not end: nothing was written to it for `ttl` (0 = it never ends).
     pub(crate) fn is_live(&self, now: Timestamp, ttl: Duration) -> bool {
         self.touched_at.is_some_and(|touched| ttl.is_zero() || now.since(touched) < ttl)
     }
 
-    /// Says whether this is the dialogue of `earlier`, and not one that was begun anew after that was forgotten: versions grow by
+    /// Says whether this is the conversation of `earlier`, and not one that was begun anew after that was forgotten: versions grow by
     /// one, and begin at one of chance.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         let steps = self.checkpoint_version.checked_sub(earlier.checkpoint_version);
@@ -172,7 +172,7 @@ impl State {
     }
 }
 
-/// What was read of a dialogue, of one moment.
+/// What was read of a conversation, of one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loaded {
     /// Head and checkpoint.
@@ -185,7 +185,7 @@ pub(crate) struct Loaded {
     pub(crate) unreadable: u64,
 }
 
-/// The rows of dialogues.
+/// The rows of conversations.
 #[derive(Clone)]
 pub(crate) struct Rows {
     store: Arc<dyn Store>,

@@ -11,7 +11,7 @@ const ABOVE: u64 = 1 << 20;
 /// How many rows one batch deletes.
 const BATCH: usize = 500;
 
-/// Which rows of a dialogue are remains.
+/// Which rows of a conversation are remains.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     /// The sequence numbers of those that nobody can want any more.
@@ -99,7 +99,7 @@ impl Rows {
         Ok(count)
     }
 
-    /// Deletes a whole dialogue if it is still as it was seen; `false` if it is not.
+    /// Deletes a whole conversation if it is still as it was seen; `false` if it is not.
     ///
     /// # Errors
     /// `Store`.

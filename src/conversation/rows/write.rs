@@ -25,7 +25,7 @@ pub(crate) struct Replaced {
     pub(crate) deleted: u64,
 }
 
-/// Operations on the rows of one dialogue, to be done with the replacement of its head.
+/// Operations on the rows of one conversation, to be done with the replacement of its head.
 #[derive(Clone)]
 pub(crate) struct Ops {
     namespace: Namespace,
@@ -172,7 +172,7 @@ impl Rows {
         Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 
-    /// Returns a state with which a dialogue can be replaced whose head or checkpoint does not open: the versions that they are at,
+    /// Returns a state with which a conversation can be replaced whose head or checkpoint does not open: the versions that they are at,
     /// and a head that no turn of it could have had yet.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Rows {
         Ok(state)
     }
 
-    /// Deletes every row of a dialogue, whatever is there, and says how many of them were turns.
+    /// Deletes every row of a conversation, whatever is there, and says how many of them were turns.
     ///
     /// # Errors
     /// `Store`.
@@ -226,7 +226,7 @@ pub(crate) fn staging(seq: u64) -> u64 {
     seq.saturating_add(1 << 32).saturating_add(random() >> 20)
 }
 
-/// Returns the generation with which a dialogue begins where none is: one of chance, so that what is on its way for a dialogue that was
+/// Returns the generation with which a conversation begins where none is: one of chance, so that what is on its way for a conversation that was
 /// forgotten is never taken for a part of the one that was begun anew. No more than a number of JSON can hold.
 pub(crate) fn lineage() -> u64 {
     (random() >> 12).max(1)

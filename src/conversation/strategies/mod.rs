@@ -1,4 +1,4 @@
-//! What a model is shown of a dialogue: one file a strategy.
+//! What a model is shown of a conversation: one file a strategy.
 
 mod rolling_summary;
 mod truncation;
@@ -6,7 +6,7 @@ mod truncation;
 use std::collections::VecDeque;
 
 use crate::config::{Config, Strategy};
-use crate::hot::Hold;
+use crate::hot::CachedConversation;
 use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::rows::{Head, Kept};
 use crate::tokens::{Counter, MARK};
@@ -24,12 +24,12 @@ pub(crate) fn oldest_raw(strategy: Strategy, head: &Head, covers_through: u64) -
     }
 }
 
-/// Returns what a model is shown of a dialogue.
-pub(crate) fn patch(config: &Config, counter: Counter, dialogue: &Hold) -> LlmContextPatch {
+/// Returns what a model is shown of a conversation.
+pub(crate) fn patch(config: &Config, counter: Counter, conversation: &CachedConversation) -> LlmContextPatch {
     match config.strategy {
         Strategy::None => LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() },
-        Strategy::Truncation => truncation::patch(config, counter, dialogue),
-        Strategy::RollingSummary => rolling_summary::patch(config, counter, dialogue),
+        Strategy::Truncation => truncation::patch(config, counter, conversation),
+        Strategy::RollingSummary => rolling_summary::patch(config, counter, conversation),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn backlog(config: &Config, fixed: u64, unfolded: u64, newest_first: 
     unfolded.saturating_sub(kept)
 }
 
-/// Returns what is kept of the first message of a dialogue as its opening; `None` if it says nothing.
+/// Returns what is kept of the first message of a conversation as its opening; `None` if it says nothing.
 pub(crate) fn opening(config: &Config, counter: Counter, first: &ConversationTurn) -> Option<String> {
     let most = if config.budget_tokens == 0 { OPENING_TOKENS } else { OPENING_TOKENS.min(config.budget_tokens / 4) };
     let text = first.user_message.trim();
@@ -66,9 +66,9 @@ pub(crate) fn is_opening_of(opening: &str, turn: &ConversationTurn) -> bool {
     !start.is_empty() && message.starts_with(start)
 }
 
-/// Says whether the dialogue has more turns or bytes than are to be kept, by so much that removing some is worth a write.
+/// Says whether the conversation has more turns or bytes than are to be kept, by so much that removing some is worth a write.
 pub(crate) const fn prune_due(config: &Config, head: &Head) -> bool {
-    // Some slack, so that a full dialogue is not pruned at every turn.
+    // Some slack, so that a full conversation is not pruned at every turn.
     head.turns > config.max_turns.saturating_add(config.max_turns / 16)
         || head.bytes > config.max_bytes.saturating_add(config.max_bytes / 16)
 }

@@ -2,24 +2,24 @@
 
 use super::newest;
 use crate::config::{Config, Strategy};
-use crate::hot::Hold;
+use crate::hot::CachedConversation;
 use crate::patch::LlmContextPatch;
 use crate::tokens::Counter;
 
-pub(super) fn patch(config: &Config, counter: Counter, dialogue: &Hold) -> LlmContextPatch {
-    let checkpoint = &dialogue.state.checkpoint;
+pub(super) fn patch(config: &Config, counter: Counter, conversation: &CachedConversation) -> LlmContextPatch {
+    let checkpoint = &conversation.state.checkpoint;
     let budget = Some(config.budget_tokens).filter(|budget| *budget > 0);
     let oldest = checkpoint.covers_through.saturating_add(1);
-    let mut fixed = dialogue.fixed();
-    let sight = newest(&dialogue.turns, oldest, budget.map(|budget| budget.saturating_sub(fixed)));
+    let mut fixed = conversation.fixed();
+    let sight = newest(&conversation.turns, oldest, budget.map(|budget| budget.saturating_sub(fixed)));
     let mut patch = LlmContextPatch {
         strategy: Strategy::RollingSummary,
         summary: checkpoint.summary.clone(),
         opening: checkpoint.opening.clone().filter(|_| checkpoint.covers_through > 0),
-        omitted_turns: dialogue.raw_turns().saturating_sub(sight.turns.len() as u64),
+        omitted_turns: conversation.raw_turns().saturating_sub(sight.turns.len() as u64),
         over_budget: budget.is_some_and(|budget| sight.tokens > budget),
         recent_turns: sight.turns,
-        unreadable: dialogue.unreadable,
+        unreadable: conversation.unreadable,
         ..LlmContextPatch::default()
     };
     // The newest turn is shown whole, so what is beside it gives way: the opening first, then the end of the summary. A turn that
@@ -27,7 +27,7 @@ pub(super) fn patch(config: &Config, counter: Counter, dialogue: &Hold) -> LlmCo
     if let Some(budget) = budget.filter(|budget| !patch.over_budget && sight.tokens.saturating_add(fixed) > *budget) {
         let room = budget - sight.tokens;
         patch.opening = None;
-        fixed = dialogue.summary_tokens;
+        fixed = conversation.summary_tokens;
         if fixed > room {
             patch.summary = counter.clamp(&patch.summary, room).into_owned();
             fixed = counter.count(&patch.summary);

@@ -21,7 +21,7 @@ fn what_is_due_is_what_is_over_the_recent_turns_or_the_budget() {
 }
 
 #[test]
-fn a_dialogue_is_pruned_when_it_is_worth_a_write() {
+fn a_conversation_is_pruned_when_it_is_worth_a_write() {
     let config = Config { max_turns: 100, max_bytes: 1600, ..Config::default() };
     let head = |turns, bytes| Head { turns, bytes, ..Head::default() };
     assert!(!prune_due(&config, &head(106, 1700)));

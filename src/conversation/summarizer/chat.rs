@@ -16,7 +16,7 @@ use crate::identity::Identity;
 /// How freely the model speaks: a summary is no place for fancy, but at 0 the same turns would fail the same way for ever.
 const TEMPERATURE: f32 = 0.2;
 
-/// Finds the key of the endpoint for whose dialogue is summarised; `None` = asked without one.
+/// Finds the key of the endpoint for whose conversation is summarised; `None` = asked without one.
 type FindKey = dyn Fn(&Identity) -> helmdeck_core::Result<Option<Secret>> + Send + Sync;
 
 /// Asks a model for summaries.

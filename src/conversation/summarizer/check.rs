@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_summary_is_one_of_a_short_dialogue() {
+    fn a_short_summary_is_one_of_a_short_conversation() {
         assert_eq!(summary(&answer("ok"), 1000, 201).unwrap_err().0, Failure::Garbage);
         assert_eq!(summary(&answer("ok"), 1000, 200), Ok("ok".to_owned()));
         assert_eq!(read("They greeted each other.").as_deref(), Ok("They greeted each other."));

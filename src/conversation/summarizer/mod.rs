@@ -99,7 +99,7 @@ impl Failure {
     }
 }
 
-/// Makes summaries. One is shared by all dialogues; dropping the future cancels the request.
+/// Makes summaries. One is shared by all conversations; dropping the future cancels the request.
 #[async_trait]
 pub trait Summarizer: Send + Sync + 'static {
     /// Folds turns into a summary.

@@ -248,7 +248,7 @@ async fn a_credential_that_cannot_be_had_ends_it_before_anything_goes_out() {
 }
 
 #[tokio::test]
-async fn the_key_is_that_of_whose_dialogue_it_is_and_does_not_follow_a_redirect() {
+async fn the_key_is_that_of_whose_conversation_it_is_and_does_not_follow_a_redirect() {
     let caught = ChatServer::playing(vec![ChatReply::text(GOOD)]).await;
     let location = format!("location: {}/chat/completions", caught.url());
     let server = ChatServer::playing(vec![ChatReply::error(308, "").with_header(&location)]).await;
@@ -270,7 +270,7 @@ async fn the_key_is_that_of_whose_dialogue_it_is_and_does_not_follow_a_redirect(
 }
 
 #[tokio::test]
-async fn one_summarizer_serves_many_dialogues_at_once() {
+async fn one_summarizer_serves_many_conversations_at_once() {
     let server = ChatServer::start(|_, request| {
         let said = request.content(1).lines().last().unwrap_or_default();
         ChatReply::text(&format!("- The assistant answered \"{said}\" at the end."))

@@ -9,7 +9,7 @@ use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::snapshot::Snapshot;
 use crate::turn::{ConversationTurn, TrajectoryDigest};
 
-/// A turn as a door shows it:
+/// A turn as a transport shows it:
 ///
 /// ```text
 /// {"id": "mem_...", "user_message": "..", "assistant_response": "..", "timestamp": "2026-11-22T16:00:00Z",
@@ -80,7 +80,7 @@ impl Serialize for DoorDigest<'_> {
     }
 }
 
-/// The form of the doors, as the type's own documentation says.
+/// The form of the transports, as the type's own documentation says.
 impl Serialize for LlmContextPatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         struct Turns<'a>(&'a LlmContextPatch);

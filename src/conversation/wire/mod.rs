@@ -1,4 +1,4 @@
-//! The forms of a dialogue outside this process: rows, snapshots, and what the doors show.
+//! The forms of a conversation outside this process: rows, snapshots, and what the transports show.
 //!
 //! Rows and snapshots have the JSON of the original, byte for byte as Go's `encoding/json` writes it: no white space, the keys in a
 //! fixed order, `<`, `>`, `&`, U+2028 and U+2029 escaped. So a snapshot that the original wrote restores here, and leaves as the same
@@ -14,13 +14,13 @@
 //! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow the known ones, by name.
 //! - What comes out is what the original writes for the same values, so another spelling of a text (`\/`, `\u0041`) is not kept.
 //!
-//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the place and never the text.
+//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the json_path and never the text.
 //!
-//! The doors have their own, snake-case form, and no members that this version does not know: see [`DoorTurn`].
+//! The transports have their own, snake-case form, and no members that this version does not know: see [`DoorTurn`].
 
 mod doors;
 mod format;
-mod place;
+mod json_path;
 mod read;
 mod write;
 

@@ -10,7 +10,7 @@ use helmdeck_core::Json;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::place::{At, Place};
+use super::json_path::{At, JsonPath};
 use super::{MAX_OTHER, is_shallow, keys};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
@@ -85,7 +85,7 @@ fn read<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S, at: &At) -> Res
     let mut deserializer = serde_json::Deserializer::from_str(text);
     seed.deserialize(&mut deserializer)
         .and_then(|value| {
-            at.set(Place::default());
+            at.set(JsonPath::default());
             deserializer.end().map(|()| value)
         })
         .map_err(|error| at.message(&error))
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for Whole<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut record = Record::default();
-        let mut members = Members::new(self.at, Place::default(), &keys::RECORD);
+        let mut members = Members::new(self.at, JsonPath::default(), &keys::RECORD);
         let (mut strategy, mut count) = (None, 0);
         while let Some(name) = members.next(&mut map, &mut record.other)? {
             match name {
@@ -161,12 +161,12 @@ impl<'de> Visitor<'de> for Turns<'_> {
         let mut turns = Vec::new();
         let mut count = 0;
         loop {
-            self.at.set(Place::turn(turns.len()));
+            self.at.set(JsonPath::turn(turns.len()));
             let Some(turn) = items.next_element_seed(Turn(self.at))? else { break };
             turns.push(turn);
             count += 1;
             if count >= self.max {
-                self.at.set(Place::default());
+                self.at.set(JsonPath::default());
                 while items.next_element::<IgnoredAny>()?.is_some() {
                     count += 1;
                 }
@@ -265,13 +265,13 @@ impl<'de> Visitor<'de> for Digest<'_> {
 /// The members of an object: gives the known ones to its reader, keeps the others, and finds keys that are there twice.
 struct Members<'a> {
     at: &'a At,
-    object: Place,
+    object: JsonPath,
     known: &'static [&'static str],
     seen: u8,
 }
 
 impl<'a> Members<'a> {
-    fn new(at: &'a At, object: Place, known: &'static [&'static str]) -> Self {
+    fn new(at: &'a At, object: JsonPath, known: &'static [&'static str]) -> Self {
         Self { at, object: object.member(None), known, seen: 0 }
     }
 

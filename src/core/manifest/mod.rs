@@ -200,7 +200,7 @@ pub enum Scope {
     /// Each caller (tenant and user) for itself.
     #[default]
     Caller,
-    /// Each dialogue of a caller for itself.
+    /// Each conversation of a caller for itself.
     Session,
     /// All callers of one tenant: only for outputs that do not depend on who asks.
     Shared,

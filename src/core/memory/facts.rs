@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{About, Forget, Forgotten, Memory};
 use crate::Result;
 
-/// The facts about one caller, whatever the dialogue.
+/// The facts about one caller, whatever the conversation.
 #[derive(Debug, Clone)]
 pub struct Facts(pub(super) Memory);
 

@@ -13,15 +13,15 @@ use crate::error::{Code, Error, Result};
 pub enum Part {
     /// Facts.
     Facts,
-    /// Notes that packs wrote, those of its dialogues too.
+    /// Notes that packs wrote, those of its conversations too.
     Notes,
     /// The rows about its calls.
     Audit,
-    /// Answers that are cached for it alone, those of its dialogues too.
+    /// Answers that are cached for it alone, those of its conversations too.
     Cache,
     /// Files that packs wrote for it.
     Artifacts,
-    /// What was said in its dialogues: turns, summaries, and how they are doing.
+    /// What was said in its conversations: turns, summaries, and how they are doing.
     Conversations,
 }
 

@@ -50,7 +50,7 @@ use crate::context::CallSecrets;
 use crate::error::{Code, Error, Result};
 use crate::{Identity, PackName, Timestamp};
 
-/// Why there is no memory for a call. Each has one error, the same at every door.
+/// Why there is no memory for a call. Each has one error, the same at every transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoMemory {
     /// Gate 1 is shut.
@@ -83,7 +83,7 @@ impl From<NoMemory> for Error {
 pub struct Owner {
     /// Whose.
     pub identity: Arc<Identity>,
-    /// Whether only the caller's dialogue is meant; of notes only.
+    /// Whether only the caller's conversation is meant; of notes only.
     pub in_session: bool,
     /// The pack that calls, if one does.
     pub called_by: Option<Arc<CallingPack>>,
@@ -92,7 +92,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Makes the owner who speaks for itself, at a door.
+    /// Makes the owner who speaks for itself, at a transport.
     #[must_use]
     pub const fn at_a_door(identity: Arc<Identity>) -> Self {
         Self { identity, in_session: false, called_by: None, secrets: None }
@@ -121,7 +121,7 @@ impl Memory {
         if owner.identity.is_anonymous() { Err(NoMemory::Anonymous) } else { Ok(Self { views, owner }) }
     }
 
-    /// Returns the notes that handlers wrote for this caller, whatever the dialogue.
+    /// Returns the notes that handlers wrote for this caller, whatever the conversation.
     #[must_use]
     pub fn notes(&self) -> Notes {
         Notes(self.clone())
@@ -158,7 +158,7 @@ pub struct About {
     pub category: String,
     /// Labels, in the order given.
     pub tags: Vec<String>,
-    /// The pack that wrote it; `None` = the caller itself, at a door. Who reads it decides what that is worth.
+    /// The pack that wrote it; `None` = the caller itself, at a transport. Who reads it decides what that is worth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackName>,
     /// The pack that called that one, if one did.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{About, Memory};
 use crate::Result;
 
-/// The notes of one caller, or of one of its dialogues.
+/// The notes of one caller, or of one of its conversations.
 #[derive(Debug, Clone)]
 pub struct Notes(pub(super) Memory);
 
@@ -89,7 +89,7 @@ pub struct NoteContext {
 }
 
 impl Notes {
-    /// Narrows to the caller's dialogue, `None` if the caller named none.
+    /// Narrows to the caller's conversation, `None` if the caller named none.
     #[must_use]
     pub fn session(&self) -> Option<Self> {
         self.0.owner.identity.session()?;

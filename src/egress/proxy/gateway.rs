@@ -1,7 +1,8 @@
 //! Serves one connection after the other: checks the password, the target and the rules, then opens a tunnel or passes on.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::header::{self, HeaderMap, HeaderName};
@@ -82,7 +83,7 @@ impl Gateway {
     /// Returns why a target was last not reached, if one was not.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.trouble.lock().clone()
     }
 
     /// Serves one connection to its end; waits first while there are too many. A tunnel goes on when this has returned.
@@ -234,7 +235,7 @@ impl Gateway {
             Trouble::Refused(_) => StatusCode::FORBIDDEN,
             Trouble::Unresolved | Trouble::Unreachable => StatusCode::BAD_GATEWAY,
         };
-        *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
+        *self.0.trouble.lock() = Some(trouble);
         status(code)
     }
 }

@@ -1,7 +1,8 @@
 //! Collects the files of one run. What a handler was told in confidence is taken out of them.
 
+use parking_lot::Mutex;
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -53,7 +54,7 @@ impl Collector {
 
     /// Returns what was written so far, and forgets it.
     pub(crate) fn take(&self) -> Vec<ArtifactRef> {
-        let written = std::mem::take(&mut self.files.lock().unwrap_or_else(PoisonError::into_inner).written);
+        let written = std::mem::take(&mut self.files.lock().written);
         written.into_iter().map(|written| written.artifact).collect()
     }
 
@@ -79,7 +80,7 @@ impl Collector {
             replaces: earlier.as_ref(),
         };
         let artifact = self.store.put(&wanted, source).await?;
-        let written = &mut self.files.lock().unwrap_or_else(PoisonError::into_inner).written;
+        let written = &mut self.files.lock().written;
         written.retain(|earlier| earlier.artifact.name != artifact.name);
         written.push(Written { artifact: artifact.clone(), started });
         Ok(artifact)
@@ -89,7 +90,7 @@ impl Collector {
     /// start names its bytes.
     fn begin(&self, name: &str) -> (Option<Written>, Timestamp) {
         let now = self.store.clock.now();
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock();
         let started = files.last.map_or(now, |last| now.max(last.saturating_add(Duration::from_micros(1))));
         files.last = Some(started);
         (files.written.iter().find(|earlier| earlier.artifact.name == name).cloned(), started)

@@ -9,7 +9,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use super::names::{self, Entry, OWNERS};
+use super::names::{self, NameEntry, OWNERS};
 use super::{ArtifactStore, Known, no_artifact};
 
 /// How many requests a list makes at a time.
@@ -52,8 +52,8 @@ impl ArtifactStore {
         folder: &Key,
         after: Option<&Key>,
         limit: usize,
-        keep: impl Fn(&Entry) -> bool,
-    ) -> Result<(BTreeMap<Key, Entry>, bool)> {
+        keep: impl Fn(&NameEntry) -> bool,
+    ) -> Result<(BTreeMap<Key, NameEntry>, bool)> {
         let mut names = match after {
             Some(after) => store.list_with_offset(Some(folder), after),
             None => store.list(Some(folder)),
@@ -66,7 +66,7 @@ impl ArtifactStore {
                 Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
                 Err(error) => return Err(self.failed("list", error)),
             };
-            let Some(entry) = Entry::read(&object.location).filter(|entry| keep(entry)) else { continue };
+            let Some(entry) = NameEntry::read(&object.location).filter(|entry| keep(entry)) else { continue };
             found.insert(object.location, entry);
             if found.len() > limit {
                 // A local folder is walked in no order, so the first ones are what is left when the last ones go.
@@ -101,7 +101,7 @@ impl ArtifactStore {
         let after = after.map(|after| cursor(&folder, after)).transpose()?;
         let Some(store) = self.existing().await? else { return Ok(ArtifactPage { artifacts: Vec::new(), next: None }) };
         let now = self.clock.now();
-        let keep = |entry: &Entry| now < entry.ends && pack.is_none_or(|pack| pack.as_str() == entry.pack());
+        let keep = |entry: &NameEntry| now < entry.ends && pack.is_none_or(|pack| pack.as_str() == entry.pack());
         let (found, more) = self.entries(store, &Key::from(folder.as_str()), after.as_ref(), limit, keep).await?;
         let last = found.keys().next_back().filter(|_| more);
         let next = last.and_then(|last| last.as_ref().strip_prefix(&folder)).map(|rest| rest[1..].to_owned());
@@ -127,7 +127,7 @@ impl ArtifactStore {
     pub(crate) async fn delete(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         let about = self.live(owner, key).await?;
         let store = self.existing().await?.ok_or_else(no_artifact)?;
-        let entry = Entry {
+        let entry = NameEntry {
             owner: names::owner(&about.tenant, &about.user),
             key: key.to_owned(),
             ends: about.artifact.expires_at,
@@ -141,7 +141,7 @@ impl ArtifactStore {
 
     /// Deletes a file by its entry: first what makes it visible, the entry last, so that a crash in between leaves what the next
     /// sweep finds.
-    pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &Entry) -> Result<()> {
+    pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<()> {
         self.delete_all(store, [names::about(&entry.key), entry.file(), entry.path()]).await
     }
 
@@ -188,5 +188,5 @@ impl ArtifactStore {
 fn cursor(folder: &str, after: &str) -> Result<Key> {
     let wrong = || Error::new(Code::InvalidInput, "\"after\" is not the \"next\" of an earlier page");
     let key = Key::parse(format!("{folder}/{after}")).map_err(|_| wrong())?;
-    if Entry::read(&key).is_some() { Ok(key) } else { Err(wrong()) }
+    if NameEntry::read(&key).is_some() { Ok(key) } else { Err(wrong()) }
 }

@@ -8,6 +8,7 @@
 //!   are seen until it is whole.
 //! - `about/<pack>/<run id>/<name>`: what is known of it, as JSON, its start too. It is written last: it makes the file visible.
 
+pub(super) use helmdeck_core::hex;
 use helmdeck_core::{Code, Error, PackName, Result, Timestamp};
 use object_store::path::Path as Key;
 use sha2::{Digest, Sha256};
@@ -72,13 +73,9 @@ pub(super) fn owner(tenant: &str, user: &str) -> String {
     hex(&digest.finalize())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The entry of a file: what its name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct NameEntry {
     /// The folder of its owner.
     pub(super) owner: String,
     /// The key of the file.
@@ -89,7 +86,7 @@ pub(super) struct Entry {
     pub(super) started: Timestamp,
 }
 
-impl Entry {
+impl NameEntry {
     /// Returns its name, `None` if there can be no file of this key.
     pub(super) fn path(&self) -> Option<Key> {
         let (pack, run, name) = split(&self.key)?;
@@ -139,19 +136,19 @@ mod tests {
 
     #[test]
     fn an_entry_reads_back_and_a_newer_run_comes_first() {
-        let entry = |run: &str, name: &str| Entry {
+        let entry = |run: &str, name: &str| NameEntry {
             owner: owner("t", "u"),
             key: format!("a.b/{run}/{name}"),
             ends: Timestamp(20),
             started: Timestamp(10),
         };
         let old = entry(RUN, "x-1-2.txt");
-        assert_eq!(Entry::read(&old.path().unwrap()), Some(old.clone()));
+        assert_eq!(NameEntry::read(&old.path().unwrap()), Some(old.clone()));
         assert_eq!(old.pack(), "a.b");
         let new = entry("0192f0c0a1b37def8123456789abcdef", "x");
         assert!(new.path().unwrap() < old.path().unwrap());
         for foreign in ["owners/x", "owners/o/r/p/1-2-n", "files/a.b/r/n", "owners/o/00/a.b/1-2-n/x"] {
-            assert_eq!(Entry::read(&Key::parse(foreign).unwrap()), None, "{foreign}");
+            assert_eq!(NameEntry::read(&Key::parse(foreign).unwrap()), None, "{foreign}");
         }
     }
 

@@ -9,7 +9,7 @@ use helmdeck_core::Result;
 use object_store::ObjectStore;
 use object_store::path::Path as Key;
 
-use super::names::{Entry, OWNERS};
+use super::names::{NameEntry, OWNERS};
 use super::{ArtifactStore, Known};
 
 /// How long a file without anything known of it may still be in the middle of being written.
@@ -65,7 +65,7 @@ impl ArtifactStore {
                 Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
                 Err(error) => return Err(self.failed("list", error)),
             };
-            match Entry::read(&object.location) {
+            match NameEntry::read(&object.location) {
                 Some(entry) if entry.ends <= now => ended.push(entry),
                 Some(_) => kept += 1,
                 None => {}
@@ -81,7 +81,7 @@ impl ArtifactStore {
         Ok(swept)
     }
 
-    async fn end_all(&self, store: &Arc<dyn ObjectStore>, ended: Vec<Entry>, swept: &mut Swept) {
+    async fn end_all(&self, store: &Arc<dyn ObjectStore>, ended: Vec<NameEntry>, swept: &mut Swept) {
         let fates = stream::iter(ended).map(async |entry| self.end(store, &entry).await);
         let mut fates = std::pin::pin!(fates.buffer_unordered(AT_ONCE));
         while let Some(fate) = fates.next().await {
@@ -95,7 +95,7 @@ impl ArtifactStore {
     }
 
     /// Deletes what belongs to an entry whose time is over.
-    async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &Entry) -> Result<Fate> {
+    async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<Fate> {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
             // It may still be written: a file may take longer than it is to be kept. What it is to replace may be there.

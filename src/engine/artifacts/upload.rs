@@ -11,7 +11,7 @@ use object_store::path::Path as Key;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use sha2::{Digest, Sha256};
 
-use super::names::{self, Entry, hex};
+use super::names::{self, NameEntry, hex};
 use super::{About, ArtifactStore};
 
 /// The size of a part. S3 takes at least 5 MiB.
@@ -52,7 +52,7 @@ impl ArtifactStore {
         let started = wanted.started;
         let ends = started.saturating_add(wanted.retention).min(LAST);
         let owner = names::owner(wanted.owner.tenant(), wanted.owner.user());
-        let entry = Entry { owner, key: wanted.key.to_owned(), ends, started };
+        let entry = NameEntry { owner, key: wanted.key.to_owned(), ends, started };
         let impossible = || Error::new(Code::Internal, "the artifact has no possible key");
         let (path, file, about) = entry
             .path()
@@ -84,7 +84,7 @@ impl ArtifactStore {
         self.not_forgotten(store, &entry, &path).await?;
         if let Some(earlier) = wanted.replaces {
             let (ends, started) = (earlier.artifact.expires_at, earlier.started);
-            let old = Entry { ends, started, ..entry };
+            let old = NameEntry { ends, started, ..entry };
             // If that fails, the sweep does it.
             let _ = self.delete_all(store, [old.file(), old.path()]).await;
         }
@@ -121,7 +121,7 @@ impl ArtifactStore {
 
     /// Looks whether the entry of a file that has become visible is still there. If it was deleted meanwhile, nothing finds the
     /// file any more, so it goes too.
-    async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &Entry, path: &Key) -> Result<()> {
+    async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry, path: &Key) -> Result<()> {
         match store.head(path).await {
             Ok(_) => Ok(()),
             Err(object_store::Error::NotFound { .. }) => {

@@ -16,7 +16,7 @@ use super::key::Key;
 
 const FORMAT: u8 = 1;
 
-/// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its place in the queue and in the
+/// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its slot in the queue and in the
 /// sketch. Measured: see the tests of `hub`.
 pub(crate) const SLOT_BYTES: usize = 384;
 /// About what a reference to a file takes.
@@ -24,14 +24,14 @@ const ARTIFACT_BYTES: usize = 512;
 /// About what stands before the output in a row of the store.
 const HEAD_BYTES: usize = 224;
 
-/// Returns what a shared allocation of so many bytes takes: two counters, and the allocator's own header and rounding.
+/// Returns how many bytes a shared allocation of `bytes` takes: two counters, and the allocator's own header and rounding.
 pub(crate) const fn block(bytes: usize) -> usize {
     (bytes + 16 + 8).next_multiple_of(16)
 }
 
-/// Where an answer belongs, for purging.
+/// Location of an answer in the cache: everything that a purge may select it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) key: Key,
     pub(crate) pack: PackName,
     pub(crate) version: Version,
@@ -42,7 +42,7 @@ pub(crate) struct Place {
 /// An answer that may be served again.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) place: Arc<Place>,
+    pub(crate) location: Arc<Location>,
     pub(crate) output: Json,
     pub(crate) artifacts: Arc<[ArtifactRef]>,
     pub(crate) validator: Option<Arc<str>>,
@@ -58,7 +58,7 @@ pub(crate) struct Answer {
     /// The credentials of the packs that its handler called.
     pub(crate) used: Vec<UsedGrant>,
     /// Not kept, purged, replaced or pushed out of the hot tier: goes to nobody but who has it already.
-    dead: AtomicBool,
+    invalid: AtomicBool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,15 +79,15 @@ struct Head {
     used: Vec<UsedGrant>,
 }
 
-/// Adds the tags of credentials to a place: whoever purges the answers made with one means this one too.
-fn marked(place: Arc<Place>, used: &[UsedGrant]) -> Arc<Place> {
-    let tags = used.iter().map(|one| credential_tag(&one.grant.name)).filter(|tag| !place.tags.contains(tag));
+/// Adds the tags of credentials to a location, so that a purge of the answers made with one covers this answer.
+fn marked(location: Arc<Location>, used: &[UsedGrant]) -> Arc<Location> {
+    let tags = used.iter().map(|one| credential_tag(&one.grant.name)).filter(|tag| !location.tags.contains(tag));
     let tags: BTreeSet<String> = tags.collect();
     if tags.is_empty() {
-        return place;
+        return location;
     }
-    let tags = place.tags.iter().cloned().chain(tags).collect();
-    Arc::new(Place { tags, ..(*place).clone() })
+    let tags = location.tags.iter().cloned().chain(tags).collect();
+    Arc::new(Location { tags, ..(*location).clone() })
 }
 
 /// The times of an answer.
@@ -99,9 +99,15 @@ pub(crate) struct Times {
 }
 
 impl Answer {
-    pub(crate) fn new(place: Arc<Place>, outcome: &Outcome, times: Times, cost: Duration, upstream_calls: u32) -> Self {
+    pub(crate) fn new(
+        location: Arc<Location>,
+        outcome: &Outcome,
+        times: Times,
+        cost: Duration,
+        upstream_calls: u32,
+    ) -> Self {
         Self {
-            place: marked(place, &outcome.remark.used),
+            location: marked(location, &outcome.remark.used),
             output: outcome.output.clone(),
             artifacts: Arc::clone(&outcome.artifacts),
             validator: outcome.remark.validator.clone(),
@@ -112,7 +118,7 @@ impl Answer {
             cost,
             upstream_calls,
             used: outcome.remark.used.clone(),
-            dead: AtomicBool::new(false),
+            invalid: AtomicBool::new(false),
         }
     }
 
@@ -121,7 +127,7 @@ impl Answer {
         let mut used = self.used.clone();
         used.extend(confirmed_with.iter().filter(|one| !self.used.contains(one)).cloned());
         Self {
-            place: marked(Arc::clone(&self.place), &used),
+            location: marked(Arc::clone(&self.location), &used),
             output: self.output.clone(),
             artifacts: Arc::clone(&self.artifacts),
             validator: validator.or_else(|| self.validator.clone()),
@@ -132,31 +138,31 @@ impl Answer {
             cost: self.cost,
             upstream_calls: self.upstream_calls,
             used,
-            dead: AtomicBool::new(false),
+            invalid: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.invalid.load(Ordering::Acquire)
     }
 
-    pub(crate) fn kill(&self) {
-        self.dead.store(true, Ordering::Release);
+    pub(crate) fn invalidate(&self) {
+        self.invalid.store(true, Ordering::Release);
     }
 
     /// Returns how many bytes of memory the answer takes in the hot tier, with everything that the tier needs to keep it.
     pub(crate) fn weight(&self) -> u64 {
-        let Namespace { tenant, subject, session } = &self.place.namespace;
+        let Namespace { tenant, subject, session } = &self.location.namespace;
         let names =
             block(tenant.len()) + block(subject.len()) + session.as_ref().map_or(0, |session| block(session.len()));
-        let tags: usize = self.place.tags.iter().map(|tag| size_of::<String>() + block(tag.len())).sum();
+        let tags: usize = self.location.tags.iter().map(|tag| size_of::<String>() + block(tag.len())).sum();
         let artifacts = self.artifacts.len() * ARTIFACT_BYTES;
         let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
         let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
         let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
         // The output's bytes have a counter of their own once they are shared, and those from the store their head before them.
         let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
-        let own = block(size_of::<Self>()) + block(size_of::<Place>()) + block(size_of::<Key>());
+        let own = block(size_of::<Self>()) + block(size_of::<Location>()) + block(size_of::<Key>());
         (own + names + tags + artifacts + used + validator + output + SLOT_BYTES) as u64
     }
 
@@ -184,7 +190,7 @@ impl Answer {
     }
 
     /// Reads what [`Answer::encode`] wrote. `None` if it is of another format or contract, or broken: a miss.
-    pub(crate) fn decode(place: Arc<Place>, contract: &str, bytes: &Bytes) -> Option<Self> {
+    pub(crate) fn decode(location: Arc<Location>, contract: &str, bytes: &Bytes) -> Option<Self> {
         let (&format, rest) = bytes.split_first()?;
         let length = u32::from_be_bytes(rest.get(..4)?.try_into().ok()?) as usize;
         let head_bytes = rest.get(4..4 + length)?;
@@ -198,7 +204,7 @@ impl Answer {
         // The seal vouches for these bytes: they are what `encode` was given, which was JSON.
         let output = Json::from_trusted(bytes.slice(5 + length..));
         Some(Self {
-            place: marked(place, &head.used),
+            location: marked(location, &head.used),
             output,
             artifacts: head.artifacts.into(),
             validator: head.validator,
@@ -209,15 +215,15 @@ impl Answer {
             cost: Duration::from_micros(head.cost_us),
             upstream_calls: head.upstream_calls,
             used: head.used,
-            dead: AtomicBool::new(false),
+            invalid: AtomicBool::new(false),
         })
     }
 
     /// Makes an outcome of the answer.
     pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Outcome {
         Outcome {
-            pack: self.place.pack.clone(),
-            version: self.place.version,
+            pack: self.location.pack.clone(),
+            version: self.location.version,
             output: self.output.clone(),
             artifacts: Arc::clone(&self.artifacts),
             duration: Duration::ZERO,
@@ -232,7 +238,7 @@ impl Answer {
             status,
             age: now.since(self.made_at),
             ttl: self.fresh_until.since(self.made_at),
-            key: self.place.key.short(),
+            key: self.location.key.short(),
             store_error: None,
             reason: None,
         }

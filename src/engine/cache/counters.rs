@@ -54,17 +54,17 @@ impl Counters {
 
 /// The counters of all packs of an engine.
 #[derive(Debug, Default)]
-pub(crate) struct AllCounters(std::sync::Mutex<BTreeMap<String, Arc<Counters>>>);
+pub(crate) struct AllCounters(parking_lot::Mutex<BTreeMap<String, Arc<Counters>>>);
 
 impl AllCounters {
     pub(crate) fn of(&self, pack: &str) -> Arc<Counters> {
-        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = self.0.lock();
         Arc::clone(all.entry(pack.to_owned()).or_default())
     }
 
     /// Takes what was counted since the last time.
     pub(crate) fn take(&self) -> Vec<Counter> {
-        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let all = self.0.lock();
         all.iter()
             .flat_map(|(pack, counters)| {
                 let counted = |(name, value): (&str, u64)| Counter { pack: pack.clone(), name: name.to_owned(), value };

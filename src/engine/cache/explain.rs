@@ -8,7 +8,7 @@ use helmdeck_memory::{EntryMeta, Kind, Page};
 use serde::Serialize;
 
 use super::key::hex;
-use super::pack::{Located, PackCache, Standing};
+use super::pack::{Freshness, Located, PackCache};
 use super::tags::is_family;
 
 /// The parts whose digests are compared, in the order in which a difference is told.
@@ -85,48 +85,48 @@ impl Explanation {
 
 /// Explains a call that was validated and whose credentials are resolved.
 pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -> Result<Explanation> {
-    let (hub, place) = (&cache.hub, &located.place);
+    let (hub, location) = (&cache.hub, &located.location);
     let digests = cache.digests(located)?;
     let spec = cache.spec()?;
-    let stored_key = place.key.stored(&place.pack, place.version);
+    let stored_key = location.key.stored(&location.pack, location.version);
     let now = hub.clock.now();
-    let session = place.namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
+    let session = location.namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
     let key_parts = BTreeMap::from([
-        ("pack", place.pack.to_string()),
-        ("version", place.version.to_string()),
+        ("pack", location.pack.to_string()),
+        ("version", location.version.to_string()),
         ("scope", spec.scope.as_str().to_owned()),
-        ("namespace", format!("{}/{}{session}", place.namespace.tenant, place.namespace.subject)),
+        ("namespace", format!("{}/{}{session}", location.namespace.tenant, location.namespace.subject)),
         ("contract", digests.contract.clone()),
         ("credentials", digests.credentials.clone()),
         ("input", digests.input.clone()),
     ]);
-    let found = match hub.hot(&place.key) {
+    let found = match hub.hot(&location.key) {
         Some(found) => Some(found),
-        None => hub.read(place, &located.contract.hex).await.map(std::sync::Arc::new),
+        None => hub.read(location, &located.contract.hex).await.map(std::sync::Arc::new),
     };
     let found = found.filter(|found| cache.may_still_use(found, call));
     let entry = match &found {
-        Some(found) => match cache.standing(found, call, now) {
-            Standing::Fresh => "fresh",
-            Standing::Ended => "none",
-            Standing::TakenStale | Standing::WhileRenewed | Standing::Old => "stale",
+        Some(found) => match cache.freshness(found, call, now) {
+            Freshness::Fresh => "fresh",
+            Freshness::Expired => "none",
+            Freshness::StaleAllowed | Freshness::StaleWhileRevalidate | Freshness::Stale => "stale",
         },
         None => "none",
     };
     let found = found.filter(|_| entry != "none");
     let ours = BTreeMap::from([
-        ("version", place.version.to_string()),
+        ("version", location.version.to_string()),
         ("contract", digests.contract),
         ("credentials", digests.credentials),
         ("input", digests.input),
     ]);
     let nearest = if found.is_none() { nearest(cache, located, &ours).await } else { None };
     Ok(Explanation {
-        pack: place.pack.to_string(),
+        pack: location.pack.to_string(),
         key_parts,
-        key: hex(&place.key.short()),
+        key: hex(&location.key.short()),
         stored_key,
-        tags: place.tags.iter().filter(|tag| !is_family(tag)).cloned().collect(),
+        tags: location.tags.iter().filter(|tag| !is_family(tag)).cloned().collect(),
         entry,
         age_s: found.as_ref().map(|found| now.since(found.made_at).as_secs_f64()),
         fresh_until: found.as_ref().map(|found| cache.bounds(found).0.to_rfc3339()),
@@ -135,9 +135,10 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
 }
 
 async fn nearest(cache: &PackCache, located: &Located, ours: &BTreeMap<&'static str, String>) -> Option<Nearest> {
-    let place = &located.place;
+    let location = &located.location;
     let page = Page { limit: 1000, after: None };
-    let listed = cache.hub.store.list(&place.namespace, Kind::Cache, &format!("{}/", place.pack), page).await.ok()?;
+    let listed =
+        cache.hub.store.list(&location.namespace, Kind::Cache, &format!("{}/", location.pack), page).await.ok()?;
     let differences = |entry: &EntryMeta| -> Vec<&'static str> {
         PARTS.iter().copied().filter(|part| entry.attributes.get(*part) != ours.get(part)).collect()
     };

@@ -1,17 +1,18 @@
-//! One flight per key: N identical concurrent misses run the handler once.
+//! Singleflight: equal concurrent misses run the handler once.
 //!
-//! A flight is a task of its own. Each waiter holds a ticket and keeps its own deadline; when the last ticket of an unfinished
-//! flight is dropped, the flight is cancelled. Progress fans out to everybody who waits. A purge that covers a flight poisons
-//! it: its waiters get their answer, but nothing of it is stored, and new callers start another.
+//! Each call in flight runs as its own task. Every waiter keeps its own deadline; when the last waiter of an unfinished call
+//! leaves, the call is cancelled. Progress goes to all waiters. A purge that covers a call in flight invalidates it: its
+//! waiters get their answer, but the answer is not stored, and new callers start another run.
 //!
-//! An answer that is not kept, for this or another reason, is of those who were on board when it landed, and of nobody else: it
-//! is dead before the first of them is told, so that none of them can pass it on to who comes later.
+//! An answer that is not stored, for this or another reason, goes to the current waiters only, never to later callers: it is
+//! invalidated before the first waiter gets it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
@@ -19,10 +20,10 @@ use helmdeck_core::{Code, Error, Result};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::answer::{Answer, Place};
+use super::answer::{Answer, Location};
 use super::key::Key;
 
-/// What a flight is for. Callers share a flight only if it serves them all.
+/// Purpose of a flight. Callers share a flight only if it serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     /// Look into the store, else run the handler; with the caller's bounds on age.
@@ -40,14 +41,14 @@ pub(crate) struct FlightKey {
     pub(crate) purpose: Purpose,
 }
 
-/// What a flight came to.
+/// Result of a flight.
 #[derive(Debug, Clone)]
-pub(crate) struct Landed {
+pub(crate) struct Completed {
     pub(crate) answer: Arc<Answer>,
     pub(crate) how: How,
 }
 
-/// Where an answer came from.
+/// Source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     /// The store had it, fresh.
@@ -60,107 +61,116 @@ pub(crate) enum How {
     Stale,
 }
 
-/// One flight.
+/// One call in flight.
 pub(crate) struct Flight {
     key: FlightKey,
-    place: Arc<Place>,
-    poisoned: AtomicBool,
-    result: watch::Sender<Option<Result<Landed>>>,
-    crew: Mutex<Crew>,
+    location: Arc<Location>,
+    invalidated: AtomicBool,
+    result: watch::Sender<Option<Result<Completed>>>,
+    waiters: Mutex<Waiters>,
 }
 
 #[derive(Default)]
-struct Crew {
-    waiters: usize,
+struct Waiters {
+    count: usize,
     detached: bool,
     task: Option<AbortHandle>,
     sinks: Vec<Arc<dyn ProgressSink>>,
 }
 
 impl Flight {
-    fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock()
     }
 }
 
 impl ProgressSink for Flight {
     fn report(&self, percent: Option<f32>, message: &str) {
-        let sinks = self.crew().sinks.clone();
+        let sinks = self.waiters().sinks.clone();
         for sink in sinks {
             sink.report(percent, message);
         }
     }
 }
 
-/// All flights of an engine.
+/// All calls in flight of an engine.
 #[derive(Default)]
 pub(crate) struct Flights(Mutex<HashMap<FlightKey, Arc<Flight>>>);
 
-/// How a caller got on.
-pub(crate) enum Boarding {
-    /// The answer was there by now.
+/// Result of [`Flights::join`].
+pub(crate) enum Join {
+    /// The answer arrived in the meantime.
     Answered(Arc<Answer>),
     /// This caller started the flight.
-    Started(Ticket),
-    /// The flight was under way.
-    Joined(Ticket),
+    Started(Waiter),
+    /// The flight was running already.
+    Joined(Waiter),
 }
 
 impl Flights {
     fn map(&self) -> MutexGuard<'_, HashMap<FlightKey, Arc<Flight>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// Says whether a caller of this key would join a flight.
-    pub(crate) fn is_under_way(&self, key: FlightKey) -> bool {
-        under_way(&self.map(), key).is_some()
+    /// Returns whether a caller of this key would join a flight.
+    pub(crate) fn is_in_flight(&self, key: FlightKey) -> bool {
+        in_flight(&self.map(), key).is_some()
     }
 
-    /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer landed in the meantime: it is
-    /// asked under the same lock under which flights land, so between a miss and a start nothing slips through.
-    pub(crate) fn board(
+    /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer completed in the meantime: it is
+    /// asked under the same lock under which flights complete, so between a miss and a start nothing slips through.
+    pub(crate) fn join(
         self: &Arc<Self>,
         key: FlightKey,
-        place: &Arc<Place>,
+        location: &Arc<Location>,
         sink: Option<Arc<dyn ProgressSink>>,
         recheck: impl FnOnce() -> Option<Arc<Answer>>,
         start: impl FnOnce(Arc<Flight>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
-    ) -> Boarding {
+    ) -> Join {
         let mut map = self.map();
-        if let Some(flight) = under_way(&map, key) {
+        if let Some(flight) = in_flight(&map, key) {
             let flight = Arc::clone(flight);
-            let mut crew = flight.crew();
-            crew.waiters += 1;
-            crew.sinks.extend(sink);
-            drop(crew);
-            return Boarding::Joined(Ticket::new(self, flight));
+            let mut waiters = flight.waiters();
+            waiters.count += 1;
+            waiters.sinks.extend(sink);
+            drop(waiters);
+            return Join::Joined(Waiter::new(self, flight));
         }
         if let Some(answer) = recheck() {
-            return Boarding::Answered(answer);
+            return Join::Answered(answer);
         }
-        let crew =
-            Crew { waiters: 1, detached: key.purpose == Purpose::Renew, task: None, sinks: sink.into_iter().collect() };
+        let waiters = Waiters {
+            count: 1,
+            detached: key.purpose == Purpose::Renew,
+            task: None,
+            sinks: sink.into_iter().collect(),
+        };
         let flight = Arc::new(Flight {
             key,
-            place: Arc::clone(place),
-            poisoned: AtomicBool::new(false),
+            location: Arc::clone(location),
+            invalidated: AtomicBool::new(false),
             result: watch::Sender::new(None),
-            crew: Mutex::new(crew),
+            waiters: Mutex::new(waiters),
         });
         map.insert(key, Arc::clone(&flight));
         let task = tokio::spawn(start(Arc::clone(&flight)));
-        flight.crew().task = Some(task.abort_handle());
-        Boarding::Started(Ticket::new(self, flight))
+        flight.waiters().task = Some(task.abort_handle());
+        Join::Started(Waiter::new(self, flight))
     }
 
-    /// Ends a flight, then tells everybody who waits. `keep` keeps the answer, and says whether it did; it is not asked if the
-    /// flight was poisoned. An answer that is not kept is dead from here on.
-    pub(crate) fn land(&self, flight: &Arc<Flight>, result: Result<Landed>, keep: impl FnOnce(&Landed) -> bool) {
+    /// Ends a flight, then notifies its waiters. `keep` stores the answer and returns whether it did; it is not called if the
+    /// flight was invalidated. An answer that is not stored is invalid from here on.
+    pub(crate) fn complete(
+        &self,
+        flight: &Arc<Flight>,
+        result: Result<Completed>,
+        keep: impl FnOnce(&Completed) -> bool,
+    ) {
         let mut map = self.map();
-        if let Ok(landed) = &result
-            && (flight.poisoned.load(Ordering::Acquire) || !keep(landed))
+        if let Ok(completed) = &result
+            && (flight.invalidated.load(Ordering::Acquire) || !keep(completed))
         {
-            landed.answer.kill();
+            completed.answer.invalidate();
         }
         if map.get(&flight.key).is_some_and(|current| Arc::ptr_eq(current, flight)) {
             map.remove(&flight.key);
@@ -169,71 +179,71 @@ impl Flights {
         flight.result.send_replace(Some(result));
     }
 
-    /// Waits until every renewal in the background has ended. Each is bounded by the timeout of its pack.
+    /// Waits until every background revalidation has ended. Each is bounded by the timeout of its pack.
     pub(crate) async fn renewed(&self) {
         loop {
-            let under_way =
+            let in_flight =
                 self.map().iter().find(|(key, _)| key.purpose == Purpose::Renew).map(|(_, one)| one.result.subscribe());
-            let Some(mut result) = under_way else { return };
+            let Some(mut result) = in_flight else { return };
             let _ = result.wait_for(Option::is_some).await;
         }
     }
 
-    /// Poisons every flight whose place is covered.
-    pub(crate) fn poison(&self, covers: impl Fn(&Place) -> bool) {
+    /// Invalidates every flight that `covers` selects.
+    pub(crate) fn invalidate(&self, covers: impl Fn(&Location) -> bool) {
         self.map().retain(|_, flight| {
-            let covered = covers(&flight.place);
+            let covered = covers(&flight.location);
             if covered {
-                flight.poisoned.store(true, Ordering::Release);
+                flight.invalidated.store(true, Ordering::Release);
             }
             !covered
         });
     }
 }
 
-fn under_way(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
+fn in_flight(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
     map.get(&key).or_else(|| match key.purpose {
-        // A renewal under way is as fresh as any answer can be.
+        // A revalidation in flight gives as fresh an answer as there can be.
         Purpose::Answer { .. } => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
         Purpose::Refresh | Purpose::Renew => None,
     })
 }
 
-/// A place on a flight. Dropping the last one of an unfinished flight cancels it.
-pub(crate) struct Ticket {
+/// A caller that waits for a flight. Dropping the last waiter of an unfinished flight cancels it.
+pub(crate) struct Waiter {
     flights: Arc<Flights>,
     flight: Arc<Flight>,
-    result: watch::Receiver<Option<Result<Landed>>>,
+    result: watch::Receiver<Option<Result<Completed>>>,
 }
 
-impl Ticket {
+impl Waiter {
     fn new(flights: &Arc<Flights>, flight: Arc<Flight>) -> Self {
         let result = flight.result.subscribe();
         Self { flights: Arc::clone(flights), flight, result }
     }
 
-    /// Waits until the flight lands. Safe to cancel.
-    pub(crate) async fn wait(&mut self) -> Result<Landed> {
-        let landed = self.result.wait_for(Option::is_some).await;
-        landed
+    /// Waits until the flight completes. Cancel safe.
+    pub(crate) async fn wait(&mut self) -> Result<Completed> {
+        let completed = self.result.wait_for(Option::is_some).await;
+        completed
             .ok()
-            .and_then(|landed| landed.clone())
+            .and_then(|completed| completed.clone())
             .unwrap_or_else(|| Err(Error::new(Code::Internal, "the run of the pack was lost")))
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut map = self.flights.map();
-        let mut crew = self.flight.crew();
-        crew.waiters -= 1;
-        if crew.waiters > 0 || crew.detached || self.flight.result.borrow().is_some() {
+        let mut waiters = self.flight.waiters();
+        waiters.count -= 1;
+        if waiters.count > 0 || waiters.detached || self.flight.result.borrow().is_some() {
             return;
         }
         if map.get(&self.flight.key).is_some_and(|current| Arc::ptr_eq(current, &self.flight)) {
             map.remove(&self.flight.key);
         }
-        if let Some(task) = crew.task.take() {
+        if let Some(task) = waiters.task.take() {
             task.abort();
         }
     }

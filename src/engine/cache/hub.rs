@@ -1,7 +1,8 @@
-//! What all cached packs of an engine share: hot tier, store behind a breaker, flights, purges, counters.
+//! Shared state of all cached packs of an engine: hot tier, store behind a breaker, singleflight, purges, counters.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,12 +15,12 @@ use moka::sync::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, Place, SLOT_BYTES, block};
+use super::answer::{Answer, Location, SLOT_BYTES, block};
 use super::breaker::Breaker;
 use super::counters::AllCounters;
 use super::flight::Flights;
+use super::invalidation::{self, Invalidations};
 use super::key::Key;
-use super::others::{self, Others};
 use super::purge::{PendingPurges, Purged, Selector};
 use super::tags::stored_tag;
 use super::writer::{self, Purge, Queue, Write};
@@ -34,7 +35,7 @@ pub(crate) const TOO_LONG: &str = "it took too long";
 /// How long a caller of `purge` waits for the store; the purge itself holds at once.
 const PURGE_WAIT: Duration = Duration::from_secs(2);
 
-/// The very bytes of a call, in the eyes of one registered pack. Compared whole, so no two calls can be taken for one.
+/// The exact bytes of a call, as one registered pack sees them. Compared whole, so no two calls can be confused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Alias {
     /// Differs between registrations, so a replaced pack never answers with its predecessor's entries.
@@ -56,7 +57,7 @@ impl Alias {
     }
 }
 
-/// What all cached packs share.
+/// Shared state of all cached packs.
 pub(crate) struct Hub {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keyring: Arc<KeyRing>,
@@ -68,18 +69,18 @@ pub(crate) struct Hub {
     pub(crate) pending: PendingPurges,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
-    /// Deletes of this process that the store's generation will show, or has shown, and that are no news.
+    /// Deletes of this process, which the generation of the store counts too: they are no remote invalidations.
     pub(crate) own_deletes: AtomicI64,
-    /// One permit: deletes of this process go one at a time.
+    /// One permit: this process makes one delete at a time.
     pub(crate) deleting: Semaphore,
-    pub(crate) others: Others,
+    pub(crate) invalidations: Invalidations,
     /// Grows with every purge, before it looks through the hot tier.
     epoch: AtomicU64,
-    /// Every answer that may be served again; whatever leaves it is dead.
+    /// Every answer that may be served again. An answer that is evicted is invalidated.
     hot: Cache<Key, Arc<Answer>>,
     /// Points into the hot tier without keeping anything alive.
     aliases: Cache<Alias, Weak<Answer>>,
-    /// Two breakers: a write that works says nothing about reads, nor the other way round.
+    /// Two breakers: a write that succeeds says nothing about reads, and the reverse.
     pub(crate) reading: Breaker,
     pub(crate) writing: Breaker,
     /// Why the last read failed, and the last write; `None` = it did not.
@@ -87,7 +88,7 @@ pub(crate) struct Hub {
     events: Bus,
 }
 
-/// What a hub is made of.
+/// Dependencies of a hub.
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keyring: Arc<KeyRing>,
@@ -96,7 +97,7 @@ pub(crate) struct Parts {
     pub(crate) config: CacheConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Bus,
-    /// News of what other processes delete; `None` = what the store itself tells, if it does.
+    /// Notifications of what other processes delete. Default: those of the store, if it sends any.
     pub(crate) changes: Option<Changes>,
     /// Why nothing can be written at the start, if that is known.
     pub(crate) trouble: Option<&'static str>,
@@ -106,13 +107,13 @@ impl Hub {
     /// Makes the hub and starts its tasks, which end when `stop` is cancelled.
     pub(crate) fn start(parts: Parts, stop: &CancellationToken) -> Arc<Self> {
         let config = parts.config;
-        // Before anything is read, so that no news falls between.
+        // Subscribe before the first read, so that no notification is missed.
         let changes = parts.changes.or_else(|| parts.store.changes());
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
         let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.weight()).unwrap_or(u32::MAX);
-        // A purge looks for answers here and nowhere else: what has left is not recalled, although somebody still holds it.
-        let leave = |_: Arc<Key>, answer: Arc<Answer>, _: RemovalCause| answer.kill();
+        // A purge searches only the hot tier: an evicted answer is not recalled, although a caller may still hold it.
+        let leave = |_: Arc<Key>, answer: Arc<Answer>, _: RemovalCause| answer.invalidate();
         let for_aliases = config.hot_bytes / 10;
         let hub = Arc::new(Self {
             hot: Cache::builder()
@@ -129,7 +130,7 @@ impl Hub {
             counters: AllCounters::default(),
             own_deletes: AtomicI64::new(0),
             deleting: Semaphore::new(1),
-            others: Others::default(),
+            invalidations: Invalidations::default(),
             epoch: AtomicU64::new(0),
             store: parts.store,
             keyring: parts.keyring,
@@ -141,24 +142,24 @@ impl Hub {
             queue,
         });
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(others::watch(Arc::clone(&hub), changes)));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(invalidation::watch(Arc::clone(&hub), changes)));
         tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
         hub
     }
 
     /// Returns a live answer of the hot tier.
     pub(crate) fn hot(&self, key: &Key) -> Option<Arc<Answer>> {
-        self.hot.get(key).filter(|answer| !answer.is_dead())
+        self.hot.get(key).filter(|answer| !answer.is_invalid())
     }
 
-    /// Puts a live answer into the hot tier, in the place of its predecessor. Says whether it is there now.
+    /// Puts a live answer into the hot tier, in place of its predecessor. Says whether it is there now.
     pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
-        if answer.is_dead() {
+        if answer.is_invalid() {
             return false;
         }
-        // In its own place it would be its own predecessor.
-        if self.hot.get(&answer.place.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
-            self.hot.insert(answer.place.key, Arc::clone(answer));
+        // An answer must not replace itself: that would evict and invalidate it.
+        if self.hot.get(&answer.location.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
+            self.hot.insert(answer.location.key, Arc::clone(answer));
         }
         true
     }
@@ -174,19 +175,19 @@ impl Hub {
     pub(crate) fn warm_unless_purged(&self, answer: &Arc<Answer>, epoch: u64) {
         self.warm(answer);
         if self.epoch() != epoch {
-            answer.kill();
-            self.hot.invalidate(&answer.place.key);
+            answer.invalidate();
+            self.hot.invalidate(&answer.location.key);
         }
     }
 
     /// Returns the answer that these very bytes got.
     pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
-        self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_dead())
+        self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())
     }
 
     /// Remembers the bytes of a call.
     pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
-        if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_dead() {
+        if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_invalid() {
             // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
             let alias = Alias { input: Bytes::copy_from_slice(&alias.input), ..alias };
             self.aliases.insert(alias, Arc::downgrade(answer));
@@ -194,30 +195,30 @@ impl Hub {
     }
 
     /// Returns what the store has, within the time budget. Any failure is a miss, and is counted.
-    pub(crate) async fn read(&self, place: &Arc<Place>, contract: &str) -> Option<Answer> {
+    pub(crate) async fn read(&self, location: &Arc<Location>, contract: &str) -> Option<Answer> {
         if !self.allows(&self.reading) {
             return None;
         }
-        let key = place.key.stored(&place.pack, place.version);
+        let key = location.key.stored(&location.pack, location.version);
         let started = self.clock.monotonic();
         let read =
-            tokio::time::timeout(self.config.read_budget, self.store.get(&place.namespace, Kind::Cache, &key)).await;
+            tokio::time::timeout(self.config.read_budget, self.store.get(&location.namespace, Kind::Cache, &key)).await;
         self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
         match read {
             Ok(Ok(entry)) => {
                 self.store_works(&self.reading);
                 let entry = entry?;
-                let answer = Answer::decode(Arc::clone(place), contract, &entry.value)?;
-                if self.pending.covers(&answer.place, entry.meta.updated_at) {
+                let answer = Answer::decode(Arc::clone(location), contract, &entry.value)?;
+                if self.pending.covers(&answer.location, entry.meta.updated_at) {
                     return None;
                 }
-                let doubtful = self.others.doubt(&answer, entry.meta.updated_at, self.clock.monotonic());
+                let doubtful = self.invalidations.is_doubtful(&answer, entry.meta.updated_at, self.clock.monotonic());
                 (!doubtful).then_some(answer)
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
                 self.store_works(&self.reading);
                 self.metrics.unreadable.inc();
-                tracing::warn!(pack.name = %place.pack, key = super::key::hex(&place.key.short()), reason, "a stored answer does not open; it counts as a miss");
+                tracing::warn!(pack.name = %location.pack, key = super::key::hex(&location.key.short()), reason, "a stored answer does not open; it counts as a miss");
                 None
             }
             Ok(Err(error)) => {
@@ -247,7 +248,7 @@ impl Hub {
         };
         let at = self.clock.now();
         let id = self.pending.add(selector.clone(), at);
-        self.forget(|place| selector.covers(place), |_| ());
+        self.invalidate(|location| selector.covers(location), |_| ());
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
         let carried_out = async {
@@ -259,26 +260,26 @@ impl Hub {
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    /// Drops answers from this process: those in flight are not kept, those in the hot tier are dead. `note` gets the new
-    /// epoch, once nothing that is covered can land in it any more, unless it was asked for after this began.
-    pub(crate) fn forget<T>(&self, covers: impl Fn(&Place) -> bool, note: impl FnOnce(u64) -> T) -> T {
-        self.flights.poison(&covers);
-        let noted = note(self.epoch.fetch_add(1, Ordering::AcqRel) + 1);
+    /// Drops answers from this process: those in flight are not stored, those in the hot tier are invalidated. `record` gets the
+    /// new epoch, once no covered call that began before this can complete in it.
+    pub(crate) fn invalidate<T>(&self, covers: impl Fn(&Location) -> bool, record: impl FnOnce(u64) -> T) -> T {
+        self.flights.invalidate(&covers);
+        let recorded = record(self.epoch.fetch_add(1, Ordering::AcqRel) + 1);
         for (key, answer) in &self.hot {
-            if covers(&answer.place) {
-                answer.kill();
+            if covers(&answer.location) {
+                answer.invalidate();
                 self.hot.invalidate(key.as_ref());
             }
         }
-        noted
+        recorded
     }
 
-    /// Drops what has ended from the hot tier, so that plaintext does not outlive its entry.
-    pub(crate) fn drop_ended(&self) {
+    /// Drops expired answers from the hot tier, so that plaintext does not outlive its entry.
+    pub(crate) fn drop_expired(&self) {
         let now = self.clock.now();
         for (key, answer) in &self.hot {
             if now >= answer.hard_until {
-                answer.kill();
+                answer.invalidate();
                 self.hot.invalidate(key.as_ref());
             }
         }
@@ -292,20 +293,20 @@ impl Hub {
         breaker.allows(self.clock.monotonic())
     }
 
-    /// Says whether the store is left alone by reads, writes or both.
+    /// Returns whether reads, writes or both skip the store.
     pub(crate) fn breaker_is_open(&self) -> bool {
         self.reading.is_open() || self.writing.is_open()
     }
 
-    /// Returns in one word why the store takes no part just now, `None` if it does.
+    /// Returns in one word why the store is not used at the moment; `None` if it is.
     pub(crate) fn store_trouble(&self) -> Option<&'static str> {
-        let [read, write] = *self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let [read, write] = *self.troubles.lock();
         self.store.not_open().map(|error| error.trouble()).or(read).or(write)
     }
 
     fn note_trouble(&self, breaker: &Breaker, trouble: Option<&'static str>) {
         let slot = usize::from(std::ptr::eq(breaker, &raw const self.writing));
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)[slot] = trouble;
+        self.troubles.lock()[slot] = trouble;
     }
 
     pub(crate) fn store_works(&self, breaker: &Breaker) {
@@ -323,7 +324,7 @@ impl Hub {
         if breaker.failed(self.clock.monotonic()) {
             self.metrics.breaker_open.set(1);
             self.metrics.breaker_opened.inc();
-            tracing::warn!(operation, why, "the store fails; it is left alone for a while and handlers run instead");
+            tracing::warn!(operation, why, "the store fails; calls skip it for a while and run their handlers");
         } else {
             tracing::debug!(operation, why, "the store failed");
         }
@@ -345,7 +346,7 @@ async fn keep_counters(hub: Arc<Hub>) {
     loop {
         tokio::time::sleep(hub.config.counters_interval).await;
         hub.write_counters().await;
-        hub.drop_ended();
+        hub.drop_expired();
     }
 }
 

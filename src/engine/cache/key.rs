@@ -3,6 +3,7 @@
 //! Key order, white space, `1` or `1.0` and an omitted default make no difference; a changed version, schema, handler, epoch,
 //! caller, credential or any value does. The key says nothing about the input to whoever does not hold the memory key.
 
+pub(crate) use helmdeck_core::hex;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -121,14 +122,4 @@ pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Optio
         Scope::Session => identity.session().map(|own| Namespace::new(identity.tenant(), identity.user(), Some(own))),
         Scope::Caller => Some(Namespace::new(identity.tenant(), identity.user(), None)),
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -14,7 +14,7 @@ use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
 use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, Outcome, Result, Timestamp};
 use helmdeck_memory::{Kind, Lock, Namespace, Put};
 
-use super::answer::{Answer, Place, Times};
+use super::answer::{Answer, Location, Times};
 use super::counters::Counters;
 use super::hub::{Alias, Hub};
 use super::key::{Digests, Parts, canonical_input, for_handler, hex, namespace};
@@ -37,31 +37,31 @@ pub(crate) struct PackCache {
     stack: u64,
 }
 
-/// Where a call's answer belongs, and what its key was made of.
+/// Location of a call's answer, and what its key was made of.
 pub(crate) struct Located {
-    pub(crate) place: Arc<Place>,
+    pub(crate) location: Arc<Location>,
     pub(crate) contract: Arc<Contract>,
     /// The canonical form of the input.
     pub(crate) input: Bytes,
     secrets: Option<Arc<dyn CallSecrets>>,
 }
 
-/// How an answer stands to a call.
+/// Freshness of an answer for one call (RFC 9111, RFC 5861).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Freshness {
     /// May be served.
     Fresh,
-    /// Past its freshness, but the caller takes it so.
-    TakenStale,
-    /// Past its freshness; may be served while it is renewed.
-    WhileRenewed,
-    /// Not to be served, but the handler may confirm it or fail over to it.
-    Old,
-    /// Of no use.
-    Ended,
+    /// Stale, but the caller allows it.
+    StaleAllowed,
+    /// Stale; may be served while it is revalidated.
+    StaleWhileRevalidate,
+    /// Not to be served; the handler may revalidate it or fall back on it.
+    Stale,
+    /// Past its hard limit: not used at all.
+    Expired,
 }
 
-/// What an answer is made by, as far as it cannot be seen in the call: schemas, handler, epoch.
+/// Digest of what makes an answer and is no part of the call: schemas, handler, epoch.
 pub(crate) struct Contract {
     pub(crate) bytes: [u8; 32],
     pub(crate) hex: String,
@@ -75,10 +75,10 @@ impl Contract {
     }
 }
 
-/// How far clocks may be apart: an answer made later than this from now is of a clock that was wrong.
+/// Tolerance for clock skew: an answer made later than this from now has a wrong timestamp.
 const CLOCK_LEEWAY: Duration = Duration::from_secs(10);
 
-fn is_of_future(answer: &Answer, now: Timestamp) -> bool {
+fn is_from_future(answer: &Answer, now: Timestamp) -> bool {
     answer.made_at > now.saturating_add(CLOCK_LEEWAY)
 }
 
@@ -164,8 +164,8 @@ impl PackCache {
         let of_spec = of_spec.into_iter().filter(|tag| !is_credential_tag(tag)).map(bounded);
         let tags: Vec<String> = of_spec.chain(families).chain(of_grants).collect();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
-        let place = Arc::new(Place { key, pack, version, namespace, tags: tags.into() });
-        Ok(Located { place, contract, input, secrets })
+        let location = Arc::new(Location { key, pack, version, namespace, tags: tags.into() });
+        Ok(Located { location, contract, input, secrets })
     }
 
     fn parts<'a>(
@@ -188,32 +188,32 @@ impl PackCache {
     /// Returns digests of what the key was made of.
     pub(crate) fn digests(&self, located: &Located) -> Result<Digests> {
         let parts = self.parts(self.spec()?, &located.contract, &located.input, located.secrets.as_ref());
-        Ok(parts.digests(&self.hub.keyring, &located.place.namespace))
+        Ok(parts.digests(&self.hub.keyring, &located.location.namespace))
     }
 
-    /// Says how an answer stands to this call now.
-    pub(crate) fn standing(&self, answer: &Answer, call: &Call, now: Timestamp) -> Standing {
+    /// Returns the freshness of an answer for this call.
+    pub(crate) fn freshness(&self, answer: &Answer, call: &Call, now: Timestamp) -> Freshness {
         let (fresh_until, hard_until) = self.bounds(answer);
         if now >= hard_until || !self.may_still_use(answer, call) {
-            return Standing::Ended;
+            return Freshness::Expired;
         }
-        if is_of_future(answer, now) {
-            return Standing::Old;
+        if is_from_future(answer, now) {
+            return Freshness::Stale;
         }
         let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
         if now < fresh_until {
-            return if too_old { Standing::Old } else { Standing::Fresh };
+            return if too_old { Freshness::Stale } else { Freshness::Fresh };
         }
         let past = now.since(fresh_until);
         let renewable = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_while_revalidate);
         if too_old {
-            Standing::Old
+            Freshness::Stale
         } else if call.max_stale.is_some_and(|max| past <= max) {
-            Standing::TakenStale
+            Freshness::StaleAllowed
         } else if past < renewable {
-            Standing::WhileRenewed
+            Freshness::StaleWhileRevalidate
         } else {
-            Standing::Old
+            Freshness::Stale
         }
     }
 
@@ -252,7 +252,7 @@ impl PackCache {
         let eligible = error.code().fault() == helmdeck_core::Fault::Host
             || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
         let ends = self.bounds(answer).0.saturating_add(window);
-        eligible && !window.is_zero() && now < ends && !is_of_future(answer, now)
+        eligible && !window.is_zero() && now < ends && !is_from_future(answer, now)
     }
 
     /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
@@ -288,23 +288,23 @@ impl PackCache {
     /// whether it did.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
-        let place = &answer.place;
+        let location = &answer.location;
         if !self.hub.warm(answer) {
             return false;
         }
-        let namespace: Namespace = place.namespace.clone();
+        let namespace: Namespace = location.namespace.clone();
         let mut put = Put::new(
             namespace,
             Kind::Cache,
-            place.key.stored(&place.pack, place.version),
+            location.key.stored(&location.pack, location.version),
             answer.encode(&located.contract.hex),
         );
         put.category.clone_from(&spec.category);
-        put.tags = place.tags.to_vec();
+        put.tags = location.tags.to_vec();
         put.ttl = Some(answer.hard_until.since(now));
         put.attributes = [
-            ("pack", place.pack.to_string()),
-            ("version", place.version.to_string()),
+            ("pack", location.pack.to_string()),
+            ("version", location.version.to_string()),
             ("scope", spec.scope.as_str().to_owned()),
             ("contract", digests.contract),
             ("credentials", digests.credentials),
@@ -314,7 +314,7 @@ impl PackCache {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-        self.hub.write(Write { put, place: Arc::clone(place), epoch: self.hub.epoch(), lock });
+        self.hub.write(Write { put, location: Arc::clone(location), epoch: self.hub.epoch(), lock });
         true
     }
 }

@@ -1,13 +1,12 @@
 //! What can be purged, and what is being purged right now.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use parking_lot::Mutex;
 
 use helmdeck_core::{PackName, Timestamp};
 use helmdeck_memory::{Delete, Kind, Namespace, Reach};
 use serde::Serialize;
 
-use super::answer::Place;
+use super::answer::Location;
 
 /// Which cached answers to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,17 +71,17 @@ impl Selector {
         }
     }
 
-    pub(crate) fn covers(&self, place: &Place) -> bool {
+    pub(crate) fn covers(&self, location: &Location) -> bool {
         match self {
             Self::All => true,
-            Self::Pack(pack) => *pack == place.pack,
-            Self::Tag(tag) => place.tags.iter().any(|of_place| of_place == tag),
+            Self::Pack(pack) => *pack == location.pack,
+            Self::Tag(tag) => location.tags.iter().any(|tag_of_location| tag_of_location == tag),
             Self::Outdated { tag, whose } => {
-                whose.covers(&place.namespace) && place.tags.iter().any(|of_place| of_place == tag)
+                whose.covers(&location.namespace) && location.tags.iter().any(|tag_of_location| tag_of_location == tag)
             }
-            Self::Namespace(namespace) => *namespace == place.namespace,
+            Self::Namespace(namespace) => *namespace == location.namespace,
             Self::Key { namespace, key } => {
-                *namespace == place.namespace && *key == place.key.stored(&place.pack, place.version)
+                *namespace == location.namespace && *key == location.key.stored(&location.pack, location.version)
             }
         }
     }
@@ -116,7 +115,7 @@ struct State {
 
 impl PendingPurges {
     pub(crate) fn add(&self, selector: Selector, at: Timestamp) -> u64 {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
         state.purges.push((id, at, selector));
@@ -124,13 +123,13 @@ impl PendingPurges {
     }
 
     pub(crate) fn done(&self, id: u64) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.purges.retain(|(pending, ..)| *pending != id);
     }
 
     /// Says whether a row that was written at this time is being purged. A tie counts as purged.
-    pub(crate) fn covers(&self, place: &Place, written_at: Timestamp) -> bool {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.purges.iter().any(|(_, at, selector)| written_at <= *at && selector.covers(place))
+    pub(crate) fn covers(&self, location: &Location, written_at: Timestamp) -> bool {
+        let state = self.0.lock();
+        state.purges.iter().any(|(_, at, selector)| written_at <= *at && selector.covers(location))
     }
 }

@@ -13,9 +13,9 @@ use helmdeck_core::Timestamp;
 use helmdeck_memory::{Delete, Kind, Lock, Op, Put, StoreError, Written};
 use tokio::sync::{mpsc, oneshot};
 
-use super::answer::Place;
+use super::answer::Location;
 use super::hub::{Hub, SLOW, TOO_LONG};
-use super::others::{Covers, Row};
+use super::invalidation::{Covers, Row};
 use super::purge::Selector;
 
 /// The most rows of one write.
@@ -27,8 +27,8 @@ const RELEASE: Duration = Duration::from_secs(1);
 /// An answer on its way to the store.
 pub(crate) struct Write {
     pub(crate) put: Put,
-    pub(crate) place: Arc<Place>,
-    /// When it landed, counted in purges.
+    pub(crate) location: Arc<Location>,
+    /// When it completed, counted in purges.
     pub(crate) epoch: u64,
     /// What keeps other processes from running for the same key; they may look once the answer is there.
     pub(crate) lock: Option<Lock>,
@@ -174,7 +174,7 @@ pub(crate) async fn run(hub: Arc<Hub>, mut inbox: Inbox) {
 async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
     let bytes: u64 = writes.iter().map(|write| write.put.value.len() as u64).sum();
     writes.retain(|write| {
-        let outdated = hub.others.outdated(&write.place, write.epoch);
+        let outdated = hub.invalidations.outdated(&write.location, write.epoch);
         if outdated {
             hub.metrics.refused("purged");
         }
@@ -192,7 +192,7 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
     match result {
         Some(Ok(written)) => {
             for (write, written) in writes.into_iter().zip(written) {
-                unfinished.rows.extend(settle(hub, &write, &written).await);
+                unfinished.rows.extend(confirm(hub, &write, &written).await);
                 locks.extend(write.lock);
             }
         }
@@ -200,7 +200,7 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
         Some(Err(Some(error))) if !error.is_temporary() && count > 1 => {
             for write in writes {
                 match attempt(hub, vec![Op::Put(write.put.clone())]).await.as_deref() {
-                    Ok([written]) => unfinished.rows.extend(settle(hub, &write, written).await),
+                    Ok([written]) => unfinished.rows.extend(confirm(hub, &write, written).await),
                     _ => {
                         hub.metrics.writes_dropped.inc();
                     }
@@ -219,30 +219,30 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
     hub.queue.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
 }
 
-/// Notes a written row, or takes it back if others deleted it while it was being written. Gives it back if that failed.
-async fn settle(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
+/// Records a written row, or takes it back if it was invalidated during the write. Returns it if that failed.
+async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     let Written::Put(meta) = written else { return None };
     let row = Row {
-        place: Arc::clone(&write.place),
+        location: Arc::clone(&write.location),
         epoch: write.epoch,
         version: meta.version,
         updated_at: meta.updated_at,
         written_at: hub.clock.now(),
     };
-    take_back(hub, hub.others.wrote(row)?).await
+    take_back(hub, hub.invalidations.record_write(row)?).await
 }
 
-/// Sees to it that a row is read by nobody, if it is still the one that was written: what was made in its place after the purge,
-/// at the same version again, stays. Gives it back if that failed.
+/// Makes a row unreadable if it is still the one that was written: a row made after the purge at the same version stays.
+/// Returns it if that failed.
 ///
-/// It is replaced by nothing rather than deleted: deletes are news for all others, who would take back rows in their turn.
-/// Who is told what is deleted, and not merely that something was, is told of this one too.
+/// The row is replaced by an empty one rather than deleted, because a delete would make all other processes take back rows too.
+/// Processes that are notified of each delete, and not merely that one happened, are notified of this one.
 async fn take_back(hub: &Hub, row: Row) -> Option<Row> {
-    let key = row.place.key.stored(&row.place.pack, row.place.version);
-    let namespace = row.place.namespace.clone();
+    let key = row.location.key.stored(&row.location.pack, row.location.version);
+    let namespace = row.location.namespace.clone();
     let nothing = Put::ending(namespace.clone(), Kind::Cache, key.clone(), row.version, row.updated_at);
     let mut batch = vec![Op::Put(nothing)];
-    if hub.others.are_told() {
+    if hub.invalidations.are_notified() {
         batch.push(Op::Delete(Delete::Key { namespace, kind: Kind::Cache, key }));
     }
     match attempt(hub, batch).await {
@@ -283,7 +283,7 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
     match tokio::time::timeout(hub.config.write_budget, hub.delete(hub.store.delete(delete.clone()))).await {
         Ok(Ok(rows)) => {
             hub.store_works(&hub.writing);
-            hub.others.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
+            hub.invalidations.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
             hub.pending.done(purge.id);
             if let Some(done) = purge.done.take() {
                 let _ = done.send(rows);

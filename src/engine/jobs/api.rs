@@ -1,4 +1,4 @@
-//! What the doors ask of jobs: those of this process first, then those of the record.
+//! What the transports ask of jobs: those of this process first, then those of the record.
 
 use std::time::Duration;
 

@@ -34,13 +34,13 @@ struct Document {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<Place>,
+    errors: Vec<InputProblem>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     for_operator: bool,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Place {
+struct InputProblem {
     pointer: String,
     detail: String,
 }
@@ -77,7 +77,7 @@ impl JobError {
     /// Writes the document that is kept.
     pub(super) fn to_document(&self) -> String {
         let places = self.violations.iter();
-        let places = places.map(|it| Place { pointer: it.pointer.clone(), detail: it.detail.clone() });
+        let places = places.map(|it| InputProblem { pointer: it.pointer.clone(), detail: it.detail.clone() });
         let document = Document {
             code: self.code,
             message: self.message.clone(),

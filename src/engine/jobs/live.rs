@@ -1,7 +1,8 @@
 //! A job of this process: what it is now, what happened to it, who wants it to end.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
@@ -207,7 +208,7 @@ impl Live {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The jobs of this process: the queue, those that run, and those whose result only this process has.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use helmdeck_core::{Call, Clock, Code, Error, Identity, Result, Timestamp};
@@ -78,7 +79,7 @@ impl Jobs {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Returns the name under which this process runs jobs; empty without a system database.

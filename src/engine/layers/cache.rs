@@ -1,10 +1,10 @@
-//! The read-through cache. It stands right after `validate_input` and before `session`, so a hit starts no session; and outside
-//! `validate_output`, so only checked outputs are ever stored.
+//! Read-through cache layer. It comes right after `validate_input` and before `session`, so a hit starts no session; and outside
+//! `validate_output`, so only validated outputs are stored.
 //!
-//! Order of one call: hot tier, then one flight per key, which looks into the store and else runs the inner service. A failure
-//! of the store costs the cache, never the call.
+//! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache, never
+//! the call.
 
-mod flight;
+mod run;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -19,14 +19,14 @@ use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Outcom
 use helmdeck_memory::Lock;
 use tower::{Layer, Service, ServiceExt};
 
-use self::flight::{Landing, aloft};
+use self::run::{Completion, run};
 use super::{Answered, answer};
 use crate::cache::answer::Answer;
-use crate::cache::cluster::{Line, Turn};
+use crate::cache::cluster_lock::{Attempt, LockWaiter};
 use crate::cache::counters::Saved;
-use crate::cache::flight::{Boarding, FlightKey, How, Landed, Purpose, Ticket};
+use crate::cache::flight::{Completed, FlightKey, How, Join, Purpose, Waiter};
 use crate::cache::key::{Key, for_handler};
-use crate::cache::pack::{Contract, Located, PackCache, Standing};
+use crate::cache::pack::{Contract, Freshness, Located, PackCache};
 
 /// Caches answers of one pack.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ where
         }
         match cache.fixed_contract() {
             Some(contract) => start(cache, self.inner.clone(), call, contract),
-            // The files of a program are looked at off the runtime.
+            // The files of a program are read off the runtime.
             None => {
                 let inner = self.inner.clone();
                 Either::Right(Box::pin(async move {
@@ -98,48 +98,48 @@ where
     // The handler reads what the key was made of: of two spellings of a number it might make two answers.
     call.input = for_handler(&located.input);
     if call.directive == Directive::Bypass {
-        let key = Some(located.place.key);
+        let key = Some(located.location.key);
         return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, None)));
     }
     let reads = call.directive != Directive::Refresh;
-    let found = if reads { cache.hub.hot(&located.place.key) } else { None };
+    let found = if reads { cache.hub.hot(&located.location.key) } else { None };
     if let Some(found) = found.as_ref().filter(|found| found.artifacts.is_empty()) {
-        match cache.standing(found, &call, cache.hub.clock.now()) {
-            Standing::Fresh => {
+        match cache.freshness(found, &call, cache.hub.clock.now()) {
+            Freshness::Fresh => {
                 remember(&cache, &mut call, found);
                 return answer(Ok(serve(&cache, found, CacheStatus::Hit)));
             }
-            Standing::TakenStale => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
-            Standing::WhileRenewed => {
+            Freshness::StaleAllowed => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
+            Freshness::StaleWhileRevalidate => {
                 let outcome = serve(&cache, found, CacheStatus::Stale);
                 if call.directive != Directive::OnlyIfCached {
                     let known = Some(Arc::clone(found));
-                    renew(Journey { cache, inner, call, located: Arc::new(located), known, looked: false });
+                    renew(Lookup { cache, inner, call, located: Arc::new(located), known, looked: false });
                 }
                 return answer(Ok(outcome));
             }
-            Standing::Old | Standing::Ended => {}
+            Freshness::Stale | Freshness::Expired => {}
         }
     }
-    let journey = Journey { cache, inner, call, located: Arc::new(located), known: found, looked: false };
+    let lookup = Lookup { cache, inner, call, located: Arc::new(located), known: found, looked: false };
     Either::Right(Box::pin(async move {
-        match journey.call.directive {
-            Directive::OnlyIfCached => only_if_cached(journey).await,
-            _ => fly(journey).await,
+        match lookup.call.directive {
+            Directive::OnlyIfCached => only_if_cached(lookup).await,
+            _ => run_or_join(lookup).await,
         }
     }))
 }
 
-/// What a call takes along on its way.
+/// State of one call during its lookup.
 #[derive(Clone)]
-struct Journey<S> {
+struct Lookup<S> {
     cache: Arc<PackCache>,
     inner: S,
     call: Call,
     located: Arc<Located>,
-    /// What the hot tier or the store has, past its freshness.
+    /// The stale answer of the hot tier or the store.
     known: Option<Arc<Answer>>,
-    /// The store was asked already.
+    /// The store was read already.
     looked: bool,
 }
 
@@ -217,18 +217,18 @@ fn remember(cache: &PackCache, call: &mut Call, found: &Arc<Answer>) {
 }
 
 /// Answers from the hot tier or the store, or not at all.
-async fn only_if_cached<S>(journey: Journey<S>) -> Result<Outcome> {
-    let Journey { cache, call, located, known, .. } = journey;
+async fn only_if_cached<S>(lookup: Lookup<S>) -> Result<Outcome> {
+    let Lookup { cache, call, located, known, .. } = lookup;
     let epoch = cache.hub.epoch();
     let found = match known {
         Some(known) => Some(known),
-        None => cache.hub.read(&located.place, &located.contract.hex).await.map(Arc::new),
+        None => cache.hub.read(&located.location, &located.contract.hex).await.map(Arc::new),
     };
     let found = found.ok_or_else(nothing_cached)?;
-    let status = match cache.standing(&found, &call, cache.hub.clock.now()) {
-        Standing::Fresh => CacheStatus::Hit,
-        Standing::TakenStale | Standing::WhileRenewed => CacheStatus::Stale,
-        Standing::Old | Standing::Ended => return Err(nothing_cached()),
+    let status = match cache.freshness(&found, &call, cache.hub.clock.now()) {
+        Freshness::Fresh => CacheStatus::Hit,
+        Freshness::StaleAllowed | Freshness::StaleWhileRevalidate => CacheStatus::Stale,
+        Freshness::Stale | Freshness::Expired => return Err(nothing_cached()),
     };
     if !has_files(&cache, &found).await {
         return Err(nothing_cached());
@@ -246,109 +246,110 @@ async fn has_files(cache: &PackCache, found: &Answer) -> bool {
     }
 }
 
-/// Answers from the store, or else joins or starts the flight of this key and waits for it, within the caller's own deadline.
-async fn fly<S>(mut journey: Journey<S>) -> Result<Outcome>
+/// Answers from the store, else joins or starts the flight of this key and waits for it within the caller's own deadline.
+async fn run_or_join<S>(mut lookup: Lookup<S>) -> Result<Outcome>
 where
     S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let cache = Arc::clone(&journey.cache);
-    let purpose = match journey.call.directive {
+    let cache = Arc::clone(&lookup.cache);
+    let purpose = match lookup.call.directive {
         Directive::Refresh => Purpose::Refresh,
-        _ => Purpose::Answer { max_age: journey.call.max_age, max_stale: journey.call.max_stale },
+        _ => Purpose::Answer { max_age: lookup.call.max_age, max_stale: lookup.call.max_stale },
     };
-    let flight = FlightKey { key: journey.located.place.key, purpose };
-    // The first look at the store is the caller's own: a hit needs no flight, and a flight is a task more.
-    // Before a wait with a deadline, so that there is something to fall back on when it passes.
-    let falls_back = journey.known.is_none() && journey.call.deadline.is_some() && cache.covers_errors();
-    if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_under_way(flight)) {
+    let flight = FlightKey { key: lookup.located.location.key, purpose };
+    // The caller reads the store itself first: a hit needs no flight, which would be one task more.
+    // It also reads before a wait with a deadline, so that there is an answer to fall back on.
+    let falls_back = lookup.known.is_none() && lookup.call.deadline.is_some() && cache.covers_errors();
+    if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
         let epoch = cache.hub.epoch();
-        if let Some((found, how)) = look(&mut journey).await {
+        if let Some((found, how)) = look(&mut lookup).await {
             cache.hub.warm_unless_purged(&found, epoch);
-            return Ok(served(journey, found, how, true));
+            return Ok(served(lookup, found, how, true));
         }
     }
-    let mut call = journey.call.clone();
-    let again = journey.clone();
-    let (mut ticket, started) = match board(journey, purpose) {
-        Boarding::Answered(found) => {
+    let mut call = lookup.call.clone();
+    let again = lookup.clone();
+    let (mut waiter, started) = match join(lookup, purpose) {
+        Join::Answered(found) => {
             remember(&cache, &mut call, &found);
             return Ok(serve(&cache, &found, CacheStatus::Hit));
         }
-        Boarding::Started(ticket) => (ticket, true),
-        Boarding::Joined(ticket) => (ticket, false),
+        Join::Started(waiter) => (waiter, true),
+        Join::Joined(waiter) => (waiter, false),
     };
-    let landed = match wait(&mut ticket, &call).await {
-        Ok(landed) => landed,
+    let completed = match wait(&mut waiter, &call).await {
+        Ok(completed) => completed,
         Err(error) => return fall_back(&again, error).await,
     };
-    if !started && (cache.is_of_one(&landed.answer.artifacts) || !cache.may_still_use(&landed.answer, &call)) {
-        // The files are those of whoever started the flight, or the credentials: this caller needs a run of its own.
-        let key = landed.answer.place.key;
+    if !started && (cache.is_of_one(&completed.answer.artifacts) || !cache.may_still_use(&completed.answer, &call)) {
+        // The files or the credentials belong to the caller that started the flight: this caller needs its own run.
+        let key = completed.answer.location.key;
         return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, None).await;
     }
-    Ok(served(again, landed.answer, landed.how, started))
+    Ok(served(again, completed.answer, completed.how, started))
 }
 
 /// Serves a stale answer to a caller whose deadline passed, if there is one within `stale_if_error`.
-async fn fall_back<S>(journey: &Journey<S>, error: Error) -> Result<Outcome> {
-    let cache = &journey.cache;
+async fn fall_back<S>(lookup: &Lookup<S>, error: Error) -> Result<Outcome> {
+    let cache = &lookup.cache;
     let covers = |known: &Arc<Answer>| {
-        cache.may_cover(known, &error, cache.hub.clock.now()) && cache.may_still_use(known, &journey.call)
+        cache.may_cover(known, &error, cache.hub.clock.now()) && cache.may_still_use(known, &lookup.call)
     };
-    let known = journey.known.as_ref().filter(|_| error.code() == Code::Timeout).filter(|known| covers(known));
+    let known = lookup.known.as_ref().filter(|_| error.code() == Code::Timeout).filter(|known| covers(known));
     match known {
         Some(known) if has_files(cache, known).await => Ok(serve(cache, known, CacheStatus::Stale)),
         _ => Err(error),
     }
 }
 
-/// Looks into the store. An answer that may not be served, but may be confirmed or fallen back on, is kept in the journey.
-async fn look<S>(journey: &mut Journey<S>) -> Option<(Arc<Answer>, How)> {
-    journey.looked = true;
-    let cache = &journey.cache;
-    let found = Arc::new(cache.hub.read(&journey.located.place, &journey.located.contract.hex).await?);
-    let standing = cache.standing(&found, &journey.call, cache.hub.clock.now());
-    let how = match standing {
-        Standing::Fresh => Some(How::Stored),
-        Standing::TakenStale | Standing::WhileRenewed => Some(How::Stale),
-        Standing::Old | Standing::Ended => None,
+/// Reads the store. An answer that is stale, but may be revalidated or fallen back on, is kept in the lookup.
+async fn look<S>(lookup: &mut Lookup<S>) -> Option<(Arc<Answer>, How)> {
+    lookup.looked = true;
+    let cache = &lookup.cache;
+    let found = Arc::new(cache.hub.read(&lookup.located.location, &lookup.located.contract.hex).await?);
+    let freshness = cache.freshness(&found, &lookup.call, cache.hub.clock.now());
+    let how = match freshness {
+        Freshness::Fresh => Some(How::Stored),
+        Freshness::StaleAllowed | Freshness::StaleWhileRevalidate => Some(How::Stale),
+        Freshness::Stale | Freshness::Expired => None,
     };
     if let Some(how) = how
         && has_files(cache, &found).await
     {
         return Some((found, how));
     }
-    if standing != Standing::Ended && journey.known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
-        journey.known = Some(found);
+    if freshness != Freshness::Expired && lookup.known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
+        lookup.known = Some(found);
     }
     None
 }
 
-/// Waits while other processes run for this key. Returns the answer that one of them stored, or else the lock, if there is
-/// one to be had: then it is this process that runs.
-async fn line_up<S>(journey: &mut Journey<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
-    let mut line = Line::join(&journey.cache.hub, &journey.located.place.key, journey.cache.manifest.timeout);
+/// Waits while another process runs for this key. Returns the answer that it stored. Else puts the lock, if it got it, into
+/// `lock`: then this process runs.
+async fn wait_for_cluster<S>(lookup: &mut Lookup<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
+    let mut lock_waiter =
+        LockWaiter::join(&lookup.cache.hub, &lookup.located.location.key, lookup.cache.manifest.timeout);
     loop {
-        let turn = line.wait().await;
-        if matches!(turn, Turn::Alone) {
+        let attempt = lock_waiter.wait().await;
+        if matches!(attempt, Attempt::GaveUp) {
             return None;
         }
-        // Also with the lock: whoever had it before may have left an answer.
-        if let Some((answer, How::Stored)) = look(journey).await {
-            line.leave("found");
+        // With the lock too: its previous holder may have stored an answer.
+        if let Some((answer, How::Stored)) = look(lookup).await {
+            lock_waiter.leave("found");
             return Some(answer);
         }
-        if let Turn::Mine(taken) = turn {
+        if let Attempt::Acquired(taken) = attempt {
             *lock = Some(taken);
-            line.leave("ran");
+            lock_waiter.leave("ran");
             return None;
         }
     }
 }
 
-/// Makes the outcome of an answer, remembers the call's bytes, and sees to it that a stale answer is renewed.
-fn served<S>(mut journey: Journey<S>, found: Arc<Answer>, how: How, first: bool) -> Outcome
+/// Makes the outcome of an answer, remembers the call's bytes, and revalidates a stale answer.
+fn served<S>(mut lookup: Lookup<S>, found: Arc<Answer>, how: How, first: bool) -> Outcome
 where
     S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
     S::Future: Send,
@@ -360,74 +361,74 @@ where
         (How::Confirmed, true) => CacheStatus::Revalidated,
         (How::Ran | How::Confirmed, false) => CacheStatus::Coalesced,
     };
-    let cache = Arc::clone(&journey.cache);
+    let cache = Arc::clone(&lookup.cache);
     if how != How::Stale {
-        remember(&cache, &mut journey.call, &found);
-    } else if cache.standing(&found, &journey.call, cache.hub.clock.now()) == Standing::WhileRenewed {
-        renew(Journey { known: Some(Arc::clone(&found)), ..journey });
+        remember(&cache, &mut lookup.call, &found);
+    } else if cache.freshness(&found, &lookup.call, cache.hub.clock.now()) == Freshness::StaleWhileRevalidate {
+        renew(Lookup { known: Some(Arc::clone(&found)), ..lookup });
     }
     serve(&cache, &found, status)
 }
 
-async fn wait(ticket: &mut Ticket, call: &Call) -> Result<Landed> {
+async fn wait(waiter: &mut Waiter, call: &Call) -> Result<Completed> {
     let late =
         || Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack));
-    let landing = async {
+    let completion = async {
         match call.deadline {
             Some(deadline) => {
-                tokio::time::timeout_at(deadline.into(), ticket.wait()).await.unwrap_or_else(|_| Err(late()))
+                tokio::time::timeout_at(deadline.into(), waiter.wait()).await.unwrap_or_else(|_| Err(late()))
             }
-            None => ticket.wait().await,
+            None => waiter.wait().await,
         }
     };
     match &call.cancel {
         Some(cancel) => tokio::select! {
             biased;
-            landed = landing => landed,
+            completed = completion => completed,
             () = cancel.cancelled() => Err(Error::new(Code::Cancelled, "the call was cancelled")),
         },
-        None => landing.await,
+        None => completion.await,
     }
 }
 
 /// Refreshes an answer in the background, once per key however many ask.
-fn renew<S>(journey: Journey<S>)
+fn renew<S>(lookup: Lookup<S>)
 where
     S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    drop(board(journey, Purpose::Renew));
+    drop(join(lookup, Purpose::Renew));
 }
 
-fn board<S>(journey: Journey<S>, purpose: Purpose) -> Boarding
+fn join<S>(lookup: Lookup<S>, purpose: Purpose) -> Join
 where
     S: Service<Call, Response = Outcome, Error = Error> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let hub = Arc::clone(&journey.cache.hub);
-    let place = Arc::clone(&journey.located.place);
-    let sink = journey.call.progress.clone();
+    let hub = Arc::clone(&lookup.cache.hub);
+    let location = Arc::clone(&lookup.located.location);
+    let sink = lookup.call.progress.clone();
     let recheck = {
-        let (cache, call, key) = (Arc::clone(&journey.cache), journey.call.clone(), place.key);
+        let (cache, call, key) = (Arc::clone(&lookup.cache), lookup.call.clone(), location.key);
         move || {
             let found = cache.hub.hot(&key).filter(|found| found.artifacts.is_empty())?;
-            let fresh = cache.standing(&found, &call, cache.hub.clock.now()) == Standing::Fresh;
+            let fresh = cache.freshness(&found, &call, cache.hub.clock.now()) == Freshness::Fresh;
             (purpose != Purpose::Refresh && fresh).then_some(found)
         }
     };
     let flights = Arc::clone(&hub.flights);
-    flights.board(FlightKey { key: place.key, purpose }, &place, sink, recheck, move |flight| {
+    flights.join(FlightKey { key: location.key, purpose }, &location, sink, recheck, move |flight| {
         Box::pin(async move {
-            let (cache, located) = (Arc::clone(&journey.cache), Arc::clone(&journey.located));
-            let mut landing = Landing::default();
-            // A flight must land whatever happens: nobody who waits for it may wait for ever.
-            let result = AssertUnwindSafe(aloft(journey, purpose, &flight, &mut landing)).catch_unwind().await;
+            let (cache, located) = (Arc::clone(&lookup.cache), Arc::clone(&lookup.located));
+            let mut completion = Completion::default();
+            // A flight must always complete, or its waiters would wait for ever.
+            let result = AssertUnwindSafe(run(lookup, purpose, &flight, &mut completion)).catch_unwind().await;
             let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
             let now = cache.hub.clock.now();
-            cache.hub.flights.land(&flight, result, |landed| match landed.how {
-                How::Stored | How::Stale => cache.hub.warm(&landed.answer),
+            cache.hub.flights.complete(&flight, result, |completed| match completed.how {
+                How::Stored | How::Stale => cache.hub.warm(&completed.answer),
                 How::Ran | How::Confirmed => {
-                    landing.keep && cache.keep(&located, &landed.answer, now, landing.lock.take())
+                    completion.keep && cache.keep(&located, &completed.answer, now, completion.lock.take())
                 }
             });
         })

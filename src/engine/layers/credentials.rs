@@ -1,9 +1,10 @@
 //! Resolves the credentials that a manifest declares to grants, before the cache is asked: an entry made with one
 //! credential is never served to a call with another, or to one whose grant was revoked.
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
@@ -137,12 +138,12 @@ impl CallSecrets for BoundSecrets {
             return Err(Error::new(Code::Forbidden, message));
         };
         let secret = self.secrets.reveal(grant, &self.identity, &self.pack)?;
-        self.revealed.lock().unwrap_or_else(PoisonError::into_inner).push(secret.clone());
+        self.revealed.lock().push(secret.clone());
         Ok(Some(secret))
     }
 
     fn revealed(&self) -> Vec<Secret> {
-        let mut revealed = self.revealed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut revealed = self.revealed.lock().clone();
         revealed.extend(self.outer.iter().flat_map(|outer| outer.revealed()));
         revealed
     }

@@ -14,7 +14,7 @@ use tower::{Layer, Service};
 use super::{Answered, answer};
 use crate::cache::counters::Saved;
 use crate::cache::hub::Alias;
-use crate::cache::pack::{PackCache, Standing};
+use crate::cache::pack::{Freshness, PackCache};
 
 /// Recalls answers of one pack.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     let found = cache.hub.recall(alias)?;
     let now = cache.hub.clock.now();
     // Files may be gone by now; whether they are takes a look, which `cache` takes.
-    if !found.artifacts.is_empty() || cache.standing(&found, call, now) != Standing::Fresh {
+    if !found.artifacts.is_empty() || cache.freshness(&found, call, now) != Freshness::Fresh {
         return None;
     }
     cache.counters.answered(CacheStatus::Hit);

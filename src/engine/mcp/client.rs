@@ -2,8 +2,9 @@
 
 #![expect(deprecated, reason = "roots are on their way out of the protocol; servers ask for them all the same")]
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use helmdeck_core::Secret;
 use helmdeck_core::context::ProgressSink;
@@ -31,8 +32,8 @@ pub(crate) struct Listening {
 }
 
 impl Listeners {
-    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Arc<dyn ProgressSink>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn map(&self) -> parking_lot::MutexGuard<'_, HashMap<ProgressToken, Arc<dyn ProgressSink>>> {
+        self.0.lock()
     }
 
     pub(crate) fn add(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
@@ -51,7 +52,7 @@ impl Drop for Listening {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) listeners: Listeners,
-    /// Told when the server's list of tools has changed.
+    /// RecordingBus when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
     /// What the server was given; taken out of whatever it says.
     secrets: Arc<[Secret]>,

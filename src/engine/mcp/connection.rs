@@ -1,9 +1,10 @@
 //! One connection to one server, from the handshake to its end.
 
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use helmdeck_core::secrets::Grant;
@@ -75,7 +76,7 @@ pub(crate) struct InUse(Arc<Connection>);
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        *self.0.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.0.last_used.lock() = Instant::now();
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -97,7 +98,7 @@ impl Connection {
     /// Returns when it was last used; now while a call is under way.
     pub(crate) fn last_used(&self) -> Instant {
         match self.calls.load(Ordering::SeqCst) {
-            0 => *self.last_used.lock().unwrap_or_else(PoisonError::into_inner),
+            0 => *self.last_used.lock(),
             _ => Instant::now(),
         }
     }
@@ -186,7 +187,7 @@ async fn attempt(
                     };
                     // What it said last is what the operator wants to know; it may still be in the pipe.
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;
-                    let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let last = last.lock().clone();
                     return Err(Refusal {
                         error: failure::not_started(name, &error, status, too_long.get(), last, secrets),
                         by_server,

@@ -92,7 +92,7 @@ pub(crate) async fn log_stderr(
     stderr: impl AsyncRead + Unpin,
     server: &str,
     secrets: &[Secret],
-    last: &std::sync::Mutex<String>,
+    last: &parking_lot::Mutex<String>,
 ) {
     let mut reader = BufReader::new(stderr);
     let (mut window, mut logged, mut left_out) = (Instant::now(), 0, 0_u64);
@@ -126,7 +126,7 @@ pub(crate) async fn log_stderr(
         } else {
             left_out += 1;
         }
-        *last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = text;
+        *last.lock() = text;
     }
 }
 
@@ -185,9 +185,9 @@ mod tests {
 
     #[tokio::test]
     async fn stderr_is_cut_and_scrubbed() {
-        let last = std::sync::Mutex::default();
+        let last = parking_lot::Mutex::default();
         let long = format!("{}\nthe canary-123456 end", "x".repeat(1 << 20));
         log_stderr(long.as_bytes(), "x", &[Secret::new("canary-123456".into())], &last).await;
-        assert_eq!(last.into_inner().unwrap(), "the [secret] end");
+        assert_eq!(last.into_inner(), "the [secret] end");
     }
 }

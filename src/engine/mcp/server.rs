@@ -1,10 +1,11 @@
 //! One supervised server: started when somebody needs it, one connection for all callers, left alone for a while after it
 //! failed, stopped when nobody asks.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -28,7 +29,7 @@ use super::remembered::Remembered;
 use crate::scrub;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
-/// Told when the list of tools has changed; answers when the registry knows.
+/// RecordingBus when the list of tools has changed; answers when the registry knows.
 pub(crate) type Changed = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// What every server of an engine needs.
@@ -463,6 +464,6 @@ impl Server {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    mutex.lock()
 }

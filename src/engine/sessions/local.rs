@@ -1,9 +1,10 @@
 //! Sessions on this machine: a folder each, and commands in a sandbox.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,8 +18,8 @@ use tokio_util::task::TaskTracker;
 use super::command::{self, Allowed, Starter};
 use super::config::SessionConfig;
 use super::metrics::SessionMetrics;
-use super::place::{Folder, Place, Record};
-use super::runtime::{Found, Reason, SessionRuntime, Wish};
+use super::place::{Folder, Record, SessionFolder};
+use super::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 use super::sandbox::{Folders, Sandbox};
 use super::{check, fill, probe};
 
@@ -65,11 +66,11 @@ impl Live {
     }
 
     fn record(&self) -> Record {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.record.lock().clone()
     }
 
     fn is_ours(&self) -> bool {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock.lock().is_some()
     }
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct LocalRuntime {
     /// Itself, for tasks that must not keep it.
     this: Weak<Self>,
     parts: Parts,
-    place: Place,
+    place: SessionFolder,
     live: Mutex<HashMap<String, Arc<Live>>>,
     sandbox: OnceCell<Sandbox>,
     starter: OnceCell<Starter>,
@@ -91,7 +92,7 @@ impl LocalRuntime {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            place: Place::new(parts.folder.clone()),
+            place: SessionFolder::new(parts.folder.clone()),
             parts,
             live: Mutex::default(),
             sandbox: OnceCell::new(),
@@ -102,8 +103,8 @@ impl LocalRuntime {
         })
     }
 
-    fn live(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Live>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    fn live(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Live>>> {
+        self.live.lock()
     }
 
     /// Finds out once how commands are kept in; while they cannot be, each call asks anew.
@@ -148,7 +149,7 @@ impl LocalRuntime {
                 Ok(Ok(Some(record))) => {
                     let expired = record.expires_at <= now;
                     let id = record.id.clone();
-                    *live.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
+                    *live.record.lock() = record;
                     if expired {
                         self.terminate_later(&id, Reason::Expired);
                     }
@@ -186,11 +187,11 @@ impl LocalRuntime {
         Ok(Some(Arc::clone(self.live().entry(id.to_owned()).or_insert(live))))
     }
 
-    async fn found(&self, live: &Live) -> Result<Found> {
+    async fn found(&self, live: &Live) -> Result<DetectedRuntime> {
         let folders = Folders::of(live.folder.path());
         let (folder_inside, supplies_inside) = self.sandbox().await?.inside(&folders);
         let Folders { folder, supplies, .. } = folders;
-        Ok(Found { record: live.record(), folder, supplies, folder_inside, supplies_inside })
+        Ok(DetectedRuntime { record: live.record(), folder, supplies, folder_inside, supplies_inside })
     }
 
     async fn end(&self, id: &str, why: Reason) -> Result<bool> {
@@ -203,7 +204,7 @@ impl LocalRuntime {
         live.stop.cancel();
         // What runs in it holds the turn until nothing of it is left.
         let _turn = live.turn.lock().await;
-        let lock = live.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lock = live.lock.lock().take();
         let first = self.live().remove(id).is_some();
         let (place, folder) = (self.place.clone(), live.folder.clone());
         let Some(lock) = lock else {
@@ -228,7 +229,7 @@ impl LocalRuntime {
 
 #[async_trait]
 impl SessionRuntime for LocalRuntime {
-    async fn create(&self, wish: Wish) -> Result<Found> {
+    async fn create(&self, wish: Wish) -> Result<DetectedRuntime> {
         if self.closed.is_cancelled() {
             return Err(Error::new(Code::SessionUnavailable, "the server is shutting down"));
         }
@@ -264,7 +265,7 @@ impl SessionRuntime for LocalRuntime {
         self.found(&live).await
     }
 
-    async fn get(&self, id: &str) -> Result<Option<Found>> {
+    async fn get(&self, id: &str) -> Result<Option<DetectedRuntime>> {
         match self.find(id).await? {
             Some(live) => Ok(Some(self.found(&live).await?)),
             None => Ok(None),
@@ -313,7 +314,7 @@ impl SessionRuntime for LocalRuntime {
             let changed = place.change(&live.folder, change).map_err(|error| {
                 Error::new(Code::Internal, "what is known of the session cannot be written").with_source(error)
             })?;
-            *live.record.lock().unwrap_or_else(PoisonError::into_inner) = changed.ok_or_else(Self::ended)?;
+            *live.record.lock() = changed.ok_or_else(Self::ended)?;
             Ok(())
         };
         blocking(extend).await?
@@ -463,7 +464,7 @@ mod tests {
         let (runtime, live) = runtime(data.path());
         let record = live.record();
         let path = || live.folder.path().to_owned();
-        let found = Found {
+        let found = DetectedRuntime {
             record,
             folder: path(),
             supplies: path(),

@@ -37,7 +37,7 @@ use crate::metrics::Metrics;
 use local::{LocalRuntime, Parts};
 use metrics::SessionMetrics;
 use place::Record;
-use runtime::{Found, Reason, SessionRuntime, Wish};
+use runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 
 /// Where sessions are, and what they are made with.
 #[derive(Debug, Clone)]
@@ -155,7 +155,7 @@ fn owns(identity: &Identity, record: &Record) -> bool {
 /// A session that a call uses. Dropped, it ends, if the call made it.
 pub(crate) struct Used {
     runtime: Arc<dyn SessionRuntime>,
-    found: Found,
+    found: DetectedRuntime,
     /// Whether it ends with the call.
     ends: bool,
     /// Whether it is there after the call.
@@ -208,7 +208,7 @@ impl Drop for Used {
 /// A session as handlers see it.
 struct Handle {
     runtime: Arc<dyn SessionRuntime>,
-    found: Found,
+    found: DetectedRuntime,
 }
 
 #[async_trait]

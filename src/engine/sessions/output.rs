@@ -1,7 +1,8 @@
 //! Keeps the start and the end of what a command writes, in a memory that does not grow with it.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use helmdeck_core::session::Captured;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -57,13 +58,13 @@ impl Output {
     pub(super) async fn read(&self, mut pipe: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; CHUNK];
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..count]);
+            self.0.lock().push(&buffer[..count]);
         }
     }
 
     /// Returns what was kept so far, and forgets it.
     pub(super) fn take(&self) -> Captured {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
     fn kept(most: usize, pieces: &[&[u8]]) -> Captured {
         let output = Output::new(most);
         for piece in pieces {
-            output.0.lock().unwrap().push(piece);
+            output.0.lock().push(piece);
         }
         output.take()
     }

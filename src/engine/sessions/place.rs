@@ -51,7 +51,7 @@ pub(crate) struct Record {
 
 /// The folder of all sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct SessionFolder(PathBuf);
 
 /// The folder of one session.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-impl Place {
+impl SessionFolder {
     pub(crate) const fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     /// Makes a session that is preserved for a day, as a process that still lives.
-    fn made(place: &Place) -> (Folder, File) {
+    fn made(place: &SessionFolder) -> (Folder, File) {
         let make = |id| Record {
             id,
             tenant: "acme".to_owned(),
@@ -351,13 +351,13 @@ mod tests {
         (folder, lock)
     }
 
-    fn place() -> (tempfile::TempDir, Place) {
+    fn place() -> (tempfile::TempDir, SessionFolder) {
         let top = tempfile::tempdir().unwrap();
-        let place = Place::new(top.path().join("sessions"));
+        let place = SessionFolder::new(top.path().join("sessions"));
         (top, place)
     }
 
-    fn left(place: &Place) -> usize {
+    fn left(place: &SessionFolder) -> usize {
         std::fs::read_dir(&place.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Wish {
 
 /// A session that is there.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct DetectedRuntime {
     pub(crate) record: Record,
     pub(crate) folder: PathBuf,
     pub(crate) supplies: PathBuf,
@@ -64,10 +64,10 @@ pub(crate) trait SessionRuntime: Send + Sync {
     ///
     /// # Errors
     /// `session_unavailable` if none can be made here; `resource_exhausted` beyond the caller's share, `overloaded` beyond all.
-    async fn create(&self, wish: Wish) -> Result<Found>;
+    async fn create(&self, wish: Wish) -> Result<DetectedRuntime>;
 
     /// Returns a session; `None` if it has ended or never was.
-    async fn get(&self, id: &str) -> Result<Option<Found>>;
+    async fn get(&self, id: &str) -> Result<Option<DetectedRuntime>>;
 
     /// Runs a command in a session, after those that run in it already (of this process).
     ///

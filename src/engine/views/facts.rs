@@ -1,4 +1,4 @@
-//! Facts: entries of kind `fact` in the namespace of the caller, whatever the dialogue. Their values are text.
+//! Facts: entries of kind `fact` in the namespace of the caller, whatever the conversation. Their values are text.
 
 use std::time::Duration;
 

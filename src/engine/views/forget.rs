@@ -1,8 +1,9 @@
 //! Forgetting what is kept for one caller: exact keys, whole categories, or all of a part. Never by the start of a name, and
 //! without opening anything, so that it works after a lost key.
 
+use parking_lot::RwLock;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::memory::{Forget, Forgotten, Owner, Part, Selection};
@@ -22,17 +23,17 @@ const FORGET: &str = "forget";
 
 type Holder = Box<dyn Fn(&Identity) + Send + Sync>;
 
-/// Who else in this process holds what was said in dialogues, and drops it when told whose. Clones are the same.
+/// Who else in this process holds what was said in conversations, and drops it when told whose. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<RwLock<Vec<Holder>>>);
 
 impl Holders {
     pub(crate) fn add(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(holder));
+        self.0.write().push(Box::new(holder));
     }
 
     fn forget(&self, identity: &Identity) {
-        for holder in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for holder in self.0.read().iter() {
             holder(identity);
         }
     }
@@ -62,7 +63,7 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
     Ok(forgotten)
 }
 
-/// Returns the namespaces of the owner that may hold entries of a kind: its own, and those of its dialogues.
+/// Returns the namespaces of the owner that may hold entries of a kind: its own, and those of its conversations.
 async fn namespaces(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<BTreeSet<Namespace>> {
     let identity = &owner.identity;
     let mut all = BTreeSet::from([Namespace::of_caller(identity)]);
@@ -131,7 +132,7 @@ async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
     }
 }
 
-/// Who holds dialogues is told before and after: nobody goes on from what is held while the rows go, and what was read meanwhile is
+/// Who holds conversations is told before and after: nobody goes on from what is held while the rows go, and what was read meanwhile is
 /// not taken for true. Also after a failure, because the rows may have gone before its answer was lost.
 async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
     views.holders.forget(&owner.identity);

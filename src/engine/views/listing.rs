@@ -30,14 +30,14 @@ impl Wanted<'_> {
 
 /// Some of what was wanted.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ListedRow {
     /// The entries, newest first, at most as many as wanted.
     pub(super) entries: Vec<EntryMeta>,
     /// Where to go on; `None` = there is no more.
     pub(super) next: Option<String>,
 }
 
-impl Found {
+impl ListedRow {
     /// Keeps the first `count` entries; the next page begins after them.
     pub(super) fn cut(&mut self, count: usize) {
         if count < self.entries.len() {
@@ -53,11 +53,11 @@ pub(super) async fn find(
     operation: &'static str,
     (namespace, kind): (&Namespace, Kind),
     wanted: Wanted<'_>,
-) -> Result<Found> {
+) -> Result<ListedRow> {
     let everything = wanted.category.is_none() && wanted.tag.is_none();
     // One more than wanted tells whether there is more.
     let size = if everything { (wanted.limit + 1).min(PAGE) } else { PAGE };
-    let mut found = Found::default();
+    let mut found = ListedRow::default();
     let mut after = wanted.after.clone().map(Cursor);
     let mut looked_at = 0;
     loop {

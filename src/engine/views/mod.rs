@@ -1,6 +1,6 @@
 //! The views over the store: notes and facts of a caller, forgetting, and what the audit shows of a caller's habits.
 //!
-//! Packs and doors come through here alike, so each rule is written once. A view reads and writes the key space of its own
+//! Packs and transports come through here alike, so each rule is written once. A view reads and writes the key space of its own
 //! kind in the owner's own namespaces, and no other.
 
 mod defaults;
@@ -39,14 +39,14 @@ const CALLED_BY: &str = "called_by";
 /// How long a reader of the audit waits for rows that are still queued.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
-/// The views of one engine, as one pack or a door has them.
+/// The views of one engine, as one pack or a transport has them.
 #[derive(Clone)]
 pub(crate) struct EngineViews {
     pub(crate) hub: Arc<Hub>,
     pub(crate) audit: Audit,
     /// Files that packs wrote; `None` = nowhere.
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
-    /// The pack; `None` = a door.
+    /// The pack; `None` = a transport.
     pub(crate) pack: Option<PackName>,
     /// Who else in this process holds what is forgotten.
     pub(crate) holders: Holders,
@@ -163,7 +163,7 @@ fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
         return Ok(value);
     }
     if names.iter().any(|name| matches!(scrub::text(name, &secrets), std::borrow::Cow::Owned(_))) {
-        return Err(Error::new(Code::InvalidInput, "a name (a key, category, tag or dialogue) holds a secret"));
+        return Err(Error::new(Code::InvalidInput, "a name (a key, category, tag or conversation) holds a secret"));
     }
     Ok(match scrub::bytes(&value, &secrets) {
         std::borrow::Cow::Borrowed(_) => value,

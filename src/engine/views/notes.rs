@@ -1,4 +1,4 @@
-//! Notes: entries of kind `note` in the namespace of the owner, or of its dialogue.
+//! Notes: entries of kind `note` in the namespace of the owner, or of its conversation.
 
 use std::collections::BTreeMap;
 

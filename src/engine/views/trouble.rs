@@ -1,4 +1,4 @@
-//! Errors of the store as the engine's doors tell them: public text says what the caller can do, never what the driver said.
+//! Errors of the store as the engine's transports tell them: public text says what the caller can do, never what the driver said.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use helmdeck_memory::StoreError;
 /// When to come back to a store that is not available.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Returns the error of a door for an error of the store.
+/// Returns the error of a transport for an error of the store.
 ///
 /// It is `overloaded` (with a wait) if the store is not available, `too_large` and `resource_exhausted` over a limit,
 /// `invalid_input` for what no store accepts, `conflict` for another version, else `internal`.

@@ -1,6 +1,7 @@
 //! A connection that is made when the first message goes out.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::{Nats, NatsOptions};
@@ -59,7 +60,7 @@ impl Shared {
     /// Returns the connection with these options. Nothing is connected yet, if it is another than the last one.
     #[must_use]
     pub fn link(&self, options: NatsOptions) -> Arc<Later> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if let Some(link) = kept.as_ref().filter(|link| link.options == options) {
             return Arc::clone(link);
         }

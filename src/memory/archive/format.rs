@@ -136,7 +136,7 @@ impl<W: Write> Writer<W> {
 }
 
 /// What a reader came by.
-pub(super) enum Found {
+pub(super) enum ArchiveRecord {
     /// An entry, as what writes it.
     Entry(Box<Put>),
     /// A record that does not open, or makes no sense.
@@ -182,7 +182,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// `Damaged` if records can no longer be told apart or something follows the end; `Incomplete`; `Io`.
-    pub(super) fn next(&mut self) -> Result<Found, ArchiveError> {
+    pub(super) fn next(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let number = self.records.number;
         let incomplete = ArchiveError::Incomplete { read: number };
         let mut length = [0; 4];
@@ -202,16 +202,18 @@ impl<R: Read> Reader<R> {
         }
         let bound = self.records.bound();
         let opened = self.records.ring.open_blob(&self.records.place, PURPOSE, bound.as_slice(), &sealed);
-        let Ok(plain) = opened else { return Ok(Found::Unreadable) };
+        let Ok(plain) = opened else { return Ok(ArchiveRecord::Unreadable) };
         match plain.first() {
-            Some(&ENTRY) => Ok(entry(plain).map_or(Found::Unreadable, |put| Found::Entry(Box::new(put)))),
+            Some(&ENTRY) => {
+                Ok(entry(plain).map_or(ArchiveRecord::Unreadable, |put| ArchiveRecord::Entry(Box::new(put))))
+            }
             Some(&END) if plain[1..] == number.to_be_bytes() => {
                 if self.input.read(&mut [0])? > 0 {
                     return Err(ArchiveError::Damaged("something follows its end".to_owned()));
                 }
-                Ok(Found::End)
+                Ok(ArchiveRecord::End)
             }
-            _ => Ok(Found::Unreadable),
+            _ => Ok(ArchiveRecord::Unreadable),
         }
     }
 }

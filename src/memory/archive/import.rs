@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::format::{Found, Reader};
+use super::format::{ArchiveRecord, Reader};
 use super::{ArchiveError, Filter};
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
@@ -98,18 +98,18 @@ fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<Part>) -> Result<
     let mut part = Part { archive: archive.clone(), ..Part::default() };
     loop {
         let found = reader.next();
-        let ended = !matches!(found, Ok(Found::Entry(_) | Found::Unreadable));
+        let ended = !matches!(found, Ok(ArchiveRecord::Entry(_) | ArchiveRecord::Unreadable));
         let end = match found {
-            Ok(Found::Entry(put)) => {
+            Ok(ArchiveRecord::Entry(put)) => {
                 part.bytes += put.value.len() + put.key.len();
                 part.puts.push(*put);
                 Ok(())
             }
-            Ok(Found::Unreadable) => {
+            Ok(ArchiveRecord::Unreadable) => {
                 part.unreadable += 1;
                 Ok(())
             }
-            Ok(Found::End) => Ok(()),
+            Ok(ArchiveRecord::End) => Ok(()),
             Err(error) => Err(error),
         };
         if ended || part.is_full() {

@@ -25,7 +25,7 @@ pub use import::{Imported, import};
 /// Which entries are wanted. By default all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only of this namespace; without a dialogue, of all dialogues of the caller.
+    /// Only of this namespace; without a conversation, of all conversations of the caller.
     pub namespace: Option<Namespace>,
     /// Only of this kind.
     pub kind: Option<Kind>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::Clock;
 
 use super::{ArchiveError, Filter, Imported, export, import};
-use crate::conformance::HandClock;
+use crate::conformance::ManualClock;
 use crate::restore::{Destination, Target};
 use crate::{Config, KeyRing, Kind, Limits, Namespace, Put, Store, open};
 
@@ -14,7 +14,7 @@ fn ring(digit: &str) -> KeyRing {
     KeyRing::parse(("K", &digit.repeat(64)), None).unwrap()
 }
 
-async fn store(clock: &Arc<HandClock>, config: Config) -> Arc<dyn Store> {
+async fn store(clock: &Arc<ManualClock>, config: Config) -> Arc<dyn Store> {
     open("memory:", ring("a"), config, Arc::clone(clock) as Arc<dyn Clock>).await.unwrap()
 }
 
@@ -23,7 +23,7 @@ fn put(subject: &str, session: Option<&str>, kind: Kind, key: &str, value: &[u8]
 }
 
 /// A store with entries of every kind, one of them replaced and one large.
-async fn filled(clock: &Arc<HandClock>) -> Arc<dyn Store> {
+async fn filled(clock: &Arc<ManualClock>) -> Arc<dyn Store> {
     let store = store(clock, Config::default()).await;
     for (index, kind) in Kind::ALL.into_iter().enumerate() {
         let mut one = put("alice", None, kind, "k\0😀", format!("value {index}").as_bytes());
@@ -41,13 +41,13 @@ async fn filled(clock: &Arc<HandClock>) -> Arc<dyn Store> {
     store
 }
 
-async fn archive(store: &Arc<dyn Store>, ring: KeyRing, filter: &Filter, clock: &HandClock) -> Vec<u8> {
+async fn archive(store: &Arc<dyn Store>, ring: KeyRing, filter: &Filter, clock: &ManualClock) -> Vec<u8> {
     export(&**store, ring, filter, Vec::new(), clock, &mut |_| {}).await.unwrap().1
 }
 
 async fn take(
     store: &Arc<dyn Store>,
-    clock: &Arc<HandClock>,
+    clock: &Arc<ManualClock>,
     ring: KeyRing,
     bytes: &[u8],
 ) -> (Imported, Result<(), ArchiveError>) {
@@ -67,7 +67,7 @@ async fn all(store: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
 
 #[tokio::test]
 async fn an_archive_gives_back_values_times_and_versions_and_twice_is_the_same_as_once() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -88,7 +88,7 @@ async fn an_archive_gives_back_values_times_and_versions_and_twice_is_the_same_a
 
 #[tokio::test]
 async fn what_is_newer_in_the_store_stays_and_what_has_ended_is_left_out() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
     clock.advance(Duration::from_secs(1800));
@@ -104,7 +104,7 @@ async fn what_is_newer_in_the_store_stays_and_what_has_ended_is_left_out() {
 
 #[tokio::test]
 async fn only_what_was_asked_for_goes_into_an_archive_and_out_of_it() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let alice = Filter { namespace: Some(Namespace::new("t", "alice", None)), kind: Some(Kind::Note) };
     let bytes = archive(&from, ring("a"), &alice, &clock).await;
@@ -118,7 +118,7 @@ async fn only_what_was_asked_for_goes_into_an_archive_and_out_of_it() {
 
 #[tokio::test]
 async fn a_dry_run_counts_and_writes_nothing() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
     let to = store(&clock, Config::default()).await;
@@ -135,7 +135,7 @@ async fn a_dry_run_counts_and_writes_nothing() {
 
 #[tokio::test]
 async fn what_is_over_a_limit_is_refused_by_name_and_its_neighbours_are_not() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
     let limits = Limits { value_bytes: 1000, ..Limits::default() };
@@ -148,7 +148,7 @@ async fn what_is_over_a_limit_is_refused_by_name_and_its_neighbours_are_not() {
 
 #[tokio::test]
 async fn another_key_is_one_clear_error_before_anything_is_written() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let bytes = archive(&filled(&clock).await, ring("a"), &Filter::default(), &clock).await;
     let to = store(&clock, Config::default()).await;
     let (report, end) = take(&to, &clock, ring("b"), &bytes).await;
@@ -160,7 +160,7 @@ async fn another_key_is_one_clear_error_before_anything_is_written() {
 }
 
 /// An archive of three small entries, and where its records begin.
-async fn small(clock: &Arc<HandClock>) -> (Vec<u8>, Vec<usize>) {
+async fn small(clock: &Arc<ManualClock>) -> (Vec<u8>, Vec<usize>) {
     let from = store(clock, Config::default()).await;
     for key in ["one", "two", "three"] {
         from.put(put("alice", None, Kind::Fact, key, key.as_bytes())).await.unwrap();
@@ -176,7 +176,7 @@ async fn small(clock: &Arc<HandClock>) -> (Vec<u8>, Vec<usize>) {
 }
 
 /// Takes an archive that is not whole into a new store: it must say so, and nothing that was not in it may be there.
-async fn refused(clock: &Arc<HandClock>, bytes: &[u8], what: &str) -> (Imported, ArchiveError) {
+async fn refused(clock: &Arc<ManualClock>, bytes: &[u8], what: &str) -> (Imported, ArchiveError) {
     let to = store(clock, Config::default()).await;
     let (report, end) = take(&to, clock, ring("a"), bytes).await;
     for (meta, value) in all(&to).await {
@@ -189,7 +189,7 @@ async fn refused(clock: &Arc<HandClock>, bytes: &[u8], what: &str) -> (Imported,
 
 #[tokio::test]
 async fn every_flipped_byte_is_noticed() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let (bytes, _) = small(&clock).await;
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
@@ -200,7 +200,7 @@ async fn every_flipped_byte_is_noticed() {
 
 #[tokio::test]
 async fn every_truncation_is_noticed_and_says_how_many_records_there_were() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let (bytes, starts) = small(&clock).await;
     for length in 0..bytes.len() {
         let (report, error) = refused(&clock, &bytes[..length], &format!("{length} bytes")).await;
@@ -215,7 +215,7 @@ async fn every_truncation_is_noticed_and_says_how_many_records_there_were() {
 
 #[tokio::test]
 async fn records_that_were_swapped_doubled_dropped_added_or_mixed_are_noticed() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let (bytes, starts) = small(&clock).await;
     let (other, _) = small(&clock).await;
     let head = &bytes[..44];
@@ -240,7 +240,7 @@ async fn records_that_were_swapped_doubled_dropped_added_or_mixed_are_noticed() 
 
 #[tokio::test]
 async fn an_archive_of_nothing_is_whole() {
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(ManualClock::default());
     let empty = store(&clock, Config::default()).await;
     let bytes = archive(&empty, ring("a"), &Filter::default(), &clock).await;
     let (report, end) = take(&empty, &clock, ring("a"), &bytes).await;

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Subject, clocks, deletes, entries, hostile, limits, lists, locks, restores, room, walks};
+use super::{Fixture, clocks, deletes, entries, hostile, limits, lists, locks, restores, room, walks};
 use crate::config::{Config, Limits};
 
 /// A claim: panics if it does not hold.
-pub(super) type Claim = Box<dyn Fn(Subject) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(super) type Claim = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 macro_rules! claims {
     ($($config:expr => { $($module:ident :: $claim:ident),* $(,)? })*) => {

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, Timestamp};
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, keys, listed, put};
 use crate::entry::Kind;
 use crate::store::{Delete, Order, Put};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn is_there(s: &Subject, key: &str) -> bool {
+async fn is_there(s: &Fixture, key: &str) -> bool {
     s.store.get(&alice(), Kind::Note, key).await.unwrap().is_some()
 }
 
-pub(super) async fn a_clock_that_goes_back_loses_nothing(s: Subject) {
+pub(super) async fn a_clock_that_goes_back_loses_nothing(s: Fixture) {
     let first = s.store.put(Put { ttl: Some(Duration::from_secs(60)), ..put("k", "one") }).await.unwrap();
     s.clock.go_back(HOUR);
     let second = s.store.put(put("k", "two")).await.unwrap();
@@ -30,7 +30,7 @@ pub(super) async fn a_clock_that_goes_back_loses_nothing(s: Subject) {
     assert_eq!((fresh.version, fresh.created_at, fresh.updated_at), (1, s.clock.now(), s.clock.now()));
 }
 
-pub(super) async fn an_end_is_an_instant_whatever_the_clock_did_meanwhile(s: Subject) {
+pub(super) async fn an_end_is_an_instant_whatever_the_clock_did_meanwhile(s: Fixture) {
     let end = s.clock.now().saturating_add(HOUR);
     s.store.put(Put { ttl: Some(HOUR), ..put("k", "v") }).await.unwrap();
     s.clock.go_back(10 * HOUR);
@@ -49,7 +49,7 @@ pub(super) async fn an_end_is_an_instant_whatever_the_clock_did_meanwhile(s: Sub
     assert!(!is_there(&s, "k").await, "what was swept is gone");
 }
 
-pub(super) async fn lists_go_by_the_times_that_were_told(s: Subject) {
+pub(super) async fn lists_go_by_the_times_that_were_told(s: Fixture) {
     s.store.put(put("first", "v")).await.unwrap();
     s.clock.go_back(HOUR);
     s.store.put(put("second", "v")).await.unwrap();
@@ -63,7 +63,7 @@ pub(super) async fn lists_go_by_the_times_that_were_told(s: Subject) {
     assert_eq!(scanned, ["second", "first", "third"]);
 }
 
-pub(super) async fn two_hours_are_two_hours_when_summer_time_begins_and_ends(s: Subject) {
+pub(super) async fn two_hours_are_two_hours_when_summer_time_begins_and_ends(s: Fixture) {
     // 2026-03-29T00:59:59Z: in Berlin it is 01:59:59, and 03:00:00 a second later.
     // 2026-10-25T00:59:59Z: in Berlin it is 02:59:59, and 02:00:00 a second later.
     for seconds in [1_774_745_999_i64, 1_792_889_999] {
@@ -77,7 +77,7 @@ pub(super) async fn two_hours_are_two_hours_when_summer_time_begins_and_ends(s: 
     }
 }
 
-pub(super) async fn no_number_of_seconds_is_too_large_for_a_time(s: Subject) {
+pub(super) async fn no_number_of_seconds_is_too_large_for_a_time(s: Fixture) {
     // Beyond 31 bits (2038-01-19), 32 bits (2106-02-07) and 33 bits.
     for bits in [31, 32, 33] {
         let second = 1_i64 << bits;
@@ -97,7 +97,7 @@ pub(super) async fn no_number_of_seconds_is_too_large_for_a_time(s: Subject) {
     assert_eq!(s.store.sweep_expired(10).await.unwrap(), 3);
 }
 
-pub(super) async fn times_before_1970_are_times_too(s: Subject) {
+pub(super) async fn times_before_1970_are_times_too(s: Fixture) {
     s.clock.set(Timestamp(-5_000_000));
     s.store.put(put("for ever", "v")).await.unwrap();
     let written = s.store.put(Put { ttl: Some(Duration::from_secs(4)), ..put("k", "v") }).await.unwrap();
@@ -108,7 +108,7 @@ pub(super) async fn times_before_1970_are_times_too(s: Subject) {
     assert_eq!(s.store.sweep_expired(10).await.unwrap(), 1);
 }
 
-pub(super) async fn a_life_too_long_for_the_calendar_is_for_ever(s: Subject) {
+pub(super) async fn a_life_too_long_for_the_calendar_is_for_ever(s: Fixture) {
     // 9999-12-31T23:59:59.999999Z, and a start that is exactly that far away.
     let last = Timestamp(253_402_300_799_999_999);
     let left = last.since(s.clock.now());
@@ -129,7 +129,7 @@ pub(super) async fn a_life_too_long_for_the_calendar_is_for_ever(s: Subject) {
     assert!(!is_there(&s, "last").await && is_there(&s, "beyond").await);
 }
 
-pub(super) async fn no_life_at_all_is_no_life(s: Subject) {
+pub(super) async fn no_life_at_all_is_no_life(s: Fixture) {
     s.store.put(put("k", "v")).await.unwrap();
     let written = s.store.put(Put { ttl: Some(Duration::ZERO), ..put("k", "v") }).await.unwrap();
     assert_eq!((written.version, written.expires_at), (2, Some(s.clock.now())));

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace, Reach};
 use crate::store::{Delete, Put};
@@ -22,7 +22,7 @@ fn tagged(namespace: Option<Namespace>, tag: &str) -> Delete {
     Delete::Tagged { whose, kind: Kind::Note, tag: tag.into() }
 }
 
-pub(super) async fn delete_removes_one_and_absent_is_no_error(s: Subject) {
+pub(super) async fn delete_removes_one_and_absent_is_no_error(s: Fixture) {
     s.store.put(put("a", "v")).await.unwrap();
     s.store.put(put("b", "v")).await.unwrap();
     assert_eq!(s.store.delete(one("a")).await.unwrap(), 1);
@@ -35,7 +35,7 @@ pub(super) async fn delete_removes_one_and_absent_is_no_error(s: Subject) {
     assert!(s.store.namespaces().await.unwrap().is_empty());
 }
 
-pub(super) async fn delete_by_prefix_is_literal_and_stays_in_its_namespace(s: Subject) {
+pub(super) async fn delete_by_prefix_is_literal_and_stays_in_its_namespace(s: Fixture) {
     let bob = Namespace::new("t", "bob", None);
     let session = Namespace::new("t", "alice", Some("s"));
     for key in ["a_b", "aXb", "A_B", "a%b", "a_b/c"] {
@@ -52,7 +52,7 @@ pub(super) async fn delete_by_prefix_is_literal_and_stays_in_its_namespace(s: Su
     assert_eq!(s.store.stats().await.unwrap().rows, 15, "nobody else lost anything");
 }
 
-pub(super) async fn delete_by_prefix_can_mean_everybody_and_every_kind(s: Subject) {
+pub(super) async fn delete_by_prefix_can_mean_everybody_and_every_kind(s: Fixture) {
     for (subject, session) in [("alice", None), ("bob", None), ("alice", Some("s"))] {
         for kind in Kind::ALL {
             for key in ["x/1", "y/1"] {
@@ -67,7 +67,7 @@ pub(super) async fn delete_by_prefix_can_mean_everybody_and_every_kind(s: Subjec
     assert_eq!(s.store.stats().await.unwrap().bytes, 0);
 }
 
-pub(super) async fn delete_by_tag_finds_exactly_that_tag(s: Subject) {
+pub(super) async fn delete_by_tag_finds_exactly_that_tag(s: Fixture) {
     let tags = |tags: &[&str]| tags.iter().map(ToString::to_string).collect();
     s.store.put(Put { tags: tags(&["repo:a/b", "x"]), ..put("1", "v") }).await.unwrap();
     s.store.put(Put { tags: tags(&["repo:a/bc"]), ..put("2", "v") }).await.unwrap();
@@ -83,8 +83,8 @@ pub(super) async fn delete_by_tag_finds_exactly_that_tag(s: Subject) {
     assert_eq!(s.store.stats().await.unwrap().rows, 2);
 }
 
-/// Two tenants with two users each, their dialogues, and what each tenant shares.
-pub(super) async fn delete_by_tag_reaches_a_caller_and_what_its_tenant_shares(s: Subject) {
+/// Two tenants with two users each, their conversations, and what each tenant shares.
+pub(super) async fn delete_by_tag_reaches_a_caller_and_what_its_tenant_shares(s: Fixture) {
     let tenants = ["t", "u"];
     let owners =
         [("", None), ("alice", None), ("alice", Some("s")), ("alice", Some("")), ("bob", None), ("bob", Some("s"))];
@@ -122,7 +122,7 @@ pub(super) async fn delete_by_tag_reaches_a_caller_and_what_its_tenant_shares(s:
     assert_eq!(s.store.delete(delete("u", "alice")).await.unwrap(), 3);
 }
 
-pub(super) async fn tags_follow_replacements(s: Subject) {
+pub(super) async fn tags_follow_replacements(s: Fixture) {
     s.store.put(Put { tags: vec!["old".into(), "kept".into()], ..put("k", "v") }).await.unwrap();
     s.store.put(Put { tags: vec!["kept".into(), "new".into()], ..put("k", "v") }).await.unwrap();
     assert_eq!(s.store.delete(tagged(None, "old")).await.unwrap(), 0);
@@ -132,7 +132,7 @@ pub(super) async fn tags_follow_replacements(s: Subject) {
     assert_eq!(keys(&s).await, ["other"]);
 }
 
-pub(super) async fn the_sweep_takes_only_what_has_ended(s: Subject) {
+pub(super) async fn the_sweep_takes_only_what_has_ended(s: Fixture) {
     for index in 0..5u64 {
         s.store.put(Put { ttl: Some(Duration::from_secs(index)), ..put(&index.to_string(), "v") }).await.unwrap();
     }
@@ -147,7 +147,7 @@ pub(super) async fn the_sweep_takes_only_what_has_ended(s: Subject) {
     assert_eq!((stats.rows, stats.expired), (2, 0));
 }
 
-pub(super) async fn deletes_raise_the_generation_and_nothing_else_does(s: Subject) {
+pub(super) async fn deletes_raise_the_generation_and_nothing_else_does(s: Fixture) {
     let mut last = s.store.generation().await.unwrap();
     s.store.put(Put { tags: vec!["t".into()], ttl: Some(Duration::from_secs(1)), ..put("a", "v") }).await.unwrap();
     s.store.put(put("b", "v")).await.unwrap();

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use helmdeck_core::Clock;
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace, Reach};
 use crate::error::StoreError;
 use crate::store::{Delete, Op, Order, Page, Put, Written};
 
-pub(super) async fn a_put_comes_back_whole(s: Subject) {
+pub(super) async fn a_put_comes_back_whole(s: Fixture) {
     let put = Put {
         category: "c".into(),
         tags: vec!["z".into(), "a".into(), "z".into()],
@@ -35,14 +35,14 @@ pub(super) async fn a_put_comes_back_whole(s: Subject) {
     assert!(written.size == 3 || written.size == 3 + 16, "the size is that of the stored value: {}", written.size);
 }
 
-pub(super) async fn an_absent_entry_is_none(s: Subject) {
+pub(super) async fn an_absent_entry_is_none(s: Fixture) {
     assert_eq!(s.store.get(&alice(), Kind::Note, "k").await.unwrap(), None);
     s.store.put(put("k", "v")).await.unwrap();
     assert_eq!(s.store.get(&alice(), Kind::Note, "K").await.unwrap(), None);
     assert_eq!(s.store.get(&Namespace::new("t", "bob", None), Kind::Note, "k").await.unwrap(), None);
 }
 
-pub(super) async fn a_replacement_keeps_created_at_and_counts_up(s: Subject) {
+pub(super) async fn a_replacement_keeps_created_at_and_counts_up(s: Fixture) {
     let first = s.store.put(Put { tags: vec!["old".into()], ..put("k", "one") }).await.unwrap();
     s.clock.advance(Duration::from_secs(5));
     let second = s.store.put(Put { category: "new".into(), ..put("k", "two") }).await.unwrap();
@@ -53,7 +53,7 @@ pub(super) async fn a_replacement_keeps_created_at_and_counts_up(s: Subject) {
     assert_eq!(keys(&s).await, ["k"], "one row, not two");
 }
 
-pub(super) async fn an_entry_ends_at_its_time_everywhere_at_once(s: Subject) {
+pub(super) async fn an_entry_ends_at_its_time_everywhere_at_once(s: Fixture) {
     s.store.put(Put { ttl: Some(Duration::from_micros(10)), ..put("k", "v") }).await.unwrap();
     s.clock.advance(Duration::from_micros(9));
     assert!(s.store.get(&alice(), Kind::Note, "k").await.unwrap().is_some());
@@ -66,7 +66,7 @@ pub(super) async fn an_entry_ends_at_its_time_everywhere_at_once(s: Subject) {
     assert_eq!((stats.rows, stats.expired), (0, 1));
 }
 
-pub(super) async fn a_put_over_an_ended_entry_is_a_new_one(s: Subject) {
+pub(super) async fn a_put_over_an_ended_entry_is_a_new_one(s: Fixture) {
     let short = Put { ttl: Some(Duration::from_secs(1)), ..put("k", "old") };
     s.store.put(short.clone()).await.unwrap();
     s.store.put(short).await.unwrap();
@@ -77,7 +77,7 @@ pub(super) async fn a_put_over_an_ended_entry_is_a_new_one(s: Subject) {
     assert_eq!((stats.rows, stats.expired), (1, 0));
 }
 
-pub(super) async fn a_replacement_sets_the_end_anew(s: Subject) {
+pub(super) async fn a_replacement_sets_the_end_anew(s: Fixture) {
     s.store.put(Put { ttl: Some(Duration::from_secs(1)), ..put("k", "v") }).await.unwrap();
     let forever = s.store.put(put("k", "v")).await.unwrap();
     assert_eq!(forever.expires_at, None);
@@ -86,7 +86,7 @@ pub(super) async fn a_replacement_sets_the_end_anew(s: Subject) {
     assert_eq!(s.store.sweep_expired(10).await.unwrap(), 0);
 }
 
-pub(super) async fn compare_and_set_has_one_winner(s: Subject) {
+pub(super) async fn compare_and_set_has_one_winner(s: Fixture) {
     let absent = Put { expect_version: Some(0), ..put("k", "first") };
     s.store.put(absent.clone()).await.unwrap();
     let again = s.store.put(absent).await;
@@ -106,7 +106,7 @@ pub(super) async fn compare_and_set_has_one_winner(s: Subject) {
     assert!(matches!(unknown, Err(StoreError::VersionMismatch { expected: 7, found: 0 })), "{unknown:?}");
 }
 
-pub(super) async fn a_batch_is_all_or_nothing(s: Subject) {
+pub(super) async fn a_batch_is_all_or_nothing(s: Fixture) {
     s.store.put(Put { tags: vec!["t".into()], ..put("there", "v") }).await.unwrap();
     let before = (s.store.stats().await.unwrap(), s.store.generation().await.unwrap());
     let failed = s
@@ -128,7 +128,7 @@ pub(super) async fn a_batch_is_all_or_nothing(s: Subject) {
     assert_eq!(s.store.delete(tagged).await.unwrap(), 1, "its tag is still there");
 }
 
-pub(super) async fn operations_of_a_batch_see_each_other_in_order(s: Subject) {
+pub(super) async fn operations_of_a_batch_see_each_other_in_order(s: Fixture) {
     let prefix = Delete::Prefix { namespace: Some(alice()), kind: Some(Kind::Note), prefix: "a".into() };
     let done = s
         .store
@@ -147,7 +147,7 @@ pub(super) async fn operations_of_a_batch_see_each_other_in_order(s: Subject) {
     assert!(s.store.write(Vec::new()).await.unwrap().is_empty(), "an empty batch is no error");
 }
 
-pub(super) async fn concurrent_puts_are_all_there(s: Subject) {
+pub(super) async fn concurrent_puts_are_all_there(s: Fixture) {
     let writers = (0..8).map(|writer| {
         let store = Arc::clone(&s.store);
         tokio::spawn(async move {
@@ -165,7 +165,7 @@ pub(super) async fn concurrent_puts_are_all_there(s: Subject) {
     assert_eq!(shared.meta.version, 200, "no replacement was lost");
 }
 
-pub(super) async fn after_close_everything_answers_closed(s: Subject) {
+pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
     s.store.put(put("k", "v")).await.unwrap();
     s.store.close().await.unwrap();
     s.store.close().await.unwrap();

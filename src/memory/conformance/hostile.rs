@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, put};
 use crate::entry::{Kind, Namespace, Reach};
 use crate::store::{Cursor, Delete, Page, Put};
@@ -37,7 +37,7 @@ const TEXTS: [&str; 22] = [
     "\u{10ffff}",
 ];
 
-pub(super) async fn keys_and_values_of_any_shape_come_back(s: Subject) {
+pub(super) async fn keys_and_values_of_any_shape_come_back(s: Fixture) {
     // As long as a key may be, of one-byte and of four-byte characters.
     let (long, wide) = ("k".repeat(1024), "😀".repeat(256));
     let keys: Vec<&str> = TEXTS.into_iter().chain([long.as_str(), wide.as_str()]).collect();
@@ -58,7 +58,7 @@ pub(super) async fn keys_and_values_of_any_shape_come_back(s: Subject) {
     }
 }
 
-pub(super) async fn texts_of_any_shape_are_any_part_of_an_entry(s: Subject) {
+pub(super) async fn texts_of_any_shape_are_any_part_of_an_entry(s: Fixture) {
     let of = |text: &str| {
         let namespace = Namespace::new(text, text, Some(text));
         Put {
@@ -91,7 +91,7 @@ pub(super) async fn texts_of_any_shape_are_any_part_of_an_entry(s: Subject) {
 }
 
 /// Composed and decomposed, upper and lower, wide and narrow, with and without what cannot be seen.
-pub(super) async fn what_looks_alike_is_not_the_same(s: Subject) {
+pub(super) async fn what_looks_alike_is_not_the_same(s: Fixture) {
     let groups = [
         vec!["é", "e\u{301}", "É", "E\u{301}"],
         vec!["ﬁ", "fi", "ＦＩ", "FI"],
@@ -114,7 +114,7 @@ pub(super) async fn what_looks_alike_is_not_the_same(s: Subject) {
     }
 }
 
-pub(super) async fn namespaces_with_separators_stay_apart(s: Subject) {
+pub(super) async fn namespaces_with_separators_stay_apart(s: Fixture) {
     let names = [
         Namespace::new("t", "alice", None),
         Namespace::new("t", "alice", Some("")),
@@ -146,7 +146,7 @@ pub(super) async fn namespaces_with_separators_stay_apart(s: Subject) {
     }
 }
 
-pub(super) async fn kinds_are_separate_key_spaces(s: Subject) {
+pub(super) async fn kinds_are_separate_key_spaces(s: Fixture) {
     for kind in Kind::ALL {
         s.store.put(Put::new(alice(), kind, "k", kind.as_str())).await.unwrap();
     }

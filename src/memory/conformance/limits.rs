@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
 use crate::store::{Op, Put};
 
-pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Subject) {
+pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Fixture) {
     let long = |bytes: usize| "x".repeat(bytes);
     let map = |entries: usize, name: usize, value: usize| -> BTreeMap<String, String> {
         (0..entries).map(|index| (format!("{index}{}", long(name)), long(value))).collect()
@@ -42,7 +42,7 @@ pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Subject)
     assert_eq!(s.store.stats().await.unwrap().rows, 0);
 }
 
-pub(super) async fn the_largest_that_is_allowed_is_accepted(s: Subject) {
+pub(super) async fn the_largest_that_is_allowed_is_accepted(s: Fixture) {
     let put = Put {
         value: vec![1; 1 << 20].into(),
         category: "c".repeat(256),
@@ -55,7 +55,7 @@ pub(super) async fn the_largest_that_is_allowed_is_accepted(s: Subject) {
     assert!(entry.meta == written && entry.value == put.value);
 }
 
-pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Subject) {
+pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Fixture) {
     for key in ["1", "2", "3"] {
         s.store.put(put(key, "v")).await.unwrap();
     }
@@ -73,7 +73,7 @@ pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Subject) {
     assert_eq!(keys(&s).await, ["2", "3", "4"]);
 }
 
-pub(super) async fn what_has_ended_makes_room(s: Subject) {
+pub(super) async fn what_has_ended_makes_room(s: Fixture) {
     for key in ["1", "2", "3"] {
         s.store.put(Put { ttl: Some(Duration::from_secs(1)), ..put(key, "v") }).await.unwrap();
     }
@@ -85,7 +85,7 @@ pub(super) async fn what_has_ended_makes_room(s: Subject) {
     assert_eq!(keys(&s).await, ["4", "5", "6"]);
 }
 
-pub(super) async fn a_namespace_is_bounded_in_bytes(s: Subject) {
+pub(super) async fn a_namespace_is_bounded_in_bytes(s: Fixture) {
     // 2000 bytes: what two of these take, with the 16 bytes that a seal adds to each, is less, and the third is too much.
     let size = 1000 - usize::try_from(s.store.put(put("a", "")).await.unwrap().cost()).unwrap() - 16;
     s.store.put(put("a", &"v".repeat(size))).await.unwrap();

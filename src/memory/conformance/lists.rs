@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Subject;
+use super::Fixture;
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
 use crate::store::{Cursor, NamespaceStats, Order, Page, Put};
@@ -21,19 +21,19 @@ pub(super) fn put(key: &str, value: &str) -> Put {
 }
 
 /// Returns the keys of alice's notes in key order.
-pub(super) async fn keys(s: &Subject) -> Vec<String> {
+pub(super) async fn keys(s: &Fixture) -> Vec<String> {
     let scan = s.store.scan(&alice(), Kind::Note, "", Order::KeyAscending, 1000).await.unwrap();
     assert_eq!(scan.unreadable, 0);
     scan.entries.into_iter().map(|entry| entry.meta.key).collect()
 }
 
 /// Returns the keys of alice's notes as a list gives them.
-pub(super) async fn listed(s: &Subject, prefix: &str) -> Vec<String> {
+pub(super) async fn listed(s: &Fixture, prefix: &str) -> Vec<String> {
     let page = s.store.list(&alice(), Kind::Note, prefix, Page::default()).await.unwrap();
     page.entries.into_iter().map(|meta| meta.key).collect()
 }
 
-pub(super) async fn newest_first_ties_by_key(s: Subject) {
+pub(super) async fn newest_first_ties_by_key(s: Fixture) {
     for key in ["c", "a", "b"] {
         s.store.put(put(key, "v")).await.unwrap();
     }
@@ -47,7 +47,7 @@ pub(super) async fn newest_first_ties_by_key(s: Subject) {
     assert_eq!(page.entries, [written], "a list tells what the put told");
 }
 
-pub(super) async fn namespaces_neither_get_nor_list_each_other(s: Subject) {
+pub(super) async fn namespaces_neither_get_nor_list_each_other(s: Fixture) {
     let names = [
         alice(),
         Namespace::new("t", "alice", Some("s")),
@@ -73,7 +73,7 @@ pub(super) async fn namespaces_neither_get_nor_list_each_other(s: Subject) {
     }
 }
 
-async fn pages(s: &Subject, limit: usize) -> Vec<Vec<String>> {
+async fn pages(s: &Fixture, limit: usize) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut after = None;
     loop {
@@ -86,7 +86,7 @@ async fn pages(s: &Subject, limit: usize) -> Vec<Vec<String>> {
     }
 }
 
-pub(super) async fn pages_join_without_gap_or_repeat(s: Subject) {
+pub(super) async fn pages_join_without_gap_or_repeat(s: Fixture) {
     assert_eq!(pages(&s, 3).await, [Vec::<String>::new()]);
     let expected: Vec<String> = (0..10).map(|index| format!("k{index}")).collect();
     for (index, key) in expected.iter().enumerate() {
@@ -103,7 +103,7 @@ pub(super) async fn pages_join_without_gap_or_repeat(s: Subject) {
     }
 }
 
-pub(super) async fn a_page_stays_stable_while_entries_are_added(s: Subject) {
+pub(super) async fn a_page_stays_stable_while_entries_are_added(s: Fixture) {
     for key in ["a", "b", "c", "d"] {
         s.store.put(put(key, "v")).await.unwrap();
     }
@@ -115,7 +115,7 @@ pub(super) async fn a_page_stays_stable_while_entries_are_added(s: Subject) {
     assert_eq!(second.next, None);
 }
 
-pub(super) async fn a_prefix_is_literal_and_case_sensitive(s: Subject) {
+pub(super) async fn a_prefix_is_literal_and_case_sensitive(s: Fixture) {
     for key in ["pack_history/1", "packXhistory/1", "PACK_HISTORY/1", "100%", "100", "\u{10ffff}x", "émigré"] {
         s.store.put(put(key, "v")).await.unwrap();
     }
@@ -136,7 +136,7 @@ pub(super) async fn a_prefix_is_literal_and_case_sensitive(s: Subject) {
     assert_eq!(listed(&s, "").await.len(), 7);
 }
 
-pub(super) async fn a_scan_goes_by_key_in_both_directions(s: Subject) {
+pub(super) async fn a_scan_goes_by_key_in_both_directions(s: Fixture) {
     // By bytes: upper case before lower case, U+E000 before U+1F600.
     let sorted = ["B", "a", "a\0", "b", "\u{e000}", "\u{1f600}"];
     for key in sorted.iter().rev() {
@@ -149,7 +149,7 @@ pub(super) async fn a_scan_goes_by_key_in_both_directions(s: Subject) {
     assert!(s.store.scan(&alice(), Kind::Note, "", Order::KeyAscending, 0).await.unwrap().entries.is_empty());
 }
 
-pub(super) async fn namespaces_are_counted_live_and_busiest_first(s: Subject) {
+pub(super) async fn namespaces_are_counted_live_and_busiest_first(s: Fixture) {
     let bob = Namespace::new("t", "bob", None);
     let session = Namespace::new("t", "alice", Some("s"));
     let mut cost = 0;
@@ -174,7 +174,7 @@ pub(super) async fn namespaces_are_counted_live_and_busiest_first(s: Subject) {
     assert!(found.iter().all(|n| n.bytes == n.rows * cost), "{found:?}");
 }
 
-pub(super) async fn totals_add_up(s: Subject) {
+pub(super) async fn totals_add_up(s: Fixture) {
     s.store.put(put("a", "v")).await.unwrap();
     let puts = [
         put("a", "longer"),
@@ -194,7 +194,7 @@ pub(super) async fn totals_add_up(s: Subject) {
     assert!(!stats.driver.is_empty());
 }
 
-pub(super) async fn a_cursor_of_nobody_is_refused(s: Subject) {
+pub(super) async fn a_cursor_of_nobody_is_refused(s: Fixture) {
     let page = Page { limit: 1, after: Some(Cursor("nonsense".into())) };
     let refused = s.store.list(&alice(), Kind::Note, "", page).await;
     assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");

@@ -5,18 +5,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Subject;
+use super::Fixture;
 
 const HOLD: Duration = Duration::from_secs(10);
 
-async fn is_free(s: &Subject, name: &str) -> bool {
+async fn is_free(s: &Fixture, name: &str) -> bool {
     match s.store.try_lock(name, HOLD).await.unwrap() {
         Some(lock) => lock.release().await.is_ok(),
         None => false,
     }
 }
 
-pub(super) async fn one_of_two_has_a_lock_until_it_is_released(s: Subject) {
+pub(super) async fn one_of_two_has_a_lock_until_it_is_released(s: Fixture) {
     let mine = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
     assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none());
     for other in ["L", "l ", "", "l\0", "😀", "%"] {
@@ -29,7 +29,7 @@ pub(super) async fn one_of_two_has_a_lock_until_it_is_released(s: Subject) {
     assert!(is_free(&s, "l").await);
 }
 
-pub(super) async fn a_lock_is_free_after_its_time(s: Subject) {
+pub(super) async fn a_lock_is_free_after_its_time(s: Fixture) {
     let mine = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
     s.clock.advance(HOLD - Duration::from_micros(1));
     assert!(!is_free(&s, "l").await);
@@ -42,7 +42,7 @@ pub(super) async fn a_lock_is_free_after_its_time(s: Subject) {
     assert!(is_free(&s, "l").await);
 }
 
-pub(super) async fn a_lock_can_be_held_on_to(s: Subject) {
+pub(super) async fn a_lock_can_be_held_on_to(s: Fixture) {
     let mine = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
     for _ in 0..3 {
         s.clock.advance(HOLD - Duration::from_secs(1));
@@ -55,7 +55,7 @@ pub(super) async fn a_lock_can_be_held_on_to(s: Subject) {
     mine.release().await.unwrap();
 }
 
-pub(super) async fn a_dropped_lock_is_free_soon(s: Subject) {
+pub(super) async fn a_dropped_lock_is_free_soon(s: Fixture) {
     drop(s.store.try_lock("l", HOLD).await.unwrap().unwrap());
     let started = Instant::now();
     while !is_free(&s, "l").await {
@@ -64,7 +64,7 @@ pub(super) async fn a_dropped_lock_is_free_soon(s: Subject) {
     }
 }
 
-pub(super) async fn of_many_at_once_one_gets_the_lock(s: Subject) {
+pub(super) async fn of_many_at_once_one_gets_the_lock(s: Fixture) {
     let racers = (0..16).map(|_| {
         let store = Arc::clone(&s.store);
         tokio::spawn(async move { store.try_lock("l", HOLD).await.unwrap() })

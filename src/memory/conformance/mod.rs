@@ -28,15 +28,15 @@ use crate::store::Store;
 
 /// A clock that is set by hand. It starts in November 2023.
 #[derive(Debug)]
-pub struct HandClock(AtomicI64);
+pub struct ManualClock(AtomicI64);
 
-impl Default for HandClock {
+impl Default for ManualClock {
     fn default() -> Self {
         Self(AtomicI64::new(1_700_000_000_000_000))
     }
 }
 
-impl HandClock {
+impl ManualClock {
     /// Moves the clock forwards.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
@@ -53,7 +53,7 @@ impl HandClock {
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
@@ -67,9 +67,9 @@ impl Clock for HandClock {
 pub type Making = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
 
 /// A store under test and the clock that it reads.
-pub(crate) struct Subject {
+pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<HandClock>,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 /// Runs the whole suite. `make` must give a new, empty store at every call, with the clock and configuration given.
@@ -78,21 +78,21 @@ pub(crate) struct Subject {
 /// ```
 /// use std::sync::Arc;
 /// use helmdeck_memory::drivers::memory::Memory;
-/// use helmdeck_memory::{Store, Stored, conformance};
+/// use helmdeck_memory::{Store, DriverStore, conformance};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// conformance::run(|config, clock| {
-///     Box::pin(async move { Arc::new(Stored::plain(Memory::new(), &config, clock)) as Arc<dyn Store> })
+///     Box::pin(async move { Arc::new(DriverStore::plain(Memory::new(), &config, clock)) as Arc<dyn Store> })
 /// })
 /// .await;
 /// # });
 /// ```
-pub async fn run(make: impl Fn(Config, Arc<HandClock>) -> Making) {
+pub async fn run(make: impl Fn(Config, Arc<ManualClock>) -> Making) {
     for (name, config, claim) in claims::all() {
-        let clock = Arc::new(HandClock::default());
+        let clock = Arc::new(ManualClock::default());
         let store = make(config, Arc::clone(&clock)).await;
         tracing::debug!(name, "claim");
-        claim(Subject { store: Arc::clone(&store), clock }).await;
+        claim(Fixture { store: Arc::clone(&store), clock }).await;
         let closed = store.close().await;
         assert!(closed.is_ok(), "{name}: the store did not close: {closed:?}");
     }

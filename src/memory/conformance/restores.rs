@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, Timestamp};
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, keys, listed, put};
 use crate::entry::{Kind, Reach};
 use crate::error::StoreError;
@@ -24,7 +24,7 @@ fn restore(key: &str, value: &str, restore: Restore) -> Put {
     Put { restore: Some(restore), ..put(key, value) }
 }
 
-pub(super) async fn a_restored_entry_keeps_its_version_and_times(s: Subject) {
+pub(super) async fn a_restored_entry_keeps_its_version_and_times(s: Fixture) {
     let life = Restore { expires_at: Some(s.clock.now().saturating_add(MINUTE)), ..former(7, 10, 20) };
     let tagged = Put { tags: vec!["t".into()], ttl: Some(Duration::ZERO), ..restore("k", "v", life) };
     let written = s.store.put(tagged).await.unwrap();
@@ -39,7 +39,7 @@ pub(super) async fn a_restored_entry_keeps_its_version_and_times(s: Subject) {
     assert_eq!(s.store.delete(tagged).await.unwrap(), 1);
 }
 
-pub(super) async fn only_what_is_older_gives_way_to_a_restored_entry(s: Subject) {
+pub(super) async fn only_what_is_older_gives_way_to_a_restored_entry(s: Fixture) {
     s.store.put(restore("k", "first", former(3, 10, 20))).await.unwrap();
     for (life, what) in [(former(9, 0, 20), "as old"), (former(9, 0, 19), "older")] {
         let refused = s.store.put(restore("k", "no", life)).await;
@@ -57,7 +57,7 @@ pub(super) async fn only_what_is_older_gives_way_to_a_restored_entry(s: Subject)
     assert_eq!((entry.meta, &entry.value[..]), (newer, &b"second"[..]));
 }
 
-pub(super) async fn what_has_ended_is_absent_to_a_restored_entry(s: Subject) {
+pub(super) async fn what_has_ended_is_absent_to_a_restored_entry(s: Fixture) {
     s.store.put(Put { ttl: Some(MINUTE), ..put("k", "old") }).await.unwrap();
     s.clock.advance(MINUTE);
     s.store.put(restore("k", "restored", former(4, 1, 2))).await.unwrap();
@@ -71,7 +71,7 @@ pub(super) async fn what_has_ended_is_absent_to_a_restored_entry(s: Subject) {
     assert_eq!(s.store.sweep_expired(10).await.unwrap(), 1);
 }
 
-pub(super) async fn restored_entries_stand_in_lists_where_they_stood(s: Subject) {
+pub(super) async fn restored_entries_stand_in_lists_where_they_stood(s: Fixture) {
     s.store.put(put("now", "v")).await.unwrap();
     s.store.put(restore("old", "v", former(1, 1, 1))).await.unwrap();
     s.store.put(restore("older", "v", former(1, 0, 0))).await.unwrap();
@@ -80,7 +80,7 @@ pub(super) async fn restored_entries_stand_in_lists_where_they_stood(s: Subject)
     assert_eq!(listed(&s, "").await, ["newest", "now", "old", "older"]);
 }
 
-pub(super) async fn a_version_of_nobody_is_made_one_that_can_be(s: Subject) {
+pub(super) async fn a_version_of_nobody_is_made_one_that_can_be(s: Fixture) {
     assert_eq!(s.store.put(restore("none", "v", former(0, 1, 1))).await.unwrap().version, 1);
     let most = s.store.put(restore("most", "v", former(u64::MAX, 1, 1))).await.unwrap();
     assert_eq!(most.version, i64::MAX.unsigned_abs());
@@ -90,7 +90,7 @@ pub(super) async fn a_version_of_nobody_is_made_one_that_can_be(s: Subject) {
     assert_eq!(s.store.get(&alice(), Kind::Note, "most").await.unwrap().unwrap().meta, next);
 }
 
-pub(super) async fn a_restored_entry_can_be_conditional(s: Subject) {
+pub(super) async fn a_restored_entry_can_be_conditional(s: Fixture) {
     let absent = Put { expect_version: Some(0), ..restore("k", "v", former(3, 1, 1)) };
     s.store.put(absent.clone()).await.unwrap();
     let again = s.store.put(absent).await;
@@ -99,7 +99,7 @@ pub(super) async fn a_restored_entry_can_be_conditional(s: Subject) {
     assert_eq!(s.store.put(matching).await.unwrap().version, 9);
 }
 
-pub(super) async fn an_entry_is_ended_and_none_that_took_its_place(s: Subject) {
+pub(super) async fn an_entry_is_ended_and_none_that_took_its_place(s: Fixture) {
     let key = || Delete::Key { namespace: alice(), kind: Kind::Note, key: "k".into() };
     let written = s.store.put(put("k", "outdated")).await.unwrap();
     let ending = Put::ending(alice(), Kind::Note, "k", written.version, written.updated_at);

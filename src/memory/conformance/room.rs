@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, Timestamp};
 
-use super::Subject;
+use super::Fixture;
 use super::lists::alice;
 use crate::config::{Config, KindLimits, Limits};
 use crate::entry::{Kind, Namespace};
@@ -43,7 +43,7 @@ pub(super) fn capped() -> Config {
     Config { limits: Limits { cache_bytes: CAP, ..Limits::default() }, ..Config::default() }
 }
 
-async fn keys_of(s: &Subject, namespace: &Namespace, kind: Kind) -> Vec<String> {
+async fn keys_of(s: &Fixture, namespace: &Namespace, kind: Kind) -> Vec<String> {
     let scan = s.store.scan(namespace, kind, "", Order::KeyAscending, 10_000).await.unwrap();
     assert_eq!(scan.unreadable, 0);
     scan.entries.into_iter().map(|entry| entry.meta.key).collect()
@@ -53,7 +53,7 @@ fn of(kind: Kind, key: &str) -> Put {
     Put::new(alice(), kind, key, "v")
 }
 
-pub(super) async fn a_full_cache_drops_its_oldest_and_a_full_note_refuses(s: Subject) {
+pub(super) async fn a_full_cache_drops_its_oldest_and_a_full_note_refuses(s: Fixture) {
     for key in ["c", "a", "b", "d"] {
         s.clock.advance(SECOND);
         for kind in [Kind::Cache, Kind::Audit] {
@@ -81,7 +81,7 @@ pub(super) async fn a_full_cache_drops_its_oldest_and_a_full_note_refuses(s: Sub
     assert_eq!(keys_of(&s, &alice(), Kind::Cache).await.len(), 3, "another's rows are another's");
 }
 
-pub(super) async fn a_quota_of_bytes_is_kept_by_dropping_too(s: Subject) {
+pub(super) async fn a_quota_of_bytes_is_kept_by_dropping_too(s: Fixture) {
     for key in ["a", "b", "c"] {
         s.clock.advance(SECOND);
         s.store.put(Put { value: vec![1; 2000].into(), ..of(Kind::Cache, key) }).await.unwrap();
@@ -97,7 +97,7 @@ pub(super) async fn a_quota_of_bytes_is_kept_by_dropping_too(s: Subject) {
     assert!(matches!(refused, Err(StoreError::QuotaExceeded { what: "bytes", limit: 1500 })), "{refused:?}");
 }
 
-pub(super) async fn nothing_goes_for_what_is_refused_anyway(s: Subject) {
+pub(super) async fn nothing_goes_for_what_is_refused_anyway(s: Fixture) {
     for key in ["a", "b", "c"] {
         s.store.put(of(Kind::Cache, key)).await.unwrap();
     }
@@ -110,7 +110,7 @@ pub(super) async fn nothing_goes_for_what_is_refused_anyway(s: Subject) {
     assert_eq!(keys_of(&s, &alice(), Kind::Cache).await, ["a", "b", "c"]);
 }
 
-pub(super) async fn what_has_ended_goes_before_what_is_old(s: Subject) {
+pub(super) async fn what_has_ended_goes_before_what_is_old(s: Fixture) {
     s.store.put(of(Kind::Cache, "old")).await.unwrap();
     s.clock.advance(SECOND);
     s.store.put(Put { ttl: Some(SECOND), ..of(Kind::Cache, "ended") }).await.unwrap();
@@ -124,7 +124,7 @@ pub(super) async fn what_has_ended_goes_before_what_is_old(s: Subject) {
     assert_eq!(s.store.generation().await.unwrap(), generation, "what went was true");
 }
 
-pub(super) async fn a_kind_keeps_nothing_longer_than_its_retention(s: Subject) {
+pub(super) async fn a_kind_keeps_nothing_longer_than_its_retention(s: Fixture) {
     let now = s.clock.now();
     let after = |seconds: u32| Some(now.saturating_add(seconds * SECOND));
     for (kind, ttl, end) in [
@@ -153,7 +153,7 @@ fn row(namespace: &Namespace, key: String) -> Put {
 }
 
 /// Writes rows, each a microsecond newer than the one before it; returns what one of them takes.
-async fn fill(s: &Subject, namespace: &Namespace, prefix: &str, count: usize) -> u64 {
+async fn fill(s: &Fixture, namespace: &Namespace, prefix: &str, count: usize) -> u64 {
     let mut cost = 0;
     for index in 0..count {
         s.clock.advance(Duration::from_micros(1));
@@ -163,7 +163,7 @@ async fn fill(s: &Subject, namespace: &Namespace, prefix: &str, count: usize) ->
 }
 
 /// Writes rows in batches.
-async fn flood(s: &Subject, namespace: &Namespace, prefix: &str, count: usize) {
+async fn flood(s: &Fixture, namespace: &Namespace, prefix: &str, count: usize) {
     for from in (0..count).step_by(32) {
         s.clock.advance(Duration::from_micros(1));
         let batch = (from..from + 32).map(|index| Op::Put(row(namespace, format!("{prefix}{index:05}"))));
@@ -172,14 +172,14 @@ async fn flood(s: &Subject, namespace: &Namespace, prefix: &str, count: usize) {
 }
 
 /// How many rows there are room for.
-async fn room(s: &Subject) -> usize {
+async fn room(s: &Fixture) -> usize {
     let other = Namespace::new("measure", "", None);
     let cost = fill(s, &other, "", 1).await;
     s.store.delete(Delete::Prefix { namespace: Some(other), kind: None, prefix: String::new() }).await.unwrap();
     usize::try_from(CAP / cost).unwrap()
 }
 
-pub(super) async fn the_cache_stays_under_its_cap_and_the_oldest_go(s: Subject) {
+pub(super) async fn the_cache_stays_under_its_cap_and_the_oldest_go(s: Fixture) {
     let note = s.store.put(of(Kind::Note, "note")).await.unwrap();
     let room = room(&s).await;
     let generation = s.store.generation().await.unwrap();
@@ -195,7 +195,7 @@ pub(super) async fn the_cache_stays_under_its_cap_and_the_oldest_go(s: Subject) 
     assert_eq!(s.store.generation().await.unwrap(), generation, "what went was true");
 }
 
-pub(super) async fn whoever_takes_most_gives_first(s: Subject) {
+pub(super) async fn whoever_takes_most_gives_first(s: Fixture) {
     let [most, middle, least] = ["most", "middle", "least"].map(|name| Namespace::new("t", name, None));
     let count = async |namespace: &Namespace| keys_of(&s, namespace, Kind::Cache).await.len();
     let room = room(&s).await;
@@ -214,7 +214,7 @@ pub(super) async fn whoever_takes_most_gives_first(s: Subject) {
     assert!(keys_of(&s, &middle, Kind::Cache).await[0].starts_with("more"), "its own oldest went");
 }
 
-pub(super) async fn nobody_loses_his_share_to_another_and_who_is_late_gets_his(s: Subject) {
+pub(super) async fn nobody_loses_his_share_to_another_and_who_is_late_gets_his(s: Fixture) {
     let [loud, quiet, late] = ["loud", "quiet", "late"].map(|name| Namespace::new("t", name, None));
     let room = room(&s).await;
     fill(&s, &quiet, "", 40).await;
@@ -231,7 +231,7 @@ pub(super) async fn nobody_loses_his_share_to_another_and_who_is_late_gets_his(s
     assert!(stats.bytes <= CAP, "{stats:?}");
 }
 
-pub(super) async fn trimming_goes_in_steps_from_the_oldest_on(s: Subject) {
+pub(super) async fn trimming_goes_in_steps_from_the_oldest_on(s: Fixture) {
     let room = room(&s).await;
     fill(&s, &alice(), "", room).await;
     while s.store.trim(1000).await.unwrap() > 0 {}

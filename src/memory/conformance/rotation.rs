@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::HandClock;
+use super::ManualClock;
 use super::lists::alice;
 use super::walks::walk;
 use crate::entry::{Kind, Namespace};
@@ -34,8 +34,8 @@ fn id(letter: &str) -> String {
 ///
 /// `open` is given the number of a database, which is new at its first use and keeps what is in it, the keys, and the clock. A
 /// database is opened several times at once, as by several processes.
-pub async fn run(open: impl Fn(u32, KeyRing, Arc<HandClock>) -> Opening) {
-    let clock = Arc::new(HandClock::default());
+pub async fn run(open: impl Fn(u32, KeyRing, Arc<ManualClock>) -> Opening) {
+    let clock = Arc::new(ManualClock::default());
     every_row_is_sealed_anew_and_stays_as_it_was(&|keys| open(0, ring(keys), Arc::clone(&clock)), &clock).await;
     the_store_proves_the_new_key_once_it_is_adopted(&|keys| open(1, ring(keys), Arc::clone(&clock))).await;
     rows_of_an_unknown_key_stay_and_are_counted(&|keys| open(2, ring(keys), Arc::clone(&clock))).await;
@@ -79,7 +79,7 @@ async fn fill(store: &dyn Store) -> usize {
     count + 2
 }
 
-async fn every_row_is_sealed_anew_and_stays_as_it_was(open: &impl Fn(&'static str) -> Opening, clock: &HandClock) {
+async fn every_row_is_sealed_anew_and_stays_as_it_was(open: &impl Fn(&'static str) -> Opening, clock: &ManualClock) {
     let old = open("a").await.unwrap();
     let count = fill(&*old).await;
     clock.advance(Duration::from_secs(2));

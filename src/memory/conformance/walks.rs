@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Subject;
+use super::Fixture;
 use super::lists::{alice, put};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
@@ -26,7 +26,7 @@ pub(super) async fn walk(store: &dyn crate::Store, limit: usize) -> (Vec<Walked>
     }
 }
 
-pub(super) async fn a_walk_comes_by_every_row_of_everybody_once(s: Subject) {
+pub(super) async fn a_walk_comes_by_every_row_of_everybody_once(s: Fixture) {
     assert!(walk(&*s.store, 10).await.0.is_empty());
     let mut expected = BTreeMap::new();
     for (tenant, subject, session) in [
@@ -60,7 +60,7 @@ pub(super) async fn a_walk_comes_by_every_row_of_everybody_once(s: Subject) {
     }
 }
 
-pub(super) async fn a_part_of_a_walk_is_bounded_in_bytes(s: Subject) {
+pub(super) async fn a_part_of_a_walk_is_bounded_in_bytes(s: Fixture) {
     for index in 0..10 {
         s.store.put(Put { value: vec![1; 1 << 20].into(), ..put(&index.to_string(), "") }).await.unwrap();
     }
@@ -70,7 +70,7 @@ pub(super) async fn a_part_of_a_walk_is_bounded_in_bytes(s: Subject) {
     assert_eq!(part.rows.len() + rest.rows.len(), 10);
 }
 
-pub(super) async fn a_mark_of_nobody_is_refused(s: Subject) {
+pub(super) async fn a_mark_of_nobody_is_refused(s: Fixture) {
     s.store.put(put("k", "v")).await.unwrap();
     for text in ["nonsense", "", "1; DROP TABLE memory_entries", "[]", "\0"] {
         let refused = s.store.walk(Some(Mark(text.into())), 1).await;
@@ -78,7 +78,7 @@ pub(super) async fn a_mark_of_nobody_is_refused(s: Subject) {
     }
 }
 
-pub(super) async fn a_scan_from_the_newest_on_goes_as_a_list_goes(s: Subject) {
+pub(super) async fn a_scan_from_the_newest_on_goes_as_a_list_goes(s: Fixture) {
     for (index, key) in ["p/c", "p/a", "q/x", "p/b", "p/d", "P/e"].iter().enumerate() {
         if index == 3 {
             s.clock.advance(Duration::from_secs(1));
@@ -102,7 +102,7 @@ pub(super) async fn a_scan_from_the_newest_on_goes_as_a_list_goes(s: Subject) {
 }
 
 /// Enough rows that a driver may choose another way for a broad prefix than for a narrow one.
-pub(super) async fn a_broad_prefix_is_answered_as_a_narrow_one(s: Subject) {
+pub(super) async fn a_broad_prefix_is_answered_as_a_narrow_one(s: Fixture) {
     let all: Vec<String> = (0..1500).map(|index| format!("{}/{index:04}", index % 3 % 2)).collect();
     for (index, chunk) in all.chunks(100).enumerate() {
         // Every second hundred is older than the one before it.

@@ -61,7 +61,7 @@ impl fmt::Display for Kind {
 
 /// What is known of an artifact. The same content may have several lines: one for each time it was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Entry {
+pub struct ProjectArtifact {
     /// Its name.
     pub triv: Triv,
     /// Its file, below the root.

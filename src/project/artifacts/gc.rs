@@ -8,7 +8,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::entry::{Entry, Kind};
+use super::entry::{Kind, ProjectArtifact};
 use super::index::Index;
 use super::{Artifacts, append};
 use crate::committed;
@@ -74,12 +74,12 @@ impl Artifacts<'_> {
         };
         let (index, _) = Index::read(project)?;
         index.check_sound(project)?;
-        let mut by_path: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+        let mut by_path: BTreeMap<&str, Vec<&ProjectArtifact>> = BTreeMap::new();
         for entry in index.entries.iter().filter(|entry| entry.removed_at.is_none()) {
             by_path.entry(&entry.path).or_default().push(entry);
         }
         let named = Named::in_memory(project)?;
-        let now = project.world().now();
+        let now = project.environment().now();
         let mut gone = Gone { applied: gc.apply, ..Gone::default() };
         for (path, entries) in &by_path {
             let Some(newest) = entries.iter().max_by_key(|entry| entry.created_at) else { continue };
@@ -119,7 +119,7 @@ impl Artifacts<'_> {
             if gc.apply {
                 // The line first: killed between, the file is only there a little longer.
                 for entry in entries {
-                    append(project, &Entry { removed_at: Some(now.seconds()), ..(*entry).clone() })?;
+                    append(project, &ProjectArtifact { removed_at: Some(now.seconds()), ..(*entry).clone() })?;
                 }
                 files.remove(path)?;
             }
@@ -130,7 +130,7 @@ impl Artifacts<'_> {
 }
 
 /// Says whether an artifact is the report of a feature's verification.
-fn is_verification(entry: &Entry) -> bool {
+fn is_verification(entry: &ProjectArtifact) -> bool {
     entry.kind == Kind::Reports && entry.name.starts_with("verify_") && entry.name.ends_with(".json")
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::entry::Entry;
+use super::entry::ProjectArtifact;
 use crate::error::Result;
 use crate::files::{Damage, Unreadable};
 use crate::layout::ARTIFACT_INDEX;
@@ -28,7 +28,7 @@ thread_local! {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Index {
     /// Its lines, in their order; of lines for the same name, the last.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ProjectArtifact>,
     /// Lines that make no sense.
     pub bad: Vec<BadLine>,
     /// The file of the first of them that is not only torn, with the line as it stands there.
@@ -112,11 +112,11 @@ impl Index {
     }
 }
 
-fn read_line(line: &[u8]) -> Result<Entry, (bool, String)> {
+fn read_line(line: &[u8]) -> Result<ProjectArtifact, (bool, String)> {
     if line.len() > LINE_MAX {
         return Err((false, "expected a line of at most 1 MiB".to_owned()));
     }
-    let entry: Entry = serde_json::from_slice(line).map_err(|error| {
+    let entry: ProjectArtifact = serde_json::from_slice(line).map_err(|error| {
         // A line torn within a character is torn, too.
         let torn = error.is_eof() || std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none());
         let torn = torn && line.starts_with(b"{");

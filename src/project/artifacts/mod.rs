@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use entry::{Entry, Kind, is_text, media_type};
+pub use entry::{Kind, ProjectArtifact, is_text, media_type};
 pub use gc::{Candidate, Gc, Gone};
 #[cfg(test)]
 pub(crate) use index::READ;
@@ -79,7 +79,7 @@ impl Put {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stored {
     /// What is known of it.
-    pub entry: Entry,
+    pub entry: ProjectArtifact,
     /// Whether its file was there already: then only a line was added to the index.
     pub same: bool,
     /// What is odd: references that stand for nothing, more bytes than there should be, torn lines in the index.
@@ -90,7 +90,7 @@ pub struct Stored {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Got {
     /// What is known of it: the newest line.
-    pub entry: Entry,
+    pub entry: ProjectArtifact,
     /// How many times it was made.
     pub made: usize,
     /// Whether its file is as it was.
@@ -119,7 +119,7 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Listed {
     /// Those that were wanted, the newest first.
-    pub artifacts: Vec<Entry>,
+    pub artifacts: Vec<ProjectArtifact>,
     /// How many were wanted, with those beyond the limit.
     pub total: usize,
     /// Lines of the index that make no sense.
@@ -175,20 +175,20 @@ impl Artifacts<'_> {
         if put.name.trim().is_empty() || put.name.chars().count() > 255 || put.name.chars().any(char::is_control) {
             return Err(Error::usage("the name of an artifact has 1 to 255 characters, and no control characters"));
         }
-        let world = self.project.world();
+        let environment = self.project.environment();
         let head = committed::head(self.project);
         let focus = self.focus();
-        let session = put.session.clone().or_else(|| world.session.clone()).or(focus.session);
+        let session = put.session.clone().or_else(|| environment.session.clone()).or(focus.session);
         let linear = put.linear.clone().or(focus.linear_issue);
         let context = Context {
             kind: put.kind.as_str(),
             session: session.as_deref().unwrap_or("-"),
-            agent: &world.agent,
+            agent: &environment.agent,
             key: linear.as_deref(),
             head: head.as_deref(),
             name: &put.name,
         };
-        let triv = Triv::new(bytes, &context, world.uuid())?;
+        let triv = Triv::new(bytes, &context, environment.uuid())?;
 
         let files = self.project.files();
         let guard = files.lock()?;
@@ -205,22 +205,22 @@ impl Artifacts<'_> {
             }
         }
         warnings.extend(index.bad.iter().map(|bad| format!("{ARTIFACT_INDEX}:{}: {}", bad.line, bad.what)));
-        let entry = Entry {
+        let entry = ProjectArtifact {
             triv,
             path,
             kind: put.kind,
             name: put.name.clone(),
             media_type: media_type(&put.name, bytes).to_owned(),
             bytes: bytes.len() as u64,
-            created_at: world.now(),
+            created_at: environment.now(),
             session,
-            agent: Some(world.agent.clone()),
+            agent: Some(environment.agent.clone()),
             linear,
             skill: put.skill.clone().or(focus.active_skill),
             commit: head,
             produced_from: put.produced_from.clone(),
             supersedes: put.supersedes.clone(),
-            sha256: Some(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()),
+            sha256: Some(helmdeck_core::hex(Sha256::digest(bytes))),
             rebuilt: false,
             removed_at: None,
             other: crate::json::Members::default(),
@@ -281,7 +281,7 @@ impl Artifacts<'_> {
         let reference = Reference::parse(name).ok();
         let is_hash = (6..=triv::SCH_LEN).contains(&name.len());
         let file = name.rsplit('/').next().filter(|file| file.starts_with("triv_"));
-        let found: Vec<&Entry> = index
+        let found: Vec<&ProjectArtifact> = index
             .entries
             .iter()
             .filter(|entry| match (&reference, file) {
@@ -307,7 +307,7 @@ impl Artifacts<'_> {
     ///
     /// # Errors
     /// `NotFound` if the file is missing, `Corrupt` if it is not what was stored.
-    pub fn bytes(&self, entry: &Entry) -> Result<Vec<u8>> {
+    pub fn bytes(&self, entry: &ProjectArtifact) -> Result<Vec<u8>> {
         let bytes = self.project.files().read(&entry.path)?;
         let bytes = bytes.ok_or_else(|| Error::not_found(format!("{} is missing", entry.path)))?;
         if triv::sch(&bytes) == entry.triv.sch() {
@@ -324,7 +324,7 @@ impl Artifacts<'_> {
     pub fn list(&self, filter: &Filter) -> Result<Listed> {
         let (index, _) = Index::read(self.project)?;
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
-        let mut artifacts: Vec<Entry> = index
+        let mut artifacts: Vec<ProjectArtifact> = index
             .entries
             .into_iter()
             .filter(|entry| {
@@ -375,7 +375,7 @@ impl Artifacts<'_> {
     fn focus(&self) -> Focus {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(self.project.focus()));
-        let focus = match &self.project.world().session {
+        let focus = match &self.project.environment().session {
             // Another agent's focus says nothing about what this one stores.
             None => load(self.project.sessions().focus_to_change().map(|(focus, _)| focus)),
             Some(session) => load(self.project.focus().of(session))
@@ -386,11 +386,11 @@ impl Artifacts<'_> {
 }
 
 /// Adds a line to the index.
-pub(crate) fn append(project: &Project, entry: &Entry) -> Result<()> {
+pub(crate) fn append(project: &Project, entry: &ProjectArtifact) -> Result<()> {
     project.files().append_to_parts(ARTIFACT_INDEX, &line(entry)?, LONG_LIST)
 }
 
-fn line(entry: &Entry) -> Result<String> {
+fn line(entry: &ProjectArtifact) -> Result<String> {
     serde_json::to_string(entry).map_err(|error| Error::usage(format!("{ARTIFACTS}: {error}")))
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::entry::{Entry, Kind, media_type};
+use super::entry::{Kind, ProjectArtifact, media_type};
 use super::index::{BadLine, Index};
 use super::{Artifacts, append};
 use crate::error::Result;
@@ -72,7 +72,7 @@ impl Artifacts<'_> {
     /// What reading the files says.
     pub fn verify(&self, only: Option<&str>) -> Result<Verified> {
         let (index, _) = Index::read(self.project)?;
-        let mut newest: BTreeMap<&str, &Entry> = BTreeMap::new();
+        let mut newest: BTreeMap<&str, &ProjectArtifact> = BTreeMap::new();
         for entry in &index.entries {
             let known = newest.entry(&entry.path).or_insert(entry);
             if entry.created_at >= known.created_at {
@@ -123,7 +123,7 @@ impl Artifacts<'_> {
 }
 
 /// Says how the file of an artifact is.
-pub(super) fn state(project: &Project, entry: &Entry) -> Result<State> {
+pub(super) fn state(project: &Project, entry: &ProjectArtifact) -> Result<State> {
     Ok(match project.files().read(&entry.path)? {
         None if entry.removed_at.is_some() => State::Removed,
         None => State::Missing,
@@ -165,8 +165,8 @@ pub(super) fn add_unindexed(project: &Project, index: &Index) -> Result<usize> {
                 Context { kind: kind.as_str(), session: "-", agent: "-", key: None, head: None, name: name.slug() };
             append(
                 project,
-                &Entry {
-                    triv: Triv::new(&bytes, &context, project.world().uuid())?,
+                &ProjectArtifact {
+                    triv: Triv::new(&bytes, &context, project.environment().uuid())?,
                     path,
                     kind,
                     name: name.slug().to_owned(),

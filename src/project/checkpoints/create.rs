@@ -224,7 +224,7 @@ impl Checkpoints<'_> {
             schema_version: Some("1.0".to_owned()),
             tag: String::new(),
             commit: stand.head.to_string(),
-            timestamp: self.project.world().now().seconds(),
+            timestamp: self.project.environment().now().seconds(),
             verified_by,
             features_passing: features.passing,
             linear_issues_closed: asked.closes.clone(),

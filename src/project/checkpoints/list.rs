@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::manifest::Manifest;
 use super::name::{Name, PREFIX};
-use super::state::{Found, State};
+use super::state::{CheckpointRef, State};
 use crate::error::{Category, Error, Result};
 use crate::files::Document;
 use crate::git::{Git, Oid, Run, Tag};
@@ -280,7 +280,7 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
         _ => commit.is_some(),
     };
     let ancestor = commit.as_ref().is_some_and(|commit| merged.contains(commit));
-    let state = Found { corrupt, tag: both.tag.is_some(), agree, commit: here, ancestor }.state();
+    let state = CheckpointRef { corrupt, tag: both.tag.is_some(), agree, commit: here, ancestor }.state();
     if both.tag.is_some() && held.is_none() && !damaged {
         notes.push(
             "its tag holds no manifest: a person made it, and nothing shows that anything was checked".to_owned(),

@@ -42,7 +42,7 @@ impl State {
 
 /// What was found out about a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct CheckpointRef {
     /// The manifest in the file or in the tag cannot be read.
     pub corrupt: bool,
     /// There is a tag.
@@ -55,7 +55,7 @@ pub(super) struct Found {
     pub ancestor: bool,
 }
 
-impl Found {
+impl CheckpointRef {
     /// Returns the state: the worst of what was found.
     pub(super) const fn state(self) -> State {
         if self.corrupt {
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn a_checkpoint_is_well_only_if_everything_about_it_is() {
-        let well = Found { corrupt: false, tag: true, agree: true, commit: true, ancestor: true };
+        let well = CheckpointRef { corrupt: false, tag: true, agree: true, commit: true, ancestor: true };
         assert_eq!(well.state(), State::Ok);
-        assert_eq!(Found { corrupt: true, tag: false, commit: false, ..well }.state(), State::ManifestCorrupt);
-        assert_eq!(Found { tag: false, ancestor: false, ..well }.state(), State::TagMissing);
-        assert_eq!(Found { tag: false, commit: false, ancestor: false, ..well }.state(), State::CommitMissing);
-        assert_eq!(Found { agree: false, commit: false, ..well }.state(), State::TagMoved);
-        assert_eq!(Found { commit: false, ancestor: false, ..well }.state(), State::CommitMissing);
-        assert_eq!(Found { ancestor: false, ..well }.state(), State::NotAncestor);
+        assert_eq!(CheckpointRef { corrupt: true, tag: false, commit: false, ..well }.state(), State::ManifestCorrupt);
+        assert_eq!(CheckpointRef { tag: false, ancestor: false, ..well }.state(), State::TagMissing);
+        assert_eq!(CheckpointRef { tag: false, commit: false, ancestor: false, ..well }.state(), State::CommitMissing);
+        assert_eq!(CheckpointRef { agree: false, commit: false, ..well }.state(), State::TagMoved);
+        assert_eq!(CheckpointRef { commit: false, ancestor: false, ..well }.state(), State::CommitMissing);
+        assert_eq!(CheckpointRef { ancestor: false, ..well }.state(), State::NotAncestor);
     }
 
     #[test]

@@ -5,57 +5,57 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::error::Category;
 use crate::json::print;
-use crate::recovery::tests::ground::Ground;
+use crate::recovery::tests::fixture::Fixture;
 
-fn states(ground: &Ground) -> BTreeMap<String, State> {
-    let list = ground.project().checkpoints().list().unwrap();
+fn states(fixture: &Fixture) -> BTreeMap<String, State> {
+    let list = fixture.project().checkpoints().list().unwrap();
     list.into_iter().map(|checkpoint| (checkpoint.name, checkpoint.state)).collect()
 }
 
-fn create(ground: &Ground, key: &str) -> Made {
-    ground.project().checkpoints().create(&Create { key: Some(key.to_owned()), ..Create::default() }).unwrap()
+fn create(fixture: &Fixture, key: &str) -> Made {
+    fixture.project().checkpoints().create(&Create { key: Some(key.to_owned()), ..Create::default() }).unwrap()
 }
 
-fn nothing_was_made(ground: &Ground) {
-    assert_eq!(ground.run(&["tag", "--list"]), "");
-    assert!(!ground.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
+fn nothing_was_made(fixture: &Fixture) {
+    assert_eq!(fixture.run(&["tag", "--list"]), "");
+    assert!(!fixture.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
 }
 
 #[test]
 fn a_checkpoint_is_an_annotated_tag_and_a_file_that_mirrors_it() {
-    let ground = Ground::new();
-    let made = create(&ground, "SX9-123");
+    let fixture = Fixture::new();
+    let made = create(&fixture, "SX9-123");
     assert_eq!((made.tag.as_str(), made.can_rollback_to), ("checkpoint/SX9-123-v1", true));
-    assert_eq!(ground.run(&["cat-file", "-t", "checkpoint/SX9-123-v1"]), "tag");
-    assert_eq!(ground.run(&["rev-parse", "checkpoint/SX9-123-v1^{commit}"]), made.commit);
-    let message = ground.run(&["for-each-ref", "--format=%(contents)", "refs/tags/checkpoint/"]);
+    assert_eq!(fixture.run(&["cat-file", "-t", "checkpoint/SX9-123-v1"]), "tag");
+    assert_eq!(fixture.run(&["rev-parse", "checkpoint/SX9-123-v1^{commit}"]), made.commit);
+    let message = fixture.run(&["for-each-ref", "--format=%(contents)", "refs/tags/checkpoint/"]);
     assert_eq!(Manifest::of_message(&message).unwrap().unwrap(), made.manifest);
-    assert_eq!(std::fs::read(ground.path().join(&made.path)).unwrap(), print(&made.manifest).unwrap());
+    assert_eq!(std::fs::read(fixture.path().join(&made.path)).unwrap(), print(&made.manifest).unwrap());
     let manifest = &made.manifest;
-    assert_eq!(manifest.verified_by, [ground.verify()]);
+    assert_eq!(manifest.verified_by, [fixture.verify()]);
     assert_eq!(manifest.features_passing, ["A-001", "A-002"]);
     assert_eq!((manifest.features_total, manifest.checks[0].exit), (Some(3), Some(0)));
     assert_eq!(manifest.branch.as_deref(), Some("main"));
-    assert_eq!(manifest.tree.as_deref(), Some(ground.run(&["rev-parse", "HEAD^{tree}"]).as_str()));
+    assert_eq!(manifest.tree.as_deref(), Some(fixture.run(&["rev-parse", "HEAD^{tree}"]).as_str()));
     assert_ne!(manifest.tree, manifest.code_tree);
-    let listed = ground.project().checkpoints().list().unwrap();
+    let listed = fixture.project().checkpoints().list().unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].state, listed[0].can_rollback_to, listed[0].notes.len()), (State::Ok, true, 0));
     // Its own file does not make the tree unclean: the next one can be made at once.
-    let second = create(&ground, "SX9-123");
+    let second = create(&fixture, "SX9-123");
     assert_eq!(second.tag, "checkpoint/SX9-123-v2");
     assert_eq!(second.manifest.parent_checkpoint.as_deref(), Some("checkpoint/SX9-123-v1"));
 }
 
 #[test]
 fn a_check_that_fails_leaves_neither_tag_nor_file() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     for verify in ["sh: echo so much; exit 3", "no-such-program-anywhere", ""] {
         let asked =
-            Create { key: Some("A-1".into()), verify: vec![ground.verify(), verify.to_owned()], ..Create::default() };
-        let error = ground.project().checkpoints().create(&asked).unwrap_err();
+            Create { key: Some("A-1".into()), verify: vec![fixture.verify(), verify.to_owned()], ..Create::default() };
+        let error = fixture.project().checkpoints().create(&asked).unwrap_err();
         assert_ne!(error.code, "E_MOVED", "{error}");
-        nothing_was_made(&ground);
+        nothing_was_made(&fixture);
         if verify.starts_with("sh:") {
             assert_eq!((error.code, error.category), ("E_CHECK", Category::Failed));
             assert!(error.hint.unwrap().contains("so much"));
@@ -65,64 +65,64 @@ fn a_check_that_fails_leaves_neither_tag_nor_file() {
 
 #[test]
 fn features_that_are_not_committed_are_told() {
-    let ground = Ground::new();
-    assert_eq!(create(&ground, "A-1").warnings, [""; 0]);
-    ground.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-004", "not_implemented")]);
-    let warnings = create(&ground, "A-1").warnings;
+    let fixture = Fixture::new();
+    assert_eq!(create(&fixture, "A-1").warnings, [""; 0]);
+    fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-004", "not_implemented")]);
+    let warnings = create(&fixture, "A-1").warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("features.json is not committed"), "{warnings:?}");
 }
 
 #[test]
 fn a_secret_in_anything_the_tag_says_stops_it() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let secret = ["ghp_", &"a1B2c3D4".repeat(5)[..36]].concat();
-    let refused = |ground: &Ground, asked: Create| {
+    let refused = |fixture: &Fixture, asked: Create| {
         let asked = Create { key: Some("A-1".into()), ..asked };
-        let error = ground.project().checkpoints().create(&asked).unwrap_err();
+        let error = fixture.project().checkpoints().create(&asked).unwrap_err();
         assert_eq!((error.code, error.category), ("E_SECRET", Category::Secret), "{error}");
         assert!(!error.to_string().contains(&secret));
-        nothing_was_made(ground);
+        nothing_was_made(fixture);
     };
-    refused(&ground, Create { verify: vec![format!("echo {secret}")], ..Create::default() });
-    refused(&ground, Create { closes: vec![secret.clone()], ..Create::default() });
-    refused(&ground, Create { message: Some(secret.clone()), ..Create::default() });
-    ground.run(&["branch", "-m", &secret]);
-    refused(&ground, Create::default());
-    ground.run(&["branch", "-m", "main"]);
-    create(&ground, "A-1");
+    refused(&fixture, Create { verify: vec![format!("echo {secret}")], ..Create::default() });
+    refused(&fixture, Create { closes: vec![secret.clone()], ..Create::default() });
+    refused(&fixture, Create { message: Some(secret.clone()), ..Create::default() });
+    fixture.run(&["branch", "-m", &secret]);
+    refused(&fixture, Create::default());
+    fixture.run(&["branch", "-m", "main"]);
+    create(&fixture, "A-1");
 }
 
 #[test]
 fn an_invariant_that_does_not_hold_stops_a_checkpoint() {
-    let ground = Ground::new();
-    ground.write(
+    let fixture = Fixture::new();
+    fixture.write(
         ".forge/memory/long-term/knowledge.json",
         r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["text",{"text":"no b","check":"sh: test ! -e b.txt"}]}"#,
     );
-    ground.commit("invariant");
-    let project = ground.project();
+    fixture.commit("invariant");
+    let project = fixture.project();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
     assert_eq!(project.checkpoints().create(&asked).unwrap_err().code, "E_CHECK");
-    nothing_was_made(&ground);
+    nothing_was_made(&fixture);
 }
 
 #[test]
 fn only_a_clean_tree_outside_the_memory_is_checked() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    ground.write("new.txt", "x");
-    let error = ground.project().checkpoints().create(&asked).unwrap_err();
+    fixture.write("new.txt", "x");
+    let error = fixture.project().checkpoints().create(&asked).unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_DIRTY", 9));
-    std::fs::remove_file(ground.path().join("new.txt")).unwrap();
-    ground.run(&["checkout", "-q", "-b", "side"]);
-    ground.write("a.txt", "side\n");
-    ground.commit("side");
-    ground.run(&["checkout", "-q", "main"]);
-    ground.write("c.txt", "main\n");
-    ground.commit("main");
-    ground.run(&["merge", "-q", "--no-commit", "--no-ff", "side"]);
-    assert_eq!(ground.project().checkpoints().create(&asked).unwrap_err().code, "E_OPERATION");
-    nothing_was_made(&ground);
+    std::fs::remove_file(fixture.path().join("new.txt")).unwrap();
+    fixture.run(&["checkout", "-q", "-b", "side"]);
+    fixture.write("a.txt", "side\n");
+    fixture.commit("side");
+    fixture.run(&["checkout", "-q", "main"]);
+    fixture.write("c.txt", "main\n");
+    fixture.commit("main");
+    fixture.run(&["merge", "-q", "--no-commit", "--no-ff", "side"]);
+    assert_eq!(fixture.project().checkpoints().create(&asked).unwrap_err().code, "E_OPERATION");
+    nothing_was_made(&fixture);
 }
 
 #[test]
@@ -132,41 +132,41 @@ fn what_changed_while_it_was_checked_is_not_tagged() {
         "sh: echo x > a.txt",
         "sh: echo x > new.txt",
     ] {
-        let ground = Ground::new();
+        let fixture = Fixture::new();
         let asked = Create { key: Some("A-1".into()), verify: vec![change.into()], ..Create::default() };
-        let error = ground.project().checkpoints().create(&asked).unwrap_err();
+        let error = fixture.project().checkpoints().create(&asked).unwrap_err();
         assert!(matches!(error.code, "E_MOVED" | "E_DIRTY"), "{error}");
         if change.contains("commit") {
             assert_eq!((error.code, error.category.exit_code()), ("E_MOVED", 6));
         }
-        nothing_was_made(&ground);
+        nothing_was_made(&fixture);
     }
 }
 
 #[test]
 fn each_state_is_told_from_the_others() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     for key in ["A-1", "A-2", "A-3", "A-4", "A-5"] {
-        create(&ground, key);
+        create(&fixture, key);
     }
-    let ok = ground.head();
+    let ok = fixture.head();
     // A-1 stays.
-    ground.run(&["tag", "-d", "checkpoint/A-2-v1"]);
-    ground.write("a.txt", "later\n");
-    ground.commit("later");
-    ground.run(&["tag", "-f", "-a", "-m", "moved", "checkpoint/A-3-v1", "HEAD"]);
+    fixture.run(&["tag", "-d", "checkpoint/A-2-v1"]);
+    fixture.write("a.txt", "later\n");
+    fixture.commit("later");
+    fixture.run(&["tag", "-f", "-a", "-m", "moved", "checkpoint/A-3-v1", "HEAD"]);
     // The same message on another commit.
-    let message = ground.run(&["for-each-ref", "--format=%(contents)", "refs/tags/checkpoint/A-5-v1"]);
-    ground.run(&["tag", "-f", "-a", "--cleanup=verbatim", "-m", &message, "checkpoint/A-5-v1", "HEAD"]);
+    let message = fixture.run(&["for-each-ref", "--format=%(contents)", "refs/tags/checkpoint/A-5-v1"]);
+    fixture.run(&["tag", "-f", "-a", "--cleanup=verbatim", "-m", &message, "checkpoint/A-5-v1", "HEAD"]);
     // On a side branch.
-    ground.run(&["checkout", "-q", "-b", "side"]);
-    ground.write("side.txt", "side\n");
-    ground.commit("side");
-    create(&ground, "A-6");
-    ground.run(&["checkout", "-q", "main"]);
-    ground.write(".forge/git/checkpoints/A-4-v1.json", "{\"tag\": ");
-    std::fs::remove_file(ground.path().join(".forge/git/checkpoints/A-5-v1.json")).unwrap();
-    let found = states(&ground);
+    fixture.run(&["checkout", "-q", "-b", "side"]);
+    fixture.write("side.txt", "side\n");
+    fixture.commit("side");
+    create(&fixture, "A-6");
+    fixture.run(&["checkout", "-q", "main"]);
+    fixture.write(".forge/git/checkpoints/A-4-v1.json", "{\"tag\": ");
+    std::fs::remove_file(fixture.path().join(".forge/git/checkpoints/A-5-v1.json")).unwrap();
+    let found = states(&fixture);
     for (name, state) in [
         ("A-1-v1", State::Ok),
         ("A-2-v1", State::TagMissing),
@@ -177,24 +177,24 @@ fn each_state_is_told_from_the_others() {
     ] {
         assert_eq!(found.get(name), Some(&state), "{name}");
     }
-    let usable = ground.project().checkpoints().newest_usable().unwrap().unwrap();
+    let usable = fixture.project().checkpoints().newest_usable().unwrap().unwrap();
     assert_eq!((usable.name.as_str(), usable.commit), ("A-1-v1", Some(ok)));
 }
 
 #[test]
 fn a_commit_that_is_not_in_this_clone_is_missing() {
-    let ground = Ground::new();
-    create(&ground, "A-1");
-    ground.write("a.txt", "later\n");
-    ground.commit("later");
-    create(&ground, "A-1");
+    let fixture = Fixture::new();
+    create(&fixture, "A-1");
+    fixture.write("a.txt", "later\n");
+    fixture.commit("later");
+    create(&fixture, "A-1");
     let folder = tempfile::tempdir().unwrap();
     let clone = folder.path().join("clone");
-    let from = format!("file://{}", ground.path().display());
-    ground.run(&["clone", "-q", "--depth=1", "--no-tags", &from, clone.to_str().unwrap()]);
+    let from = format!("file://{}", fixture.path().display());
+    fixture.run(&["clone", "-q", "--depth=1", "--no-tags", &from, clone.to_str().unwrap()]);
     // The tag object alone, as a damaged or partial store has it.
-    let tag = ground.run(&["cat-file", "tag", "checkpoint/A-1-v1"]) + "\n";
-    let tag = crate::recovery::tests::ground::feed(
+    let tag = fixture.run(&["cat-file", "tag", "checkpoint/A-1-v1"]) + "\n";
+    let tag = crate::recovery::tests::fixture::feed(
         &clone,
         &["hash-object", "-t", "tag", "-w", "--stdin", "--literally"],
         &tag,
@@ -203,8 +203,8 @@ fn a_commit_that_is_not_in_this_clone_is_missing() {
     std::fs::write(clone.join(".git/refs/tags/checkpoint/A-1-v1"), tag + "\n").unwrap();
     std::fs::create_dir_all(clone.join(".forge/git/checkpoints")).unwrap();
     let file = ".forge/git/checkpoints/A-1-v2.json";
-    std::fs::copy(ground.path().join(file), clone.join(file)).unwrap();
-    let project = Ground::open(&clone);
+    std::fs::copy(fixture.path().join(file), clone.join(file)).unwrap();
+    let project = Fixture::open(&clone);
     let list = project.checkpoints().list().unwrap();
     let found: BTreeMap<_, _> = list.iter().map(|one| (one.name.as_str(), (one.state, one.can_rollback_to))).collect();
     assert_eq!(found["A-1-v1"], (State::CommitMissing, false));
@@ -213,136 +213,136 @@ fn a_commit_that_is_not_in_this_clone_is_missing() {
 
 #[test]
 fn a_missing_file_is_made_anew_from_the_tag_and_never_the_other_way_round() {
-    let ground = Ground::new();
-    let made = create(&ground, "A-1");
-    let gone = create(&ground, "A-2");
-    let path = ground.path().join(&made.path);
+    let fixture = Fixture::new();
+    let made = create(&fixture, "A-1");
+    let gone = create(&fixture, "A-2");
+    let path = fixture.path().join(&made.path);
     let before = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    ground.run(&["tag", "-d", &gone.tag]);
-    let verified = ground.project().checkpoints().verify(None).unwrap();
+    fixture.run(&["tag", "-d", &gone.tag]);
+    let verified = fixture.project().checkpoints().verify(None).unwrap();
     assert_eq!(verified.rebuilt, [made.path.as_str()]);
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    assert_eq!(states(&ground)["A-2-v1"], State::TagMissing);
-    assert_eq!(ground.run(&["tag", "--list"]), made.tag);
-    assert!(ground.project().checkpoints().verify(None).unwrap().rebuilt.is_empty());
+    assert_eq!(states(&fixture)["A-2-v1"], State::TagMissing);
+    assert_eq!(fixture.run(&["tag", "--list"]), made.tag);
+    assert!(fixture.project().checkpoints().verify(None).unwrap().rebuilt.is_empty());
 }
 
 #[test]
 fn a_tag_by_hand_is_listed_and_never_gone_back_to() {
-    let ground = Ground::new();
-    ground.run(&["tag", "-a", "checkpoint/SX9-123-v1", "-m", "Working ATLAS-NATS connection"]);
-    let head = ground.head();
+    let fixture = Fixture::new();
+    fixture.run(&["tag", "-a", "checkpoint/SX9-123-v1", "-m", "Working ATLAS-NATS connection"]);
+    let head = fixture.head();
     let file = include_str!("../fixtures/checkpoint.json").replace("abc1234def5678", &head[..14]);
-    ground.write(".forge/git/checkpoints/SX9-123-v1.json", file);
-    let listed = ground.project().checkpoints().show("SX9-123-v1").unwrap();
+    fixture.write(".forge/git/checkpoints/SX9-123-v1.json", file);
+    let listed = fixture.project().checkpoints().show("SX9-123-v1").unwrap();
     assert_eq!((listed.state, listed.can_rollback_to, listed.notes.len()), (State::Ok, false, 1));
     assert!(listed.manifest.unwrap().can_rollback_to, "the file says so, and nothing shows it");
-    assert_eq!(ground.project().checkpoints().newest_usable().unwrap(), None);
-    assert!(ground.project().checkpoints().newest_valid().unwrap().is_some());
-    assert_eq!(ground.project().checkpoints().show("SX9-123-v2").unwrap_err().category, Category::NotFound);
+    assert_eq!(fixture.project().checkpoints().newest_usable().unwrap(), None);
+    assert!(fixture.project().checkpoints().newest_valid().unwrap().is_some());
+    assert_eq!(fixture.project().checkpoints().show("SX9-123-v2").unwrap_err().category, Category::NotFound);
 }
 
 #[test]
 fn a_file_changed_by_hand_does_not_outweigh_the_tag() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    let project = ground.project_with("[verify]\ncommands = []\n");
+    let project = fixture.project_with("[verify]\ncommands = []\n");
     let made = project.checkpoints().create(&asked).unwrap();
     assert!(!made.can_rollback_to, "nothing was checked");
-    let path = ground.path().join(&made.path);
+    let path = fixture.path().join(&made.path);
     let text =
         std::fs::read_to_string(&path).unwrap().replace("\"can_rollback_to\": false", "\"can_rollback_to\": true");
     std::fs::write(&path, text).unwrap();
-    let listed = ground.project().checkpoints().show("A-1-v1").unwrap();
+    let listed = fixture.project().checkpoints().show("A-1-v1").unwrap();
     assert_eq!((listed.state, listed.can_rollback_to), (State::Ok, false));
     assert!(listed.notes[0].contains("differs"), "{:?}", listed.notes);
 }
 
 #[test]
 fn of_several_that_create_at_once_each_gets_a_number_of_its_own() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let mut tags: Vec<String> = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| create(&ground, "A-1").tag)).collect();
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| create(&fixture, "A-1").tag)).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     tags.sort();
     assert_eq!(tags, (1..=4).map(|number| format!("checkpoint/A-1-v{number}")).collect::<Vec<_>>());
-    assert!(states(&ground).values().all(|state| *state == State::Ok));
+    assert!(states(&fixture).values().all(|state| *state == State::Ok));
 }
 
 #[test]
 fn a_number_that_a_remote_has_is_not_used_and_only_the_tag_is_pushed() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let folder = tempfile::tempdir().unwrap();
     let remote = folder.path().join("remote.git");
-    ground.run(&["init", "-q", "--bare", remote.to_str().unwrap()]);
-    ground.run(&["remote", "add", "origin", remote.to_str().unwrap()]);
-    ground.run(&["tag", "-a", "-m", "theirs", "checkpoint/A-1-v4"]);
-    ground.run(&["push", "-q", "origin", "checkpoint/A-1-v4"]);
-    ground.run(&["tag", "-d", "checkpoint/A-1-v4"]);
+    fixture.run(&["init", "-q", "--bare", remote.to_str().unwrap()]);
+    fixture.run(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    fixture.run(&["tag", "-a", "-m", "theirs", "checkpoint/A-1-v4"]);
+    fixture.run(&["push", "-q", "origin", "checkpoint/A-1-v4"]);
+    fixture.run(&["tag", "-d", "checkpoint/A-1-v4"]);
     let asked = Create { key: Some("A-1".into()), push: true, ..Create::default() };
-    let made = ground.project().checkpoints().create(&asked).unwrap();
+    let made = fixture.project().checkpoints().create(&asked).unwrap();
     assert_eq!((made.tag.as_str(), made.pushed, made.warnings.len()), ("checkpoint/A-1-v5", true, 0));
-    let refs = ground.run(&["ls-remote", "origin"]);
+    let refs = fixture.run(&["ls-remote", "origin"]);
     assert!(refs.contains("checkpoint/A-1-v5") && !refs.contains("refs/heads/"), "{refs}");
     std::fs::remove_dir_all(&remote).unwrap();
-    let made = ground.project().checkpoints().create(&asked).unwrap();
+    let made = fixture.project().checkpoints().create(&asked).unwrap();
     assert_eq!((made.tag.as_str(), made.pushed), ("checkpoint/A-1-v6", false));
     assert_eq!(made.warnings.len(), 2, "that it was neither asked nor reached: {:?}", made.warnings);
 }
 
 #[test]
 fn pruning_keeps_what_is_new_needed_or_the_only_way() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     for number in 1..=7 {
         if number == 2 {
             // A commit to which only the tag leads.
-            ground.run(&["checkout", "-q", "--detach"]);
-            ground.write("detached.txt", "x");
-            ground.commit("detached");
-            create(&ground, "A-1");
-            ground.run(&["checkout", "-q", "main"]);
+            fixture.run(&["checkout", "-q", "--detach"]);
+            fixture.write("detached.txt", "x");
+            fixture.commit("detached");
+            create(&fixture, "A-1");
+            fixture.run(&["checkout", "-q", "main"]);
         } else {
-            create(&ground, "A-1");
+            create(&fixture, "A-1");
         }
-        ground.write("a.txt", format!("{number}\n"));
-        ground.commit("more");
+        fixture.write("a.txt", format!("{number}\n"));
+        fixture.commit("more");
     }
-    ground.write(
+    fixture.write(
         ".forge/linear/active.json",
         r#"{"schema_version":"1.0","synced_at":null,"issues":[
             {"linear_id":"A-1","title":"see checkpoint/A-1-v3","state":"In Progress"},
             {"linear_id":"A-2","title":"see checkpoint/A-1-v1","state":"Done"}]}"#,
     );
-    let project = ground.project();
+    let project = fixture.project();
     let said = project.checkpoints().prune(&Prune { keep: None, dry_run: true }).unwrap();
     assert_eq!(said.dropped, ["A-1-v1", "A-1-v4"]);
-    assert_eq!(states(&ground).len(), 7);
+    assert_eq!(states(&fixture).len(), 7);
     let done = project.checkpoints().prune(&Prune::default()).unwrap();
     assert_eq!(done.dropped, said.dropped);
-    let left: Vec<String> = states(&ground).into_keys().collect();
+    let left: Vec<String> = states(&fixture).into_keys().collect();
     assert_eq!(left, ["A-1-v2", "A-1-v3", "A-1-v5", "A-1-v6", "A-1-v7"]);
-    assert!(!ground.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
+    assert!(!fixture.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
     assert!(project.checkpoints().prune(&Prune::default()).unwrap().dropped.is_empty());
 }
 
 #[test]
 fn what_looks_like_a_credential_in_an_output_is_not_repeated() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     // Put together here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
-    std::fs::write(ground.path().join(".git/said"), format!("begin\n{token}\nend\n")).unwrap();
+    std::fs::write(fixture.path().join(".git/said"), format!("begin\n{token}\nend\n")).unwrap();
     let verify = "sh: cat .git/said; exit 3".to_owned();
     let asked = Create { key: Some("A-1".into()), verify: vec![verify.clone()], ..Create::default() };
-    let error = ground.project().checkpoints().create(&asked).unwrap_err();
+    let error = fixture.project().checkpoints().create(&asked).unwrap_err();
     let hint = error.hint.as_deref().unwrap_or_default();
     assert!(error.code == "E_CHECK" && hint.contains("end"), "{error:?}");
     assert!(!hint.contains(&token), "{error:?}");
-    create(&ground, "A-1");
+    create(&fixture, "A-1");
     let config = ".forge/config.toml";
-    std::fs::write(ground.path().join(config), format!("[verify]\ncommands = [\"{verify}\"]\n")).unwrap();
-    let report = ground.project().recovery().assess(crate::recovery::Assess { verify: true }).unwrap();
+    std::fs::write(fixture.path().join(config), format!("[verify]\ncommands = [\"{verify}\"]\n")).unwrap();
+    let report = fixture.project().recovery().assess(crate::recovery::Assess { verify: true }).unwrap();
     let output = &report.measures.as_ref().unwrap().verify.output;
     assert!(output.contains("begin") && !output.contains(&token), "{output}");
 }

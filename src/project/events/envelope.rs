@@ -56,7 +56,7 @@ pub struct Envelope {
 
 /// Where and by whom something was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Origin {
     pub(super) repo: Option<String>,
     pub(super) worktree: String,
     pub(super) branch: Option<String>,
@@ -69,7 +69,7 @@ impl Envelope {
     pub(super) fn new(
         subject: Subject,
         prefix: &str,
-        place: Place,
+        place: Origin,
         data: Json,
         (id, ts, seq): (Uuid, Time, u64),
     ) -> Self {
@@ -154,13 +154,13 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn event(seq: u64, data: Json) -> Envelope {
-        let place = Place {
+        let place = Origin {
             repo: Some("c0ffee".to_owned()),
             worktree: "deck-3nec5pfi".to_owned(),
             branch: Some("main".to_owned()),
             session: Some("2025-12-24-session-001".to_owned()),
             agent: "Forge".to_owned(),
-            ..Place::default()
+            ..Origin::default()
         };
         let id = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0000 + u128::from(seq));
         let ts = Time::parse("2025-12-24T10:30:00.25Z").unwrap();
@@ -199,7 +199,7 @@ pub(super) mod tests {
         let (_, line) = event(1, data(most)).line();
         assert_eq!(line.len(), MOST_BYTES);
         let (event, line) = event(1, data(most + 1)).line();
-        assert!(line.contains(r#""data":{"withheld":["too_large"]}"#), "{}", &line[..300]);
+        assert!(line.contains(r#""data":{"redact":["too_large"]}"#), "{}", &line[..300]);
         assert_eq!(Envelope::parse(line.as_bytes()), Some(event));
     }
 

@@ -83,20 +83,20 @@ impl Events<'_> {
         let guard = files.lock()?;
         // Another process may have added some since.
         let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
-        let world = project.world();
-        let now = world.now();
-        let (_, line) = Envelope::new(subject, prefix, place, data, (world.ids.uuid(now), now, seq)).line();
-        if world.sink.is_some() || project.config().events.url.is_some() {
+        let environment = project.environment();
+        let now = environment.now();
+        let (_, line) = Envelope::new(subject, prefix, place, data, (environment.ids.uuid(now), now, seq)).line();
+        if environment.sink.is_some() || project.config().events.url.is_some() {
             // First: should this process die here, the journal catches up from it.
             outbox::add(files, &line)?;
         }
         journal::add(files, &line)?;
         drop(guard);
-        let now = millis(world.clock.monotonic());
-        if let Some(sink) = &world.sink
+        let now = millis(environment.clock.monotonic());
+        if let Some(sink) = &environment.sink
             && now >= project.server_rests.load(Ordering::Relaxed)
         {
-            let (drained, ended) = outbox::drain(files, world, sink.as_ref(), CAP, MOST_REFUSED)?;
+            let (drained, ended) = outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
             if ended == Ended::Waited {
                 // A command that tells several events does not wait for each of them.
                 project.server_rests.store(now.saturating_add(millis(REST)), Ordering::Relaxed);
@@ -114,8 +114,8 @@ impl Events<'_> {
     /// `Locked`; `Failed` if the file of what waits cannot be read or written.
     pub fn drain(&self, within: Duration) -> Result<Drained> {
         let files = self.project.files();
-        if let Some(sink) = &self.project.world().sink {
-            let (drained, _) = outbox::drain(files, self.project.world(), sink.as_ref(), within, usize::MAX)?;
+        if let Some(sink) = &self.project.environment().sink {
+            let (drained, _) = outbox::drain(files, self.project.environment(), sink.as_ref(), within, usize::MAX)?;
             return Ok(drained);
         }
         let waiting = outbox::read(files)?;
@@ -130,12 +130,12 @@ impl Events<'_> {
         let prefix = prefix.map(|error| format!("{}; {} stands in its place", error.message, subjects::PREFIX));
         prefix
             .or_else(|| self.not_built().then(|| format!("{NOT_BUILT}; events stay in the outbox")))
-            .or_else(|| Some(self.project.world().sink.as_ref()?.check().err()?.to_string()))
+            .or_else(|| Some(self.project.environment().sink.as_ref()?.check().err()?.to_string()))
     }
 
     /// Returns whether a server is configured that this program was not built to reach.
     fn not_built(&self) -> bool {
-        self.project.config().events.url.is_some() && self.project.world().sink.is_none()
+        self.project.config().events.url.is_some() && self.project.environment().sink.is_none()
     }
 
     /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.

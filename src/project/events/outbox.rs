@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::envelope::Envelope;
 use super::journal;
+use crate::environment::ProjectEnvironment;
 use crate::error::Result;
 use crate::files::Files;
 use crate::layout::EVENTS_OUTBOX;
-use crate::world::World;
 
 /// How many events wait at most; then the oldest are dropped, and counted.
 pub const MOST_WAITING: usize = 10_000;
@@ -117,12 +117,12 @@ pub struct Drained {
 /// holds up none of those behind it. The lock is not held meanwhile: several may do so at once, and the server has each event once.
 pub(super) fn drain(
     files: &Files,
-    world: &World,
+    environment: &ProjectEnvironment,
     sink: &dyn Sink,
     within: Duration,
     refusals: usize,
 ) -> Result<(Drained, Ended)> {
-    let began = world.clock.monotonic();
+    let began = environment.clock.monotonic();
     let guard = files.lock()?;
     catch_up(files)?;
     let outbox = read(files)?;
@@ -135,7 +135,7 @@ pub(super) fn drain(
             continue;
         };
         let message = Message { subject: event.subject, id: event.id.to_string(), body: line.clone().into_bytes() };
-        let left = within.saturating_sub(world.clock.monotonic().saturating_sub(began));
+        let left = within.saturating_sub(environment.clock.monotonic().saturating_sub(began));
         let published = if left.is_zero() { Err(SinkError::Elapsed(within)) } else { sink.publish(&message, left) };
         match published {
             Ok(_) => {

@@ -1,6 +1,6 @@
 //! Where and by whom something was done.
 
-use super::envelope::{Envelope, Place};
+use super::envelope::{Envelope, Origin};
 use crate::files;
 use crate::git::Git;
 use crate::project::Project;
@@ -11,10 +11,10 @@ const TELLING: usize = 8;
 const LONGEST: usize = 40;
 
 /// Finds out where this is. What git does not say is left out: an event is not lost for it.
-pub(super) fn find(project: &Project, session: Option<&str>, last: Option<&Envelope>) -> Place {
+pub(super) fn find(project: &Project, session: Option<&str>, last: Option<&Envelope>) -> Origin {
     let git = project.git().ok();
     let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
-    Place {
+    Origin {
         // It never changes, and is far back.
         repo: last
             .and_then(|last| last.repo.clone())
@@ -23,7 +23,7 @@ pub(super) fn find(project: &Project, session: Option<&str>, last: Option<&Envel
         branch: ask(|git| git.branch().ok().flatten()),
         head: ask(|git| git.head().ok().flatten().map(|commit| commit.to_string())),
         session: session.map(ToOwned::to_owned).or_else(|| current(project)),
-        agent: project.world().agent.clone(),
+        agent: project.environment().agent.clone(),
     }
 }
 

@@ -94,7 +94,7 @@ impl Events<'_> {
     }
 
     pub(super) fn replay_pages(&self, replay: &Replay, within: Duration, page: usize) -> Result<Replayed> {
-        let Some(sink) = &self.project.world().sink else {
+        let Some(sink) = &self.project.environment().sink else {
             if self.not_built() {
                 let error = Error::new(Category::Failed, "E_NOT_BUILT", super::NOT_BUILT);
                 return Err(
@@ -151,7 +151,7 @@ impl Events<'_> {
         Ok(Status {
             seq: last.map_or(0, |last| last.seq),
             last: last.map(|last| last.ts),
-            server: self.project.world().sink.is_some(),
+            server: self.project.environment().sink.is_some(),
             waiting: outbox.waiting.len() as u64,
             dropped: outbox.dropped,
             damaged: lines.damaged,

@@ -9,9 +9,9 @@ use helmdeck_events::{Message, Receipt, Sink, SinkError, Stored};
 use uuid::Uuid;
 
 use super::*;
+use crate::environment::ProjectEnvironment;
 use crate::git::Git;
 use crate::layout::{EVENTS_OUTBOX, JOURNAL};
-use crate::world::World;
 
 /// A server that knows ids, fails when told to, and forgets to say that it has something when told to.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Clock for Moved {
 
 fn project(root: &Path, sink: Option<Arc<dyn Sink>>) -> Project {
     std::fs::create_dir_all(root.join(".forge")).unwrap();
-    Project::open(root, World { sink, ..World::default() }).unwrap().unwrap()
+    Project::open(root, ProjectEnvironment { sink, ..ProjectEnvironment::default() }).unwrap().unwrap()
 }
 
 fn say(project: &Project, count: u64) {
@@ -379,8 +379,9 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     let server = Server::up();
     let clock = Arc::new(Moved::default());
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
-    let world = World { sink: Some(server.clone()), clock: clock.clone(), ..World::default() };
-    let project = Project::open(folder.path(), world).unwrap().unwrap();
+    let environment =
+        ProjectEnvironment { sink: Some(server.clone()), clock: clock.clone(), ..ProjectEnvironment::default() };
+    let project = Project::open(folder.path(), environment).unwrap().unwrap();
     server.state.lock().unwrap().silent = true;
     server.answers(0);
     say(&project, 3);
@@ -427,7 +428,7 @@ fn what_the_server_kept_is_read_again_without_the_journal() {
     }
     let few = project.events().replay_stored(&Replay { last: Some(2), ..Replay::default() }, CAP).unwrap();
     assert_eq!(seqs(&few), [4, 5]);
-    let without = Project::open(folder.path(), World::default()).unwrap().unwrap();
+    let without = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
     let error = without.events().replay_stored(&Replay::default(), CAP).unwrap_err();
     assert_eq!(error.code, "E_NO_SERVER");
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::contract::{self, Difference, Weakened, differences, weakened};
 use super::file::{ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, split_id};
 use super::numbers::Numbers;
-use super::{Features, ground};
+use super::{Features, status_inputs};
 use crate::error::{Category, Error, Result};
 use crate::events::subjects::Subject;
 use crate::git::{Git, Oid};
@@ -178,8 +178,8 @@ impl Features<'_> {
             return Err(Error::refused(format!("{id} is passing only when its tests have shown it"))
                 .next(format!("helmdeck forge features verify {id}")));
         }
-        let now = self.project.world().now().seconds();
-        let agent = self.project.world().agent.clone();
+        let now = self.project.environment().now().seconds();
+        let agent = self.project.environment().agent.clone();
         let mut from = None;
         let changed = self.change(edit.amend_contract.as_deref(), if_match, |file| {
             let feature = file.get_mut(id)?;
@@ -264,11 +264,11 @@ impl Features<'_> {
         let project = self.project;
         project.check_not_paused()?;
         let by = text("by", &manual.by)?;
-        if by.eq_ignore_ascii_case(&project.world().agent) {
+        if by.eq_ignore_ascii_case(&project.environment().agent) {
             return Err(Error::refused(format!("{by} is the agent: a person must have seen that {id} works")));
         }
         let reference = Reference::parse(&manual.evidence).map_err(Error::usage)?;
-        if !ground::Evidence::read(project)?.is_there(&reference) {
+        if !status_inputs::Evidence::read(project)?.is_there(&reference) {
             return Err(
                 Error::not_found(format!("there is no artifact {reference}")).next("helmdeck forge artifact list")
             );
@@ -278,8 +278,8 @@ impl Features<'_> {
             Some(git) => git.head()?,
             None => None,
         };
-        let tree = ground::code_tree(git.as_ref())?;
-        let now = project.world().now().seconds();
+        let tree = status_inputs::code_tree(git.as_ref())?;
+        let now = project.environment().now().seconds();
         let (from, feature) = project.files().edit(None, |file: &mut FeaturesFile| {
             let feature = file.get_mut(id)?;
             if feature.manual != Some(true) {
@@ -329,7 +329,7 @@ impl Features<'_> {
             let after = self.project.files().read(path).ok().flatten().unwrap_or_default();
             weak.extend(weakened(&change.path, &String::from_utf8_lossy(&before), &String::from_utf8_lossy(&after)));
         }
-        let standings = ground::judge(self.project, &file.features, false)?;
+        let standings = status_inputs::judge(self.project, &file.features, false)?;
         let unverified = file.features.iter().zip(standings);
         let unverified = unverified.filter(|(_, standing)| *standing == super::Standing::UnverifiedPass);
         let put_off = file.features.iter().filter(|feature| feature.status == Status::Deferred);
@@ -365,7 +365,7 @@ impl Features<'_> {
             None => None,
         };
         let amend = amend.map(|reason| text("reason", reason)).transpose()?;
-        let (now, by) = (project.world().now().seconds(), project.world().agent.clone());
+        let (now, by) = (project.environment().now().seconds(), project.environment().agent.clone());
         project.files().edit(if_match, |file: &mut FeaturesFile| {
             let known = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
             let feature = change(file)?;

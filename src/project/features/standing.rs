@@ -57,7 +57,7 @@ pub struct Counts {
 }
 
 /// What one must know of the project to judge a pass.
-pub(crate) struct Ground<'a> {
+pub(crate) struct StatusInputs<'a> {
     /// The code as it is, without `.forge/`; none without git.
     pub(crate) code_tree: Option<&'a str>,
     /// Says whether what is said to show that a feature works is there, and is of that feature.
@@ -66,15 +66,15 @@ pub(crate) struct Ground<'a> {
     pub(crate) same_tests: &'a dyn Fn(&Feature) -> bool,
 }
 
-impl std::fmt::Debug for Ground<'_> {
+impl std::fmt::Debug for StatusInputs<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ground").field("code_tree", &self.code_tree).finish_non_exhaustive()
+        f.debug_struct("StatusInputs").field("code_tree", &self.code_tree).finish_non_exhaustive()
     }
 }
 
 impl Feature {
     /// Returns how it really stands.
-    pub(crate) fn standing(&self, ground: &Ground<'_>) -> Standing {
+    pub(crate) fn standing(&self, status_inputs: &StatusInputs<'_>) -> Standing {
         match self.status {
             Status::NotImplemented => Standing::NotImplemented,
             Status::InProgress => Standing::InProgress,
@@ -83,16 +83,16 @@ impl Feature {
             Status::Blocked => Standing::Blocked,
             Status::Deferred => Standing::Deferred,
             Status::Passing => {
-                let shown = self.evidence.is_some() && (ground.shows)(self);
+                let shown = self.evidence.is_some() && (status_inputs.shows)(self);
                 let seen = self.manual != Some(true) || self.verified_by.is_some();
-                let same = match (ground.code_tree, &self.verified_code_tree) {
+                let same = match (status_inputs.code_tree, &self.verified_code_tree) {
                     (None, _) => true,
                     (Some(now), Some(then)) => now == then,
                     (Some(_), None) => false,
                 };
                 if !(shown && seen && self.verified_at.is_some()) {
                     Standing::UnverifiedPass
-                } else if same || (ground.same_tests)(self) {
+                } else if same || (status_inputs.same_tests)(self) {
                     Standing::Passing
                 } else {
                     Standing::PassingStale
@@ -217,12 +217,12 @@ mod tests {
         file
     }
 
-    fn judged(file: &FeaturesFile, ground: &Ground<'_>) -> Vec<Standing> {
-        file.features.iter().map(|feature| feature.standing(ground)).collect()
+    fn judged(file: &FeaturesFile, status_inputs: &StatusInputs<'_>) -> Vec<Standing> {
+        file.features.iter().map(|feature| feature.standing(status_inputs)).collect()
     }
 
     fn standings(file: &FeaturesFile) -> Vec<Standing> {
-        judged(file, &Ground { code_tree: Some("tree"), shows: &|_| true, same_tests: &|_| false })
+        judged(file, &StatusInputs { code_tree: Some("tree"), shows: &|_| true, same_tests: &|_| false })
     }
 
     fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!((counts.passing, counts.counted, counts.unverified), (0, 2, 1));
         let file = file(&[("A-001", Status::Passing)]);
         assert_eq!(standings(&file), [Standing::Passing]);
-        let ground = Ground { code_tree: Some("tree"), shows: &|_| false, same_tests: &|_| true };
-        assert_eq!(judged(&file, &ground), [Standing::UnverifiedPass], "its evidence is gone");
+        let status_inputs = StatusInputs { code_tree: Some("tree"), shows: &|_| false, same_tests: &|_| true };
+        assert_eq!(judged(&file, &status_inputs), [Standing::UnverifiedPass], "its evidence is gone");
         let mut manual = file;
         manual.features[0].manual = Some(true);
         assert_eq!(standings(&manual), [Standing::UnverifiedPass], "nobody says who saw it");
@@ -249,15 +249,15 @@ mod tests {
     #[test]
     fn a_pass_of_other_code_is_stale_and_counts() {
         let file = file(&[("A-001", Status::Passing), ("A-002", Status::Deferred)]);
-        let mut ground = Ground { code_tree: Some("other"), shows: &|_| true, same_tests: &|_| false };
-        assert_eq!(judged(&file, &ground), [Standing::PassingStale, Standing::Deferred]);
-        let counts = FeaturesFile::counts(&judged(&file, &ground));
+        let mut status_inputs = StatusInputs { code_tree: Some("other"), shows: &|_| true, same_tests: &|_| false };
+        assert_eq!(judged(&file, &status_inputs), [Standing::PassingStale, Standing::Deferred]);
+        let counts = FeaturesFile::counts(&judged(&file, &status_inputs));
         assert_eq!((counts.passing, counts.stale, counts.counted, counts.total), (1, 1, 1, 2));
-        ground.same_tests = &|_| true;
-        assert_eq!(judged(&file, &ground)[0], Standing::Passing, "its tests are the same");
-        ground.code_tree = None;
-        ground.same_tests = &|_| false;
-        assert_eq!(judged(&file, &ground)[0], Standing::Passing, "without git nothing can be said");
+        status_inputs.same_tests = &|_| true;
+        assert_eq!(judged(&file, &status_inputs)[0], Standing::Passing, "its tests are the same");
+        status_inputs.code_tree = None;
+        status_inputs.same_tests = &|_| false;
+        assert_eq!(judged(&file, &status_inputs)[0], Standing::Passing, "without git nothing can be said");
     }
 
     #[test]

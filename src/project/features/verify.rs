@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::{Feature, FeaturesFile, Status, unknown};
-use super::{Features, Standing, execute, ground};
+use super::{Features, Standing, execute, status_inputs};
 use crate::artifacts::{self, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
@@ -13,7 +13,7 @@ use crate::time::Time;
 /// How much of a test's output is kept, in bytes: its end.
 const OUTPUT: usize = 4 << 10;
 
-/// What verifying a feature found. A door ends with exit code 1 unless it passed.
+/// What verifying a feature found. A transport ends with exit code 1 unless it passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verified {
     /// The feature.
@@ -217,7 +217,7 @@ impl Features<'_> {
         // Tests of code that changed under them say something, but not of which code.
         let tree = after.tree.clone().filter(|tree| before.tree.as_ref() == Some(tree));
         let executed = runs.iter().map(|run| run.executed).sum();
-        let now = project.world().now().seconds();
+        let now = project.environment().now().seconds();
         let known = purpose == Purpose::Probe
             && problem.is_none()
             && feature.status == Status::Passing
@@ -231,7 +231,7 @@ impl Features<'_> {
                 feature: id,
                 name: &feature.name,
                 at: now,
-                agent: &project.world().agent,
+                agent: &project.environment().agent,
                 commit: after.commit.as_deref(),
                 code_tree: tree.as_deref(),
                 dirty: after.dirty,
@@ -240,7 +240,7 @@ impl Features<'_> {
             };
             let bytes = crate::json::print(&report)
                 .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
-            let put = Put::new(artifacts::Kind::Reports, ground::report_name(id));
+            let put = Put::new(artifacts::Kind::Reports, status_inputs::report_name(id));
             evidence = Some(project.artifacts().put(&bytes, &put)?.entry.triv.to_string());
         }
         let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
@@ -297,7 +297,7 @@ impl Features<'_> {
     /// As [`Self::verify`].
     pub fn probe(&self, count: Option<usize>) -> Result<Vec<Verified>> {
         let file = self.read()?;
-        let standings = ground::judge(self.project, &file.features, false)?;
+        let standings = status_inputs::judge(self.project, &file.features, false)?;
         let count = count.unwrap_or(self.project.config().session.probes);
         let unknown = |feature: &Feature| Verified {
             id: feature.id.clone(),
@@ -388,7 +388,7 @@ impl Features<'_> {
         let dirty = head.is_none() || git.status()?.outside(git.memory()).next().is_some();
         let tree = match &head {
             Some(head) if !dirty => Some(git.code_tree(head)?),
-            _ => Some(ground::work_tree(&git)?),
+            _ => Some(status_inputs::work_tree(&git)?),
         };
         Ok(Code { commit: head.map(|oid| oid.as_str().to_owned()), tree, dirty })
     }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::path::Place;
+use super::path::FileLocation;
 
 /// What a file is called until it is whole. Only the holder of the lock writes, so one that is left over is written anew.
 pub(super) const UNFINISHED: &str = ".forge-tmp";
@@ -31,7 +31,7 @@ pub(super) enum Step {
 }
 
 /// Writes a file: beside the old one, flushed, renamed, and the folder flushed.
-pub(super) fn write(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io::Result<()> {
+pub(super) fn write(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<()> {
     let name = unfinished(place, bytes, mode, true)?;
     rename(&place.folder, &name, place)?;
     sync(&place.folder)
@@ -39,13 +39,13 @@ pub(super) fn write(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io::
 
 /// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new ones, but after a power failure it
 /// may be empty. For copies only.
-pub(super) fn write_copy(place: &Place, bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<()> {
     let name = unfinished(place, bytes, None, false)?;
     rename(&place.folder, &name, place)
 }
 
 /// Writes a file unless there is one. Says whether it did.
-pub(super) fn create(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io::Result<bool> {
+pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<bool> {
     if mode_of(place)?.is_some() {
         return Ok(false);
     }
@@ -68,7 +68,7 @@ pub(super) fn create(place: &Place, bytes: &[u8], mode: Option<u32>) -> std::io:
 }
 
 /// Adds bytes to the end of a file, which is created if it is absent. If they cannot all be written, none stays.
-pub(super) fn append(place: &Place, line: &str) -> std::io::Result<()> {
+pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
     let new = mode_of(place)?.is_none();
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::from_raw_mode(0o666))?;
@@ -102,7 +102,7 @@ fn add(file: &mut File, length: u64, line: &str) -> std::io::Result<()> {
 }
 
 /// Gives a file the name of a place, instead of what has it.
-pub(super) fn rename(folder: &OwnedFd, name: &str, to: &Place) -> std::io::Result<()> {
+pub(super) fn rename(folder: &OwnedFd, name: &str, to: &FileLocation) -> std::io::Result<()> {
     let renamed = rustix::fs::renameat(folder, name, &to.folder, to.name.as_str());
     if renamed.is_err() && name.ends_with(UNFINISHED) {
         tidy(folder, name);
@@ -112,7 +112,7 @@ pub(super) fn rename(folder: &OwnedFd, name: &str, to: &Place) -> std::io::Resul
 }
 
 /// Gives a file a second name, which must be free.
-pub(super) fn link(from: &Place, to: &Place) -> std::io::Result<()> {
+pub(super) fn link(from: &FileLocation, to: &FileLocation) -> std::io::Result<()> {
     let none = AtFlags::empty();
     rustix::fs::linkat(&from.folder, from.name.as_str(), &to.folder, to.name.as_str(), none)?;
     fault::at(Step::Named)?;
@@ -120,7 +120,7 @@ pub(super) fn link(from: &Place, to: &Place) -> std::io::Result<()> {
 }
 
 /// Takes its name from a file. Says whether there was one.
-pub(super) fn remove(place: &Place) -> std::io::Result<bool> {
+pub(super) fn remove(place: &FileLocation) -> std::io::Result<bool> {
     if !remove_if_there(&place.folder, &place.name)? {
         return Ok(false);
     }
@@ -135,7 +135,7 @@ pub(super) fn sync(folder: &OwnedFd) -> std::io::Result<()> {
     fault::at(Step::Folder)
 }
 
-fn unfinished(place: &Place, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<String> {
+fn unfinished(place: &FileLocation, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<String> {
     let name = format!(".{}{UNFINISHED}", place.name);
     remove_if_there(&place.folder, &name)?;
     let written = fill(place, &name, bytes, mode, flush);
@@ -146,7 +146,7 @@ fn unfinished(place: &Place, bytes: &[u8], mode: Option<u32>, flush: bool) -> st
     written.map(|()| name)
 }
 
-fn fill(place: &Place, name: &str, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<()> {
+fn fill(place: &FileLocation, name: &str, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file: File = rustix::fs::openat(&place.folder, name, flags, Mode::from_raw_mode(0o666))?.into();
     fault::at(Step::Create)?;
@@ -170,7 +170,7 @@ fn tidy(folder: &OwnedFd, name: &str) {
 }
 
 /// The permissions of the file that is there.
-fn mode_of(place: &Place) -> std::io::Result<Option<u32>> {
+fn mode_of(place: &FileLocation) -> std::io::Result<Option<u32>> {
     match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat.st_mode & 0o777)),
         Err(Errno::NOENT) => Ok(None),

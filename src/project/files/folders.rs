@@ -9,7 +9,7 @@ use crate::time::Time;
 
 /// An entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct FolderEntry {
     /// Its name.
     pub name: String,
     /// Whether it is a folder; a link is none.
@@ -41,7 +41,7 @@ impl Files {
     ///
     /// # Errors
     /// `Refused`, `Failed`.
-    pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    pub fn list(&self, path: &str) -> Result<Vec<FolderEntry>> {
         let io = |error: Errno| Error::io("cannot list", &self.root().join(path), &error.into());
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(Vec::new()) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -109,7 +109,7 @@ impl Files {
     ///
     /// # Errors
     /// `Refused`, `Failed`.
-    pub fn entry(&self, path: &str) -> Result<Option<Entry>> {
+    pub fn entry(&self, path: &str) -> Result<Option<FolderEntry>> {
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
         match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(about(&place.name, &stat))),
@@ -132,9 +132,9 @@ pub(crate) fn part_of(list: &str, name: &str) -> Option<u32> {
     number.parse().ok().filter(|number| part(list, *number) == name)
 }
 
-fn about(name: &str, stat: &rustix::fs::Stat) -> Entry {
+fn about(name: &str, stat: &rustix::fs::Stat) -> FolderEntry {
     let modified = jiff::Timestamp::new(stat.st_mtime, 0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    Entry {
+    FolderEntry {
         name: name.to_owned(),
         folder: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
         bytes: u64::try_from(stat.st_size).unwrap_or_default(),

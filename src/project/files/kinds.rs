@@ -14,7 +14,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<crate::focus::Focus>("focus"),
     Kind::of::<crate::issues::Active>("active"),
     Kind::of::<crate::sessions::Session>("session"),
-    Kind::of::<crate::sessions::Living>("sessions"),
+    Kind::of::<crate::sessions::ActiveSessions>("sessions"),
     Kind::of::<crate::git::Branches>("branches"),
 ];
 

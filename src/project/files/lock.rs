@@ -1,10 +1,11 @@
 //! Locks between processes. The kernel frees one when its process dies, however it dies; the file stays.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,7 @@ impl Lock {
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Says whether this thread holds it.
@@ -92,7 +93,7 @@ impl Lock {
         }
         let io = |error: std::io::Error| Error::io("cannot lock", &self.root.join(self.path), &error);
         let until = Instant::now() + self.wait;
-        // One waits at the door and the others behind it: who frees the lock and wants it again waits as all do.
+        // One waits at the transport and the others behind it: who frees the lock and wants it again waits as all do.
         let door = self.open(".next")?;
         let mut file = self.open("")?;
         if !(wait(&door, until).map_err(io)? && wait(&file, until).map_err(io)?) {

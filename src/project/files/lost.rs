@@ -57,17 +57,17 @@ pub(super) fn error(path: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::ProjectEnvironment;
     use crate::files::{Document as _, MAX_FILE};
     use crate::git::fixture::Repository;
     use crate::knowledge::KnowledgeFile;
-    use crate::world::World;
 
     #[test]
     fn git_is_asked_for_what_is_gone_before_the_lock() {
         // Under the lock to ask it would be a panic here.
         let repository = Repository::new();
         repository.write(CONFIG, "");
-        let files = Files::new(repository.path(), World::default(), MAX_FILE, None);
+        let files = Files::new(repository.path(), ProjectEnvironment::default(), MAX_FILE, None);
         let edit = || files.edit::<KnowledgeFile, _>(None, |_| Ok(()));
         let remove = |path: &str| std::fs::remove_file(repository.path().join(path)).unwrap();
         edit().unwrap();

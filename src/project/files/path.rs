@@ -72,7 +72,7 @@ fn refuse(path: &str, why: &str) -> Error {
 }
 
 /// Where a file is or would be: an open folder, and a name in it that is no link.
-pub(super) struct Place {
+pub(super) struct FileLocation {
     pub(super) folder: OwnedFd,
     pub(super) name: String,
 }
@@ -82,7 +82,7 @@ pub(super) struct Place {
 ///
 /// A repository of somebody else can hold any link, so a path in `.forge` must hold none: not on the way, and not at its end. On the
 /// way to another file of the project a link is followed as long as it stays below the root. Nothing leads into a `.git`.
-pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<Place>> {
+pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<FileLocation>> {
     check_path(path)?;
     let io = |error: Errno| Error::io("cannot open", &root.join(path), &error.into());
     let open = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -131,7 +131,7 @@ pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<Plac
             Err(error) => return Err(io(error)),
         }
         if parts.is_empty() {
-            return Ok(folders.pop().map(|folder| Place { folder, name: part }));
+            return Ok(folders.pop().map(|folder| FileLocation { folder, name: part }));
         }
         let next = rustix::fs::openat(here, part.as_str(), open | OFlags::NOFOLLOW, Mode::empty());
         folders.push(next.map_err(|error| match error {

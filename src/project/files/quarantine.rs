@@ -25,7 +25,7 @@ impl Files {
         if copies.len() >= MAX_COPIES {
             return Ok(None);
         }
-        let utc = self.world().now().seconds().to_string().replace([':', '-'], "");
+        let utc = self.environment().now().seconds().to_string().replace([':', '-'], "");
         let copy = format!("{QUARANTINE}/{name}.{utc}{tail}");
         self.put(&copy, bytes, None)?;
         Ok(Some(copy))

@@ -27,20 +27,20 @@ impl Document for Notes {
     }
 }
 
-struct Place {
+struct Fixture {
     _folder: tempfile::TempDir,
     files: Files,
 }
 
-fn place() -> Place {
+fn place() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".forge")).unwrap();
     let files = at(folder.path());
-    Place { _folder: folder, files }
+    Fixture { _folder: folder, files }
 }
 
 fn at(root: &Path) -> Files {
-    Files::new(root, World::default(), MAX_FILE, None)
+    Files::new(root, ProjectEnvironment::default(), MAX_FILE, None)
 }
 
 fn add(files: &Files, note: &str) -> Result<()> {
@@ -63,7 +63,7 @@ fn overwrite(files: &Files, bytes: &[u8]) {
 
 #[test]
 fn an_absent_document_is_none_and_an_edit_creates_it() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     assert!(files.load::<Notes>().unwrap().is_none());
     assert!(!files.root().join(".forge/.local").exists(), "reading leaves nothing behind");
     add(files, "one").unwrap();
@@ -75,7 +75,7 @@ fn an_absent_document_is_none_and_an_edit_creates_it() {
 
 #[test]
 fn what_does_not_change_is_not_written() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     // Written by hand, in another form than ours.
     overwrite(files, b"{\"schema_version\":\"1.0\",\r\n\"count\":0,\"notes\":[],\"mine\":[1]}");
     let before = raw(files, Notes::PATH);
@@ -94,7 +94,7 @@ fn what_does_not_change_is_not_written() {
 
 #[test]
 fn a_number_that_we_do_not_know_keeps_every_digit() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     let theirs = "\"big\": 123456789012345678901234567890,\n  \"long\": 0.1000000000000000055511151231257827,\n  \"price\": 1.10";
     overwrite(files, format!("{{\"schema_version\":\"1.0\",\"count\":1,\"notes\":[],{theirs}}}").as_bytes());
     add(files, "one").unwrap();
@@ -105,7 +105,7 @@ fn a_number_that_we_do_not_know_keeps_every_digit() {
 
 #[test]
 fn a_stale_copy_is_refused_with_the_current_value() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     add(files, "one").unwrap();
     let etag = files.load::<Notes>().unwrap().unwrap().etag;
     add(files, "two").unwrap();
@@ -126,7 +126,7 @@ fn a_stale_copy_is_refused_with_the_current_value() {
 
 #[test]
 fn an_invalid_change_and_a_secret_leave_the_file_as_it_is() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     add(files, "one").unwrap();
     let before = raw(files, Notes::PATH);
     assert_eq!(add(files, "").unwrap_err().code, "E_INVALID");
@@ -151,7 +151,7 @@ fn an_invalid_change_and_a_secret_leave_the_file_as_it_is() {
 
 #[test]
 fn versions_decide_who_may_write() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     let with =
         |version: &str, count: &str| format!("{{\"schema_version\":{version},\"count\":{count},\"notes\":[\"\"]}}");
     overwrite(files, with("\"1.9\"", "1").replace("[\"\"]", "[]").as_bytes());
@@ -204,7 +204,7 @@ fn corpus() -> Vec<(Vec<u8>, &'static str)> {
 #[test]
 fn a_damaged_file_is_loud_copied_aside_and_never_written_over() {
     for (bytes, says) in corpus() {
-        let Place { files, .. } = &place();
+        let Fixture { files, .. } = &place();
         overwrite(files, &bytes);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
         for error in [files.load::<Notes>().unwrap_err(), add(files, "x").unwrap_err()] {
@@ -227,7 +227,7 @@ fn a_damaged_file_is_loud_copied_aside_and_never_written_over() {
 
 #[test]
 fn line_ends_of_windows_are_no_damage() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     let text = String::from_utf8(json::print(&Notes::skeleton()).unwrap()).unwrap();
     overwrite(files, text.replace('\n', "\r\n").as_bytes());
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value, Notes::skeleton());
@@ -235,7 +235,7 @@ fn line_ends_of_windows_are_no_damage() {
 
 #[test]
 fn a_huge_file_is_not_read_at_all() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     overwrite(files, b"{");
     let file = std::fs::OpenOptions::new().write(true).open(files.root().join(Notes::PATH)).unwrap();
     file.set_len(64 << 20).unwrap();
@@ -247,7 +247,7 @@ fn a_huge_file_is_not_read_at_all() {
 
 #[test]
 fn at_most_ten_damaged_copies_of_a_name_are_kept() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     for n in 0..14 {
         overwrite(files, format!("{{{n}").as_bytes());
         assert_eq!(files.load::<Notes>().unwrap_err().code, "E_CORRUPT");
@@ -257,7 +257,7 @@ fn at_most_ten_damaged_copies_of_a_name_are_kept() {
 
 #[test]
 fn who_only_reads_writes_nothing() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     overwrite(files, b"{");
     let reading = files.reading();
     assert_eq!(reading.load::<Notes>().unwrap_err().code, "E_CORRUPT");
@@ -269,7 +269,7 @@ fn who_only_reads_writes_nothing() {
 fn create_never_overwrites_and_write_keeps_permissions() {
     use std::os::unix::fs::PermissionsExt;
 
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     assert!(files.create_with("run.sh", b"one", Some(0o755)).unwrap());
     assert!(!files.create("run.sh", b"two").unwrap());
     assert_eq!(raw(files, "run.sh"), b"one");
@@ -280,7 +280,7 @@ fn create_never_overwrites_and_write_keeps_permissions() {
 
 #[test]
 fn lines_are_added_whole_even_after_a_torn_one() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     files.append("log.jsonl", "{\"a\":1}").unwrap();
     std::fs::write(files.root().join("log.jsonl"), "{\"a\":1}\n{\"a\":").unwrap();
     files.append("log.jsonl", "{\"a\":3}").unwrap();
@@ -290,7 +290,7 @@ fn lines_are_added_whole_even_after_a_torn_one() {
 
 #[test]
 fn files_are_renamed_removed_and_listed() {
-    let Place { files, .. } = &place();
+    let Fixture { files, .. } = &place();
     files.write("a/b.txt", b"1").unwrap();
     files.rename("a/b.txt", "c/d.txt").unwrap();
     assert_eq!(files.rename("a/b.txt", "c/e.txt").unwrap_err().code, "E_NOT_FOUND");

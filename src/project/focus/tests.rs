@@ -1,6 +1,6 @@
 use super::*;
-use crate::by_hand::ByHand;
 use crate::files::decode;
+use crate::fixture::Fixture;
 use crate::json::{self, Json};
 
 const SAMPLE: &str = include_str!("../fixtures/focus.json");
@@ -25,8 +25,8 @@ fn the_focus_of_the_rfc_loads_and_saves_unchanged() {
 
 #[test]
 fn what_is_set_is_what_the_rfc_shows() {
-    let by_hand = ByHand::new();
-    by_hand.at("2025-12-24T11:35:00.25Z");
+    let fixture = Fixture::new();
+    fixture.at("2025-12-24T11:35:00.25Z");
     let set = SetFocus {
         linear_issue: Some("SX9-123".into()),
         files: Some(vec![
@@ -35,32 +35,32 @@ fn what_is_set_is_what_the_rfc_shows() {
         ]),
         ..task("Wire ATLAS daemon to NATS")
     };
-    let done = by_hand.project.focus().set(&set).unwrap();
+    let done = fixture.project.focus().set(&set).unwrap();
     assert!(done.changed);
-    assert_eq!((done.from, by_hand.text(FOCUS)), (None, SAMPLE.to_owned()));
+    assert_eq!((done.from, fixture.text(FOCUS)), (None, SAMPLE.to_owned()));
     assert_eq!(done.now.warnings.len(), 2, "{:?}", done.now.warnings);
     assert_eq!(done.now.etag, crate::files::etag(SAMPLE.as_bytes()));
 }
 
 #[test]
 fn only_a_change_is_one_and_another_task_begins_anew() {
-    let by_hand = ByHand::new();
-    let focus = by_hand.project.focus();
+    let fixture = Fixture::new();
+    let focus = fixture.project.focus();
     assert_eq!(focus.show().unwrap(), None);
     let first = SetFocus { feature_id: Some("FORGE-001".into()), blockers: Some(vec!["a".into()]), ..task("One") };
     assert!(focus.set(&first).unwrap().changed);
-    let text = by_hand.text(FOCUS);
-    by_hand.at("2025-12-24T13:00:00Z");
+    let text = fixture.text(FOCUS);
+    fixture.at("2025-12-24T13:00:00Z");
     assert!(!focus.set(&first).unwrap().changed);
     assert!(!focus.set(&task(" One ")).unwrap().changed);
-    assert_eq!(by_hand.text(FOCUS), text);
+    assert_eq!(fixture.text(FOCUS), text);
 
     let build = SetFocus { phase: Some("build".into()), feature_id: Some(String::new()), ..SetFocus::default() };
     let now = focus.set(&build).unwrap().now.focus;
     assert_eq!((now.phase.as_str(), now.feature_id, now.blockers.len()), ("BUILD", None, 1));
     assert_eq!(now.started_at.unwrap().to_string(), "2025-12-24T12:00:00Z");
 
-    let head = by_hand.repository.commit("First");
+    let head = fixture.repository.commit("First");
     let done = focus.set(&task("Two")).unwrap();
     let now = done.now.focus;
     assert_eq!((done.from.as_deref(), now.phase, now.blockers.len()), (Some("One"), Phase::Plan, 0));
@@ -70,8 +70,8 @@ fn only_a_change_is_one_and_another_task_begins_anew() {
 
 #[test]
 fn a_change_is_told_and_nothing_else() {
-    let by_hand = ByHand::new();
-    let focus = by_hand.project.focus();
+    let fixture = Fixture::new();
+    let focus = fixture.project.focus();
     for what in ["One", "One", "Two"] {
         focus.set(&task(what)).unwrap();
     }
@@ -81,7 +81,7 @@ fn a_change_is_told_and_nothing_else() {
     focus.set(&task("a\nb")).unwrap_err();
     focus.clear(None, None).unwrap();
     let told: Vec<serde_json::Value> =
-        by_hand.text(crate::layout::JOURNAL).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        fixture.text(crate::layout::JOURNAL).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(told.iter().all(|event| event["subject"] == "sx9.forge.memory.focus"));
     let data: Vec<_> = told.into_iter().map(|event| event["data"].to_string()).collect();
     assert_eq!(
@@ -97,15 +97,15 @@ fn a_change_is_told_and_nothing_else() {
 
 #[test]
 fn unknown_phases_and_members_are_kept() {
-    let by_hand = ByHand::new();
-    by_hand
+    let fixture = Fixture::new();
+    fixture
         .repository
         .write(FOCUS, "{\n  \"phase\": \"DREAM\",\n  \"mood\": {\"z\": 1, \"a\": [2]},\n  \"task\": \"One\"\n}\n");
-    let focus = by_hand.project.focus();
+    let focus = fixture.project.focus();
     let shown = focus.show().unwrap().unwrap();
     assert!(shown.warnings[0].contains("DREAM"), "{:?}", shown.warnings);
     focus.set(&SetFocus { feature_id: Some("FORGE-002".into()), ..SetFocus::default() }).unwrap();
-    let tree: Json = serde_json::from_str(&by_hand.text(FOCUS)).unwrap();
+    let tree: Json = serde_json::from_str(&fixture.text(FOCUS)).unwrap();
     let Json::Object(members) = tree else { panic!("no object") };
     assert_eq!(members.0["phase"], Json::String("DREAM".into()));
     assert_eq!(serde_json::to_string(&members.0["mood"]).unwrap(), r#"{"z":1,"a":[2]}"#);
@@ -113,10 +113,10 @@ fn unknown_phases_and_members_are_kept() {
 
 #[test]
 fn files_are_below_the_root_and_a_missing_one_is_a_warning() {
-    let by_hand = ByHand::new();
-    let focus = by_hand.project.focus();
-    by_hand.repository.write("src/main.rs", "");
-    std::os::unix::fs::symlink("/etc/hostname", by_hand.project.root().join("out")).unwrap();
+    let fixture = Fixture::new();
+    let focus = fixture.project.focus();
+    fixture.repository.write("src/main.rs", "");
+    std::os::unix::fs::symlink("/etc/hostname", fixture.project.root().join("out")).unwrap();
     let files =
         |files: &[&str]| SetFocus { files: Some(files.iter().map(|file| (*file).to_owned()).collect()), ..task("T") };
     let warnings = focus.set(&files(&["src/main.rs", "src/none.rs", "out"])).unwrap().now.warnings;
@@ -129,8 +129,8 @@ fn files_are_below_the_root_and_a_missing_one_is_a_warning() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let by_hand = ByHand::new();
-    let focus = by_hand.project.focus();
+    let fixture = Fixture::new();
+    let focus = fixture.project.focus();
     let key = |key: &str| SetFocus { linear_issue: Some(key.into()), ..task("T") };
     for bad in ["sx9-1", "SX9", "SX9-", "9SX-1", "SX9-1x", "SX9-1-2", "-1"] {
         assert_eq!(focus.set(&key(bad)).unwrap_err().category.exit_code(), 2, "{bad}");
@@ -146,18 +146,18 @@ fn what_makes_no_sense_is_refused() {
     assert!(focus.set(&phase("nope")).unwrap_err().message.contains("REVIEW"));
     let feature = |id: &str| SetFocus { feature_id: Some(id.into()), ..task("T") };
     let features = "{\"schema_version\": \"1.0\", \"features\": [{\"id\": \"A-001\", \"name\": \"n\", \"status\": \"failing\", \"tests\": [], \"blocked_by\": null}]}";
-    by_hand.repository.write(crate::layout::FEATURES, features);
+    fixture.repository.write(crate::layout::FEATURES, features);
     assert_eq!(focus.set(&feature("A-099")).unwrap_err().code, "E_NOT_FOUND");
     assert!(focus.set(&phase(&"x".repeat(33))).is_err());
-    assert!(!by_hand.has(FOCUS));
+    assert!(!fixture.has(FOCUS));
     assert!(focus.set(&feature("A-001")).is_ok());
     assert!(focus.set(&key("SX9-1")).is_ok());
 }
 
 #[test]
 fn each_session_has_its_own_focus() {
-    let by_hand = ByHand::new();
-    let focus = by_hand.project.focus();
+    let fixture = Fixture::new();
+    let focus = fixture.project.focus();
     let of = |session: &str, what: &str| SetFocus { session: Some(session.to_owned()), ..task(what) };
     focus.begin("s-1", &task("One")).unwrap();
     let error = focus.set(&of("s-2", "Two")).unwrap_err();
@@ -171,18 +171,18 @@ fn each_session_has_its_own_focus() {
     // The next session goes on with the same task.
     focus.set(&SetFocus { phase: Some("BUILD".into()), ..SetFocus::default() }).unwrap();
     let started = focus.show().unwrap().unwrap().focus.started_at;
-    by_hand.at("2025-12-25T12:00:00Z");
+    fixture.at("2025-12-25T12:00:00Z");
     let now = focus.begin("s-3", &task("One")).unwrap().now.focus;
     assert_eq!((now.session.as_deref(), now.started_at, now.phase), (Some("s-3"), started, Phase::Build));
     let cleared = focus.clear(Some("s-3"), Some("nothing is ready")).unwrap();
     assert_eq!((cleared.now.focus.task, cleared.now.focus.reason.as_deref()), (None, Some("nothing is ready")));
-    assert!(by_hand.text(FOCUS).starts_with("{\n  \"task\": null,\n  \"linear_issue\": null,\n"));
+    assert!(fixture.text(FOCUS).starts_with("{\n  \"task\": null,\n  \"linear_issue\": null,\n"));
 }
 
 #[test]
 fn who_has_a_stale_copy_is_told_what_it_is_now() {
-    let by_hand = ByHand::new();
-    let focus = by_hand.project.focus();
+    let fixture = Fixture::new();
+    let focus = fixture.project.focus();
     let etag = focus.set(&task("One")).unwrap().now.etag;
     let two = SetFocus { if_match: Some(etag), ..task("Two") };
     assert!(focus.set(&two).unwrap().changed);
@@ -193,14 +193,14 @@ fn who_has_a_stale_copy_is_told_what_it_is_now() {
 
 #[test]
 fn a_damaged_focus_is_loud_and_not_written_over() {
-    let by_hand = ByHand::new();
+    let fixture = Fixture::new();
     for end in 0..SAMPLE.len() - 1 {
         if SAMPLE[..end].trim_end() == SAMPLE.trim_end() {
             continue;
         }
-        by_hand.repository.write(FOCUS, &SAMPLE[..end]);
-        assert_eq!(by_hand.project.focus().show().unwrap_err().code, "E_CORRUPT", "cut at {end}");
-        assert_eq!(by_hand.project.focus().set(&task("One")).unwrap_err().code, "E_CORRUPT");
-        assert_eq!(by_hand.text(FOCUS), SAMPLE[..end]);
+        fixture.repository.write(FOCUS, &SAMPLE[..end]);
+        assert_eq!(fixture.project.focus().show().unwrap_err().code, "E_CORRUPT", "cut at {end}");
+        assert_eq!(fixture.project.focus().set(&task("One")).unwrap_err().code, "E_CORRUPT");
+        assert_eq!(fixture.text(FOCUS), SAMPLE[..end]);
     }
 }

@@ -131,7 +131,7 @@ impl Commits<'_> {
     /// `E_NOT_A_REPO`; what [`Git::succeed`] says.
     pub fn branches(&self) -> Result<Branches> {
         let git = self.project.git()?;
-        branches(git, self.project.config().git.base.as_deref(), self.project.world().now().seconds())
+        branches(git, self.project.config().git.base.as_deref(), self.project.environment().now().seconds())
     }
 
     /// Makes both caches anew.

@@ -8,11 +8,11 @@ use super::message::Feature;
 #[derive(Deserialize, Default)]
 struct File {
     #[serde(default)]
-    features: Vec<Entry>,
+    features: Vec<FeatureEntry>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct FeatureEntry {
     id: String,
     #[serde(default)]
     status: String,
@@ -29,7 +29,8 @@ pub(super) fn changed_features(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<Fe
         return Vec::new();
     }
     let (Some(old), Some(new)) = (read(old), read(new)) else { return Vec::new() };
-    let status = |all: &[Entry], id: &str| all.iter().find(|entry| entry.id == id).map(|entry| entry.status.clone());
+    let status =
+        |all: &[FeatureEntry], id: &str| all.iter().find(|entry| entry.id == id).map(|entry| entry.status.clone());
     let changed = new.iter().filter(|entry| status(&old, &entry.id).as_ref() != Some(&entry.status));
     let gone = old.iter().filter(|entry| status(&new, &entry.id).is_none());
     changed

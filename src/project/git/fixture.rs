@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use super::{Git, Oid};
+use crate::environment::ProjectEnvironment;
 use crate::project::Project;
-use crate::world::World;
 
 /// A repository in a folder of its own.
 pub(crate) struct Repository {
@@ -44,7 +44,7 @@ impl Repository {
             self.run(&["config", name, value]);
         }
         self.write(".forge/.gitignore", ".local/\ngit/commits.log\ngit/branches.json\n");
-        Project::open(self.path(), World::default()).unwrap().unwrap()
+        Project::open(self.path(), ProjectEnvironment::default()).unwrap().unwrap()
     }
 
     /// Returns all that lies in it, to be laid out elsewhere.

@@ -38,6 +38,6 @@ pub use refs::{Branch, Updated};
 pub use repository::{Git, Operation};
 pub use rescue::Rescue;
 pub use run::{Output, Run};
-pub use status::{Entry, State, Status};
+pub use status::{State, Status, StatusEntry};
 pub use tags::{Created, Tag};
 pub use worktrees::Worktree;

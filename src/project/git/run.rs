@@ -1,5 +1,6 @@
 //! Runs git to its end: in a process group of its own, with a time limit, and with bounded output.
 
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -7,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -277,7 +278,7 @@ fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result
     let unread = || ends.iter().any(|end| rustix::io::ioctl_fionread(end).is_ok_and(|bytes| bytes > 0));
     let status =
         listen(&told, pipes, &mut group, timeout, &unread).map_err(|end| end.error(args, run.max_output, timeout))?;
-    let take = |shared: &Shared| std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner));
+    let take = |shared: &Shared| std::mem::take(&mut *shared.lock());
     Ok(Output {
         status: status.code(),
         stdout: take(&stdout),
@@ -356,7 +357,7 @@ fn read(mut pipe: impl Read + Send + 'static, shared: &Shared, max: usize, end: 
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = shared.lock();
             kept.extend_from_slice(&buffer[..count]);
             if kept.len() > max {
                 if !end {

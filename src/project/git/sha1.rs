@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn hex(parts: &[&[u8]]) -> String {
-        digest(parts).iter().map(|byte| format!("{byte:02x}")).collect()
+        helmdeck_core::hex(digest(parts))
     }
 
     #[test]

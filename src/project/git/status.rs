@@ -20,12 +20,12 @@ pub struct Status {
     /// How many commits its upstream has that it has not.
     pub behind: Option<u64>,
     /// All that differs, in the order of git: tracked paths first. Renames are a deletion and an addition.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<StatusEntry>,
 }
 
 /// A path that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct StatusEntry {
     /// The path below the root, with `/`. What is no UTF-8 in it is replaced.
     pub path: String,
     /// How it differs.
@@ -129,15 +129,15 @@ fn parse(bytes: &[u8]) -> Status {
                 header(&mut status, rest);
                 continue;
             }
-            "1" => Entry { path: path(8), state: tracked() },
+            "1" => StatusEntry { path: path(8), state: tracked() },
             "2" => {
                 // A rename has where it came from as a record of its own.
-                let entry = Entry { path: path(9), state: tracked() };
+                let entry = StatusEntry { path: path(9), state: tracked() };
                 records.next();
                 entry
             }
-            "u" => Entry { path: path(10), state: State::Unmerged },
-            "?" => Entry { path: rest.to_owned(), state: State::Untracked },
+            "u" => StatusEntry { path: path(10), state: State::Unmerged },
+            "?" => StatusEntry { path: rest.to_owned(), state: State::Untracked },
             _ => continue,
         };
         status.entries.push(entry);

@@ -1,5 +1,6 @@
 //! Trees: what a commit holds besides the memory, and commits that are made without the work tree.
 
+use helmdeck_core::hex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use super::sha1;
 use crate::error::{Error, Result};
 
 /// An entry of a tree, as git stores it.
-struct Entry<'a> {
+struct TreeEntry<'a> {
     name: &'a [u8],
     /// Mode, name and object.
     bytes: &'a [u8],
@@ -270,17 +271,13 @@ fn named(kind: &str, bytes: &[u8], hash_bytes: usize) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = Entry<'_>> {
+fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = TreeEntry<'_>> {
     std::iter::from_fn(move || {
         let space = tree.iter().position(|byte| *byte == b' ')?;
         let end = tree.iter().position(|byte| *byte == 0)?;
         let (bytes, rest) = tree.split_at_checked(end + 1 + hash_bytes)?;
         tree = rest;
-        Some(Entry { name: bytes.get(space + 1..end)?, bytes })
+        Some(TreeEntry { name: bytes.get(space + 1..end)?, bytes })
     })
 }
 

@@ -41,7 +41,7 @@ pub enum File {
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The newest entry of the file.
-    Entry,
+    HealthSample,
     /// The last event in the journal.
     Journal,
     /// The last commit that changed the file.

@@ -4,7 +4,7 @@ mod issues;
 mod memory;
 mod repository;
 #[cfg(test)]
-mod trials;
+mod tests;
 
 use std::cell::OnceCell;
 
@@ -26,7 +26,7 @@ impl Project {
 
     /// As [`Self::health`]. The evidence is read unless it was before, and is there for whoever asks next.
     pub(crate) fn health_by(&self, evidence: &OnceCell<Result<Evidence>>) -> Health {
-        judge(self.inputs_by(evidence), &self.config().health, self.world().now())
+        judge(self.inputs_by(evidence), &self.config().health, self.environment().now())
     }
 
     /// Returns what the health is judged by.
@@ -51,7 +51,8 @@ impl Project {
             let found = scope.spawn(|| repository::ask(self, known.as_ref(), fresh.is_none()));
             let features = memory::features(self, &files, evidence);
             let short_term = memory::short_term(self, &files);
-            let found = found.join().unwrap_or_else(|_| repository::Found::failed("measuring came to a sudden end"));
+            let found =
+                found.join().unwrap_or_else(|_| repository::RepositoryFacts::failed("measuring came to a sudden end"));
             (knowledge, short_term, features, found)
         });
         long_term.features = features.file.clone();

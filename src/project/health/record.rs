@@ -41,7 +41,7 @@ pub struct Colours {
 
 /// An entry of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Entry {
+pub struct HealthSample {
     /// When it was measured.
     pub at: Time,
     /// The colours.
@@ -67,7 +67,7 @@ pub struct Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     /// What is added.
-    entry: Option<Entry>,
+    entry: Option<HealthSample>,
     /// What others are told.
     change: Option<Change>,
     /// How many of the oldest entries are dropped.
@@ -76,7 +76,7 @@ struct Step {
 
 /// Decides what becomes of the ring. Colours that have not stood for 30 s are kept and not told of, so that what flickers is not told
 /// of at all; the first that were ever measured are no change.
-fn step(ring: &[Entry], colours: Colours, now: Time) -> Step {
+fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
     let passed = |since: Time| now.0.duration_since(since.0);
     let last = ring.last();
     let changed = last.is_none_or(|last| last.colours != colours);
@@ -88,7 +88,7 @@ fn step(ring: &[Entry], colours: Colours, now: Time) -> Step {
         since,
     });
     let due = last.is_none_or(|last| passed(last.at) >= HOUR);
-    let entry = (changed || due || change.is_some()).then(|| Entry {
+    let entry = (changed || due || change.is_some()).then(|| HealthSample {
         at: now,
         colours,
         told: change.is_some() || told.is_none_or(|told| told == colours),
@@ -105,7 +105,7 @@ impl Project {
     ///
     /// # Errors
     /// `Failed` if the file cannot be read.
-    pub fn health_history(&self) -> Result<Vec<Entry>> {
+    pub fn health_history(&self) -> Result<Vec<HealthSample>> {
         let bytes = self.files().read(layout::HEALTH)?.unwrap_or_default();
         Ok(parse(&bytes))
     }
@@ -140,12 +140,12 @@ impl Project {
     }
 }
 
-fn line(entry: &Entry) -> Result<String> {
+fn line(entry: &HealthSample) -> Result<String> {
     serde_json::to_string(entry)
         .map_err(|error| crate::Error::new(crate::Category::Failed, "E_JSON", format!("the health as JSON: {error}")))
 }
 
-fn parse(bytes: &[u8]) -> Vec<Entry> {
+fn parse(bytes: &[u8]) -> Vec<HealthSample> {
     bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn old_entries_go_and_what_others_know_of_stays() {
         let day = 24 * 60 * 60;
-        let entry = |second, colour, told| Entry { at: at(second), colours: all(colour), told };
+        let entry = |second, colour, told| HealthSample { at: at(second), colours: all(colour), told };
         let ring = [entry(0, G, true), entry(day, R, false)];
         let done = step(&ring, all(R), at(100 * day));
         assert_eq!((done.drop, done.change.map(|change| change.from)), (2, Some(all(G))), "told now, so both may go");
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(step(&ring, all(G), at(90 * day)).drop, 0, "nothing is written");
         assert_eq!(step(&ring, all(R), at(90 * day)).drop, 0, "90 days are not more than 90 days");
         assert_eq!(step(&ring, all(R), at(90 * day + 1)).drop, 1);
-        let many: Vec<Entry> = (0..20_000).map(|n| entry(n, if n % 2 == 0 { G } else { R }, true)).collect();
+        let many: Vec<HealthSample> = (0..20_000).map(|n| entry(n, if n % 2 == 0 { G } else { R }, true)).collect();
         assert_eq!(step(&many, all(G), at(20_000)).drop, 1);
     }
 
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read_again_and_a_torn_one_left_out() {
-        let entry = Entry { at: at(0), colours: all(G), told: true };
+        let entry = HealthSample { at: at(0), colours: all(G), told: true };
         let text = format!("{}\n{{\"at\":\"20", line(&entry).unwrap());
         assert_eq!(parse(text.as_bytes()), [entry]);
     }

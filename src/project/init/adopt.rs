@@ -246,7 +246,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     })?;
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(()) };
     let Some(about) = project.files().entry(FROM)? else { return Ok(()) };
-    let zone = &project.world().zone;
+    let zone = &project.environment().zone;
     let opening = progress::text::opening(about.modified, zone, None);
     // No session that is counted has this number.
     let path = format!("{SESSIONS}/{}-session-000/progress.txt", zone.to_datetime(about.modified.0).date());

@@ -120,7 +120,8 @@ impl Project {
 
     fn find_missing(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
         let folders = tree::folders().into_iter().map(|path| (path, true));
-        let files = tree::files(self.world(), self.config().git.enabled).into_iter().map(|seed| (seed.path, false));
+        let files =
+            tree::files(self.environment(), self.config().git.enabled).into_iter().map(|seed| (seed.path, false));
         for (path, folder) in folders.chain(files) {
             // What was there and is gone is named with what is damaged.
             if self.files().entry(&path)?.is_none() && !self.files().is_lost(&path)? {
@@ -156,7 +157,7 @@ impl Project {
     }
 
     fn find_wrong_modes(&self, found: &mut Vec<Diagnosis>) {
-        let paths = tree::files(self.world(), true).into_iter().map(|seed| seed.path);
+        let paths = tree::files(self.environment(), true).into_iter().map(|seed| seed.path);
         for path in paths {
             let Ok(about) = self.root().join(&path).symlink_metadata() else { continue };
             let mode = about.permissions().mode() & 0o777;

@@ -29,7 +29,7 @@ fn repository() -> tempfile::TempDir {
 }
 
 fn init(folder: &Path, options: &Init) -> (Project, Initialised) {
-    Project::init(folder, World::default(), options).unwrap()
+    Project::init(folder, ProjectEnvironment::default(), options).unwrap()
 }
 
 /// Everything below a folder: contents, and when each was changed.
@@ -123,7 +123,7 @@ fn a_second_run_changes_nothing_and_nothing_is_written_over() {
 #[test]
 fn where_the_memory_lies_depends_on_the_repository() {
     let plain = tempfile::tempdir().unwrap();
-    let error = Project::init(plain.path(), World::default(), &Init::default()).unwrap_err();
+    let error = Project::init(plain.path(), ProjectEnvironment::default(), &Init::default()).unwrap_err();
     assert_eq!((error.code, error.category), ("E_NOT_A_REPO", Category::NotFound));
     assert!(!plain.path().join(FORGE).exists());
     let (project, _) = init(plain.path(), &Init { no_git: true, ..Init::default() });
@@ -133,7 +133,8 @@ fn where_the_memory_lies_depends_on_the_repository() {
     let bare = tempfile::tempdir().unwrap();
     git(bare.path(), &["init", "-q", "--bare"]);
     for no_git in [false, true] {
-        let error = Project::init(bare.path(), World::default(), &Init { no_git, ..Init::default() }).unwrap_err();
+        let error =
+            Project::init(bare.path(), ProjectEnvironment::default(), &Init { no_git, ..Init::default() }).unwrap_err();
         assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
     }
 
@@ -309,7 +310,7 @@ fn nothing_is_taken_over_into_a_damaged_file() {
         r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","blocked_by":"A-002"}]}"#;
     std::fs::write(folder.path().join(FEATURES), damaged).unwrap();
     let options = Init { adopt: true, ..Init::default() };
-    let error = Project::init(folder.path(), World::default(), &options).unwrap_err();
+    let error = Project::init(folder.path(), ProjectEnvironment::default(), &options).unwrap_err();
     assert_eq!(error.category, Category::Corrupt);
     assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), damaged);
 }
@@ -366,7 +367,7 @@ fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
     git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
     let clone = clones.path().join("clone");
     git(&clone, &["config", "merge.forge-json.driver", "true"]);
-    let doctor = || Project::open(&clone, World::default()).unwrap().unwrap().doctor(false).unwrap();
+    let doctor = || Project::open(&clone, ProjectEnvironment::default()).unwrap().unwrap().doctor(false).unwrap();
     let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
     assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
     assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));

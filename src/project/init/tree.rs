@@ -1,5 +1,6 @@
 //! What a new project holds: the tree of the RFC, and what makes it work in a repository.
 
+use crate::environment::ProjectEnvironment;
 use crate::files::{kind_of, part_of};
 use crate::layout::{
     ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT,
@@ -7,7 +8,6 @@ use crate::layout::{
 };
 use crate::progress;
 use crate::skills;
-use crate::world::World;
 
 /// Everything that may be run is, and nothing else.
 const RUN: u32 = 0o755;
@@ -33,7 +33,7 @@ pub(super) fn folders() -> Vec<String> {
 }
 
 /// Returns the files, those first that say which are committed.
-pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
+pub(super) fn files(environment: &ProjectEnvironment, git: bool) -> Vec<Seed> {
     let seed = |path: &str, bytes: &[u8]| Seed { path: path.to_owned(), bytes: bytes.to_vec(), mode: None };
     let config = if git {
         include_str!("config.toml").to_owned()
@@ -45,13 +45,13 @@ pub(super) fn files(world: &World, git: bool) -> Vec<Seed> {
         seed(".forge/.gitattributes", include_bytes!("gitattributes")),
         seed(CONFIG, config.as_bytes()),
         seed(ARCHITECTURE, include_bytes!("architecture.md")),
-        seed(PROGRESS, progress::text::opening(world.now(), &world.zone, None).as_bytes()),
+        seed(PROGRESS, progress::text::opening(environment.now(), &environment.zone, None).as_bytes()),
         seed(COMMITS, b""),
         seed(&format!("{TEMPLATES}/feature.yaml"), include_bytes!("forms/feature.yaml")),
         seed(&format!("{TEMPLATES}/bug.yaml"), include_bytes!("forms/bug.yaml")),
         Seed { mode: Some(RUN), ..seed(INIT, include_bytes!("init.sh")) },
     ];
-    let now = world.now().seconds();
+    let now = environment.now().seconds();
     let branches =
         format!("{{\n  \"generated_at\": \"{now}\",\n  \"head\": null,\n  \"base\": null,\n  \"branches\": []\n}}\n");
     all.push(seed(BRANCHES, branches.as_bytes()));

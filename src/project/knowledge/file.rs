@@ -225,7 +225,7 @@ pub enum Kind {
 
 /// One entry of any kind, to be read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct KnowledgeEntry<'a> {
     pub(crate) kind: Kind,
     /// Its texts, each with its name, the context first.
     pub(crate) texts: [(&'static str, &'a str); 3],
@@ -233,7 +233,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) trace: &'a Trace,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> KnowledgeEntry<'a> {
     /// Returns its texts, each with its name; an invariant has one, a pattern that works two, the others three.
     pub(crate) fn texts(&self) -> &[(&'static str, &'a str)] {
         let count = match self.kind {
@@ -271,26 +271,26 @@ static NO_TRACE: Trace = Trace {
 
 impl KnowledgeFile {
     /// Returns every entry, in the order of the file: what works, what does not, decisions, invariants.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let successful = self.patterns.successful.iter().map(|entry| Entry {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = KnowledgeEntry<'_>> {
+        let successful = self.patterns.successful.iter().map(|entry| KnowledgeEntry {
             kind: Kind::Successful,
             texts: [("context", &entry.context), ("approach", &entry.approach), ("", "")],
             learned_at: Some(entry.learned_at),
             trace: &entry.trace,
         });
-        let failed = self.patterns.failed.iter().map(|entry| Entry {
+        let failed = self.patterns.failed.iter().map(|entry| KnowledgeEntry {
             kind: Kind::Failed,
             texts: [("context", &entry.context), ("issue", &entry.issue), ("resolution", &entry.resolution)],
             learned_at: Some(entry.learned_at),
             trace: &entry.trace,
         });
-        let decisions = self.decisions.iter().map(|entry| Entry {
+        let decisions = self.decisions.iter().map(|entry| KnowledgeEntry {
             kind: Kind::Decision,
             texts: [("context", &entry.context), ("decision", &entry.decision), ("rationale", &entry.rationale)],
             learned_at: Some(entry.learned_at),
             trace: &entry.trace,
         });
-        let invariants = self.invariants.iter().map(|entry| Entry {
+        let invariants = self.invariants.iter().map(|entry| KnowledgeEntry {
             kind: Kind::Invariant,
             texts: [("text", entry.text()), ("", ""), ("", "")],
             learned_at: None,

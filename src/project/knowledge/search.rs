@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::file::{Entry, Kind, KnowledgeFile};
+use super::file::{Kind, KnowledgeEntry, KnowledgeFile};
 use super::text;
 use crate::time::Time;
 
@@ -32,7 +32,7 @@ pub struct Search {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Found {
+pub struct SearchHit {
     /// The entries, best first. Equally good ones: the newest first, then by id.
     pub entries: Vec<Hit>,
     /// How many there are in all.
@@ -79,7 +79,7 @@ const MOST_TERMS: usize = 64;
 impl KnowledgeFile {
     /// Returns the entries that fit some words best.
     #[must_use]
-    pub fn search(&self, search: &Search) -> Found {
+    pub fn search(&self, search: &Search) -> SearchHit {
         // A query has few words: to look at each is faster than to hash every word of every entry.
         let mut terms: Vec<String> = Vec::new();
         let mut end = search.query.len().min(LONGEST);
@@ -120,7 +120,7 @@ impl KnowledgeFile {
         }
         let number = documents.len() as f64;
         let average = (words as f64 / number.max(1.0)).max(1.0);
-        let mut hits: Vec<(f64, Entry<'_>, String)> = Vec::new();
+        let mut hits: Vec<(f64, KnowledgeEntry<'_>, String)> = Vec::new();
         for (entry, counts, length) in documents {
             let mut score = 0.0;
             for (count, holding) in counts.iter().zip(&holding) {
@@ -146,11 +146,11 @@ impl KnowledgeFile {
         });
         hits.truncate(search.limit.unwrap_or(10));
         let entries = hits.into_iter().map(|(score, entry, id)| Hit::of(&entry, id, score)).collect();
-        Found { entries, total, etag: None }
+        SearchHit { entries, total, etag: None }
     }
 
     /// Returns the entries whose id a query is or begins.
-    fn by_id(&self, search: &Search) -> Vec<(f64, Entry<'_>, String)> {
+    fn by_id(&self, search: &Search) -> Vec<(f64, KnowledgeEntry<'_>, String)> {
         let begin = search.query.trim();
         if begin.len() < LEAST_OF_ID {
             return Vec::new();
@@ -162,7 +162,7 @@ impl KnowledgeFile {
 }
 
 impl Hit {
-    fn of(entry: &Entry<'_>, id: String, score: f64) -> Self {
+    fn of(entry: &KnowledgeEntry<'_>, id: String, score: f64) -> Self {
         Self {
             id,
             kind: entry.kind,

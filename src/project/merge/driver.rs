@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::rules::merge;
+use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
 use crate::files::MAX_FILE;
 use crate::layout::FORGE;
 use crate::project::Project;
-use crate::world::World;
 
-/// What the merge driver did. A door ends with exit code 1 if there are conflicts, which tells git that the file is not merged.
+/// What the merge driver did. A transport ends with exit code 1 if there are conflicts, which tells git that the file is not merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Driven {
     /// The file that was merged, below the root.
@@ -30,18 +30,25 @@ pub struct Driven {
 ///
 /// # Errors
 /// `Failed` if a file cannot be read or written, or is too large. `ours` is as it was then.
-pub fn drive(root: &Path, world: World, base: &Path, ours: &Path, theirs: &Path, path: &str) -> Result<Driven> {
+pub fn drive(
+    root: &Path,
+    environment: ProjectEnvironment,
+    base: &Path,
+    ours: &Path,
+    theirs: &Path,
+    path: &str,
+) -> Result<Driven> {
     let at = |file: &Path| root.join(file);
     // The memory may lie below the root of the repository, from which git names the path.
     let project = root.join(path.find(FORGE).and_then(|at| path.get(..at)).unwrap_or_default());
-    let read = |file: &Path| read(&at(file), &|| most(&project, world.clone()));
+    let read = |file: &Path| read(&at(file), &|| most(&project, environment.clone()));
     let (base, ours_bytes, theirs) = (read(base)?, read(ours)?, read(theirs)?);
     let merged = merge(path, &base, &ours_bytes, &theirs);
     let mut quarantined = None;
     if !merged.conflicts.is_empty() {
         // First theirs is safe, then ours is written.
         // Once for the same content. Git has it as well, as the third version of the path, until the conflict is settled.
-        if let Some(project) = Project::open_anyway(&project, world.clone())? {
+        if let Some(project) = Project::open_anyway(&project, environment.clone())? {
             quarantined = project.files().quarantine(path, &theirs)?;
         }
     }
@@ -67,7 +74,7 @@ fn read(path: &Path, most: &dyn Fn() -> u64) -> Result<Vec<u8>> {
 }
 
 /// Returns how many bytes a file may have. Settings that cannot be read, as in the middle of a merge, say nothing.
-fn most(project: &Path, world: World) -> u64 {
-    let project = Project::open(project, world).ok().flatten();
+fn most(project: &Path, environment: ProjectEnvironment) -> u64 {
+    let project = Project::open(project, environment).ok().flatten();
     project.map_or(MAX_FILE, |project| project.config().files.largest())
 }

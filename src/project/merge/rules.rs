@@ -55,7 +55,7 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     if names(path, FEATURES) {
         conflicts = apart(base.as_ref(), &our, &mut their);
     }
-    let mut merged = value(base.as_ref(), &our, &their, Place { path: "", depth: 0, newer: None }, &mut conflicts);
+    let mut merged = value(base.as_ref(), &our, &their, JsonPath { path: "", depth: 0, newer: None }, &mut conflicts);
     if names(path, FEATURES) {
         take_removed(&mut merged, base.as_ref(), &our, &their);
     }
@@ -119,7 +119,7 @@ enum Newer {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place<'a> {
+struct JsonPath<'a> {
     /// Where it is, for people: `features/FORGE-001/name`.
     path: &'a str,
     depth: usize,
@@ -127,7 +127,7 @@ struct Place<'a> {
     newer: Option<Newer>,
 }
 
-fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: Place<'_>, conflicts: &mut Vec<String>) -> Json {
+fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
     let name = place.path.rsplit('/').next().unwrap_or_default();
     let entries = is_entries(name, ours) || is_entries(name, theirs);
     if ours == theirs || base == Some(theirs) {
@@ -172,7 +172,7 @@ fn object(
     base: Option<&Members>,
     ours: &Members,
     theirs: &Members,
-    place: Place<'_>,
+    place: JsonPath<'_>,
     conflicts: &mut Vec<String>,
 ) -> Members {
     let newer = newer(ours, theirs).or(place.newer);
@@ -185,7 +185,7 @@ fn object(
     let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
     for name in names {
         let path = if place.path.is_empty() { name.clone() } else { format!("{}/{name}", place.path) };
-        let place = Place { path: &path, depth: place.depth + 1, newer };
+        let place = JsonPath { path: &path, depth: place.depth + 1, newer };
         if let Some(pass) = settled.filter(|_| OF_STATUS.contains(&name.as_str())) {
             merged.0.extend(pass.0.get(name).map(|value| (name.clone(), value.clone())));
             continue;
@@ -202,7 +202,7 @@ fn object(
                 // Of two that are equally new, either says where it comes from: that is no conflict.
                 "session" | "linear" | "commit" | "agent" | "reason" => {
                     let newer = newer.or(Some(Newer::Ours));
-                    value(was(name), our, their, Place { newer, ..place }, conflicts)
+                    value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
                 }
                 // Settled last, when all entries are there.
                 "superseded_by" => our.clone(),
@@ -303,7 +303,7 @@ fn shown_by(feature: &Members) -> (BTreeSet<&str>, bool) {
     (tests, feature.0.get("manual") == Some(&Json::Bool(true)))
 }
 
-fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: Place<'_>, conflicts: &mut Vec<String>) -> Vec<Json> {
+fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Vec<Json> {
     let mut merged: Vec<Json> = Vec::with_capacity(ours.len() + theirs.len());
     let mut taken = vec![false; theirs.len()];
     let names: Vec<Option<String>> = theirs.iter().map(name_of).collect();
@@ -325,7 +325,7 @@ fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: Place<'_>, confli
         taken[index] = true;
         let name = name.unwrap_or_default();
         let path = format!("{}/{name}", place.path);
-        let inner = Place { path: &path, depth: place.depth + 1, newer: place.newer };
+        let inner = JsonPath { path: &path, depth: place.depth + 1, newer: place.newer };
         merged.push(one(was.get(&name).copied(), our, &theirs[index], inner, conflicts));
     }
     // What only they have, in their order, at the end: it is the newest there as well.
@@ -334,7 +334,7 @@ fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: Place<'_>, confli
 }
 
 /// Merges one entry. A text alone, and a text with more to it, are the same invariant: more is kept.
-fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: Place<'_>, conflicts: &mut Vec<String>) -> Json {
+fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
     match (ours, theirs) {
         (Json::String(_), Json::Object(_)) => theirs.clone(),
         (Json::Object(_), Json::String(_)) => ours.clone(),

@@ -48,7 +48,7 @@ impl Project {
 
     /// Returns what there is to say in a session, with warnings of whoever asks before those found here.
     pub(crate) fn prime_of(&self, session: Option<&Session>, warnings: &[String]) -> Result<Brief> {
-        let mut on = On { project: self, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
+        let mut on = Context { project: self, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
         let focus = on.focus();
         let (checkpoint, commits) = on.history();
         let (invariants, learnings) = on.knowledge(focus.as_ref());
@@ -74,7 +74,7 @@ impl Project {
     }
 }
 
-struct On<'a> {
+struct Context<'a> {
     project: &'a Project,
     session: Option<&'a Session>,
     warnings: Vec<String>,
@@ -82,7 +82,7 @@ struct On<'a> {
     evidence: OnceCell<Result<Evidence>>,
 }
 
-impl On<'_> {
+impl Context<'_> {
     /// Returns what could be read; what could not is a warning.
     fn or_warn<T: Default>(&mut self, what: &str, read: Result<T>) -> T {
         read.unwrap_or_else(|error| {
@@ -280,16 +280,16 @@ fn line(focus: &Focus) -> Option<FocusLine> {
 mod tests {
     use super::super::brief::LEAST;
     use crate::artifacts::READ;
+    use crate::environment::ProjectEnvironment;
     use crate::focus::SetFocus;
     use crate::git::fixture::Repository;
     use crate::init::Init;
     use crate::project::Project;
-    use crate::world::World;
 
     #[test]
     fn the_index_of_the_artifacts_is_read_once() {
         let repository = Repository::new();
-        let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
         let before = READ.get();
         project.prime(None).unwrap();
         assert_eq!(READ.get() - before, 1);
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_brief_names_the_skills_that_fire_for_the_focus_within_its_budget() {
         let repository = Repository::new();
-        let (project, _) = Project::init(repository.path(), World::default(), &Init::default()).unwrap();
+        let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
         let named = |primed: &super::Primed| {
             primed.brief.skills.items.iter().map(|skill| skill.name.clone()).collect::<Vec<_>>()
         };

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::files::etag;
 use crate::layout::SESSIONS;
 use crate::project::Project;
-use crate::sessions::Living;
+use crate::sessions::ActiveSessions;
 
 /// Where the progress of a session was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -110,7 +110,7 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
     let files = project.files();
     let _guard = files.lock()?;
-    let living = files.load::<Living>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
+    let living = files.load::<ActiveSessions>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
     let lives = |folder: &str| living.iter().any(|session| session.folder() == folder && session.state.is_alive());
     let mut removed = Vec::new();
     for (session, was) in before {

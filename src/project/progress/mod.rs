@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use archive::Archived;
 pub(crate) use text::{ENDING, ISSUES, STARTED};
-pub use text::{Entry, Log, opening};
+pub use text::{Log, ProgressEntry, opening};
 
 use crate::error::{Error, Result};
 use crate::files::{self, Unreadable};
@@ -92,7 +92,7 @@ impl Progress<'_> {
     pub fn read(&self) -> Result<Option<Log>> {
         let Some(bytes) = self.project.files().read(&self.path)? else { return Ok(None) };
         let text = as_text(self.project, &self.path, &bytes)?;
-        Ok(Some(Log::parse(text, &self.project.world().zone)))
+        Ok(Some(Log::parse(text, &self.project.environment().zone)))
     }
 
     /// Begins the file of a session. What another session left there is put into that session's folder first; the newest of those
@@ -113,8 +113,8 @@ impl Progress<'_> {
             Some(old) => archive::rotate(self.project, &self.path, old)?,
             None => None,
         };
-        let world = self.project.world();
-        files.write(&self.path, text::opening(world.now(), &world.zone, Some(session)).as_bytes())?;
+        let environment = self.project.environment();
+        files.write(&self.path, text::opening(environment.now(), &environment.zone, Some(session)).as_bytes())?;
         drop(guard);
         Ok(Begun { already: false, archived, removed: archive::prune(self.project)? })
     }
@@ -124,7 +124,7 @@ impl Progress<'_> {
     /// # Errors
     /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
     pub fn log(&self, said: &str) -> Result<Logged> {
-        self.add(|| text::line(self.project.world().now(), &self.project.world().zone, said))
+        self.add(|| text::line(self.project.environment().now(), &self.project.environment().zone, said))
     }
 
     /// Adds that a checkpoint was made.
@@ -132,7 +132,7 @@ impl Progress<'_> {
     /// # Errors
     /// As [`Self::log`].
     pub fn checkpoint(&self, said: &str) -> Result<Logged> {
-        self.add(|| text::checkpoint(self.project.world().now(), &self.project.world().zone, said))
+        self.add(|| text::checkpoint(self.project.environment().now(), &self.project.environment().zone, said))
     }
 
     /// Adds what is to be done next, after a blank line. Said again, it is not written again.
@@ -164,8 +164,8 @@ impl Progress<'_> {
         match files.read(&self.path)? {
             Some(bytes) if !bytes.is_empty() => drop(as_text(self.project, &self.path, &bytes)?),
             _ => {
-                let world = self.project.world();
-                files.write(&self.path, text::opening(world.now(), &world.zone, None).as_bytes())?;
+                let environment = self.project.environment();
+                files.write(&self.path, text::opening(environment.now(), &environment.zone, None).as_bytes())?;
             }
         }
         files.append(&self.path, &line)?;

@@ -30,7 +30,7 @@ pub struct Log {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// What was done, in the order of the file.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ProgressEntry>,
     /// What is to be done next: the last such line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -40,7 +40,7 @@ pub struct Log {
 
 /// One thing that was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Entry {
+pub struct ProgressEntry {
     /// The line in the file, from 1.
     pub line: usize,
     /// The time as it stands there: `HH:MM`.
@@ -65,7 +65,7 @@ pub(crate) const ENDING: &str = "Session ending";
 impl Log {
     /// Returns whether every entry was written by the start and the end of the session, and none by its agent.
     pub(crate) fn is_automatic(&self) -> bool {
-        let automatic = |entry: &Entry| {
+        let automatic = |entry: &ProgressEntry| {
             !entry.checkpoint
                 && (entry.text == ENDING || [STARTED, ISSUES].iter().any(|begins| entry.text.starts_with(begins)))
         };
@@ -100,7 +100,7 @@ impl Log {
             } else if let Some((clock, text)) = entry(line) {
                 last = day.and_then(|date| instant(date, clock, last, &zone));
                 let checkpoint = text.strip_prefix(CHECKPOINT).map(str::trim);
-                log.entries.push(Entry {
+                log.entries.push(ProgressEntry {
                     line: at + 1,
                     time: clock.strftime("%H:%M").to_string(),
                     at: last.map(Time),

@@ -12,7 +12,7 @@ const MAX_LINK: u64 = 4_096;
 
 /// Where a project lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundProject {
     /// The folder that holds `.forge/`.
     pub(crate) root: PathBuf,
     /// The folder all work trees of the repository share, if there is one.
@@ -30,7 +30,7 @@ pub(crate) struct Repository {
     pub(crate) common_dir: PathBuf,
 }
 
-impl Found {
+impl FoundProject {
     /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository. Outside of one, that of another user is
     /// refused (`E_FOREIGN`).
     pub(crate) fn project(start: &Path) -> Result<Option<Self>> {
@@ -132,15 +132,15 @@ mod tests {
         let (forge, below) = (folder.path().join(FORGE), folder.path().join("below"));
         std::fs::create_dir(&forge).unwrap();
         std::fs::create_dir(&below).unwrap();
-        assert!(Found::project(&below).unwrap().is_some());
+        assert!(FoundProject::project(&below).unwrap().is_some());
         // Only root can give a folder away.
         if std::os::unix::fs::chown(&forge, Some(4_711), None).is_err() {
             return;
         }
-        assert_eq!(Found::project(&below).unwrap_err().code, "E_FOREIGN");
+        assert_eq!(FoundProject::project(&below).unwrap_err().code, "E_FOREIGN");
         // In a repository, git itself asks whose it is.
         std::fs::create_dir(folder.path().join(".git")).unwrap();
         std::fs::write(folder.path().join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        assert!(Found::project(&below).unwrap().is_some());
+        assert!(FoundProject::project(&below).unwrap().is_some());
     }
 }

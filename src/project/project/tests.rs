@@ -1,7 +1,7 @@
 use super::*;
 
 fn open(start: &Path) -> Option<Project> {
-    Project::open(start, World::default()).unwrap()
+    Project::open(start, ProjectEnvironment::default()).unwrap()
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn damaged_settings_are_loud_and_copied_aside() {
     std::fs::write(folder.path().join(CONFIG), "[recovery]\nfiles = 3\n").unwrap();
     assert_eq!(open(folder.path()).unwrap().config().recovery.files, 3);
     std::fs::write(folder.path().join(CONFIG), "[recovery\n").unwrap();
-    assert_eq!(Project::open(folder.path(), World::default()).unwrap_err().code, "E_CORRUPT");
+    assert_eq!(Project::open(folder.path(), ProjectEnvironment::default()).unwrap_err().code, "E_CORRUPT");
     let copies = std::fs::read_dir(folder.path().join(crate::layout::QUARANTINE)).unwrap();
     assert_eq!(copies.count(), 1);
-    assert!(Project::open_anyway(folder.path(), World::default()).unwrap().is_some());
+    assert!(Project::open_anyway(folder.path(), ProjectEnvironment::default()).unwrap().is_some());
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
+use crate::environment::ProjectEnvironment;
 use crate::files::Files;
-use crate::world::World;
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Contents {
 
 /// Something in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct DirEntry {
     /// Its name.
     pub name: OsString,
     /// Whether it is a folder; a link to one is none.
@@ -93,7 +93,7 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What the system says; an error for a folder with more than `most` entries.
-    fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<Entry>>>;
+    fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>>;
 
     /// Returns a path without links, `.` and `..`, if something stands there.
     fn real(&self, path: &Path) -> Option<PathBuf>;
@@ -155,11 +155,11 @@ impl Look for Disk {
     }
 
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
-        let files = Files::new(folder, World::default(), most as u64, None).reading();
+        let files = Files::new(folder, ProjectEnvironment::default(), most as u64, None).reading();
         files.read(path).map_err(|error| io::Error::other(error.message))
     }
 
-    fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<Entry>>> {
+    fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>> {
         let Some(read) = or_absent(std::fs::read_dir(folder))? else { return Ok(None) };
         let mut entries = Vec::new();
         for entry in read {
@@ -167,7 +167,7 @@ impl Look for Disk {
             if entries.len() == most {
                 return Err(io::Error::other(format!("it holds more than {most} entries")));
             }
-            entries.push(Entry { name: entry.file_name(), folder: entry.file_type()?.is_dir() });
+            entries.push(DirEntry { name: entry.file_name(), folder: entry.file_type()?.is_dir() });
         }
         entries.sort_unstable();
         Ok(Some(entries))

@@ -14,7 +14,7 @@ use crate::checkpoints::{Checkpoint, State};
 use crate::config::RollbackMode;
 use crate::error::{Category, Error, Result};
 use crate::json::Members;
-use crate::withheld::without_secrets;
+use crate::redact::redact;
 
 /// The longest reason, in characters.
 const WHY: usize = 4_000;
@@ -122,7 +122,7 @@ impl Recovery<'_> {
     /// Returns why one goes back, in words that every later step can write.
     fn why(&self, report: &Report, asked: &Apply) -> Result<String> {
         let Some(text) = &asked.why else {
-            let text: String = without_secrets(&why(report)).chars().take(WHY).collect();
+            let text: String = redact(&why(report)).chars().take(WHY).collect();
             return Ok(text.replace(|c: char| c.is_control(), " ").trim().to_owned());
         };
         let text = given(text)?;
@@ -141,10 +141,10 @@ impl Recovery<'_> {
         });
         let why = self.why(report, asked)?;
         let regressions = report.measures.as_ref().map(|measures| measures.regressions.clone()).unwrap_or_default();
-        let world = self.project.world();
+        let environment = self.project.environment();
         let rollback = Rollback {
-            id: world.uuid().to_string(),
-            started_at: world.now().seconds(),
+            id: environment.uuid().to_string(),
+            started_at: environment.now().seconds(),
             mode,
             why,
             row: report.row,

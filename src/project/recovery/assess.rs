@@ -55,7 +55,7 @@ impl Recovery<'_> {
     /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error: the report says so.
     pub fn assess(&self, asked: Assess) -> Result<Report> {
         let git = self.project.git()?;
-        let now = self.project.world().now();
+        let now = self.project.environment().now();
         let checkpoints = self.project.checkpoints().list()?;
         let newest = checkpoints.iter().find(|checkpoint| checkpoint.can_rollback_to).cloned();
         let mut unknown = Vec::new();
@@ -104,7 +104,7 @@ impl Recovery<'_> {
         };
         if decision.row == 1 {
             let command = measures.as_ref().and_then(|measures| measures.verify.command.clone()).unwrap_or_default();
-            unknown.push(Unknown::Environment { command });
+            unknown.push(Unknown::ProjectEnvironment { command });
         }
         let head = git.head()?.map(|oid| oid.to_string());
         let acknowledged = match &journal.acknowledged {
@@ -330,7 +330,7 @@ impl Recovery<'_> {
                 Err(_) => hash.update([1]),
             }
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        helmdeck_core::hex(hash.finalize())
     }
 
     /// Reads what recovery remembers.

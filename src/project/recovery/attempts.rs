@@ -21,7 +21,7 @@ impl Recovery<'_> {
     /// `Paused`; what git and the files say.
     pub fn tried(&self, passed: bool, what: &str) -> Result<Attempts> {
         self.project.check_not_paused()?;
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         if passed {
             return self.count(|attempts| attempts.green(now));
         }
@@ -52,7 +52,7 @@ impl Recovery<'_> {
     /// Notes a command that failed for a new checkpoint. Code that is the one of the last checkpoint is no try to mend anything.
     pub(crate) fn tried_command(&self, command: &str) {
         let noted = || -> Result<()> {
-            let now = self.project.world().now().seconds();
+            let now = self.project.environment().now().seconds();
             if let Some((state, true)) = self.state()? {
                 self.count(|attempts| attempts.failed(&state, command, now))?;
             }
@@ -63,14 +63,14 @@ impl Recovery<'_> {
 
     /// Notes that all is well: everything that a checkpoint asks for has succeeded.
     pub(crate) fn all_is_well(&self) {
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         spoils_nothing("checkpoint", self.count(|attempts| attempts.green(now)).map(drop));
     }
 
     /// Notes how the verify command went on a state of the code, and returns what is counted now. While work is paused nothing is
     /// noted, and it counts all the same. Code that is not committed is no try yet: whoever assesses while they edit tries nothing.
     pub(super) fn assessed(&self, passed: bool, command: &str, code: Code<'_>, journal: &Journal) -> Attempts {
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         let tell = |attempts: &mut Attempts| match passed {
             true => attempts.passed(command, now),
             false if code.committed => attempts.failed(code.state, command, now),
@@ -89,7 +89,7 @@ impl Recovery<'_> {
 
     fn check_passed(&self, what: &str) -> Result<()> {
         self.project.check_not_paused()?;
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         self.count(|attempts| attempts.passed(what, now)).map(drop)
     }
 

@@ -72,7 +72,7 @@ impl Recovery<'_> {
             return Ok(Some("it is no work tree".to_owned()));
         };
         let below = self.project.root().strip_prefix(git.root()).unwrap_or_else(|_| Path::new(""));
-        if let Some(project) = Project::open_anyway(&tree.path.join(below), self.project.world().clone())? {
+        if let Some(project) = Project::open_anyway(&tree.path.join(below), self.project.environment().clone())? {
             let living = project.sessions().seen()?;
             if let Some(session) = living.sessions.iter().find(|session| session.state.is_alive()) {
                 return Ok(Some(format!("session {} works there; end it first", session.id)));

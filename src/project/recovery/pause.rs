@@ -99,12 +99,12 @@ impl Recovery<'_> {
     /// # Errors
     /// What the files say.
     pub fn pause(&self, reason: &str, report: Option<&Report>) -> Result<Paused> {
-        let now = self.project.world().now().seconds();
+        let now = self.project.environment().now().seconds();
         let files = self.project.files();
         let paused = Paused {
             reason: plain(reason),
             since: now,
-            report: report.and_then(withheld),
+            report: report.and_then(redact),
             token: None,
             other: Members::default(),
         };
@@ -187,16 +187,16 @@ impl Recovery<'_> {
     /// # Errors
     /// `NotFound` if work is not paused.
     pub fn token(&self) -> Result<String> {
-        let world = self.project.world();
+        let environment = self.project.environment();
         // A UUIDv7 has 74 bits of chance; two have more than a token needs.
-        let secret = hash(&format!("{}{}", world.uuid(), world.uuid()))[..32].to_owned();
+        let secret = hash(&format!("{}{}", environment.uuid(), environment.uuid()))[..32].to_owned();
         let files = self.project.files();
         let _guard = files.lock()?;
         if files.load::<Paused>()?.is_none() {
             return Err(not_paused());
         }
         files.edit::<Paused, _>(None, |paused| {
-            paused.token = Some(Token::new(&secret, world.now()));
+            paused.token = Some(Token::new(&secret, environment.now()));
             Ok(())
         })?;
         Ok(secret)
@@ -212,7 +212,7 @@ impl Recovery<'_> {
         if reason.is_empty() || reason.chars().count() > 1_000 {
             return Err(Error::usage("say why work may go on, in 1 to 1,000 characters"));
         }
-        let now = self.project.world().now();
+        let now = self.project.environment().now();
         let files = self.project.files();
         let guard = files.lock()?;
         let paused = match files.load::<Paused>() {
@@ -263,7 +263,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Returns a report without what looks like a credential; none if it still does.
-fn withheld(report: &Report) -> Option<Report> {
+fn redact(report: &Report) -> Option<Report> {
     fn each(value: &mut Value) {
         match value {
             Value::String(text) => *text = plain(text),
@@ -284,7 +284,7 @@ fn not_paused() -> Error {
 }
 
 pub(super) fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    helmdeck_core::hex(Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]

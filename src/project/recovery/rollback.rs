@@ -60,7 +60,7 @@ impl Recovery<'_> {
         }
         self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
             journal.finish();
-            journal.attempts.green(self.project.world().now().seconds());
+            journal.attempts.green(self.project.environment().now().seconds());
             Ok(())
         })?;
         drop(guard);
@@ -271,7 +271,7 @@ impl Recovery<'_> {
     fn hand_over(&self, git: &Git, folder: &str) -> Result<()> {
         let Some(focus) = self.project.sessions().focus_now()?.show()?.map(|shown| shown.focus) else { return Ok(()) };
         let below = self.project.root().strip_prefix(git.root()).unwrap_or_else(|_| Path::new(""));
-        let there = Project::open_anyway(&Path::new(folder).join(below), self.project.world().clone())?;
+        let there = Project::open_anyway(&Path::new(folder).join(below), self.project.environment().clone())?;
         if let Some(there) = there.filter(|_| focus.task.is_some()) {
             let focus = crate::json::print(&focus)
                 .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the focus: {error}")))?;

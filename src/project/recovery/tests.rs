@@ -6,7 +6,7 @@ mod below;
 mod bytes;
 mod clones;
 pub(in crate::recovery) mod fault;
-pub(crate) mod ground;
+pub(crate) mod fixture;
 mod killed;
 mod onward;
 mod paused;

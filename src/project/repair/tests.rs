@@ -2,14 +2,14 @@ use std::process::Command;
 
 use super::*;
 use crate::artifacts::{Kind, Put};
+use crate::environment::ProjectEnvironment;
 use crate::init::Init;
 use crate::layout::{ARTIFACT_INDEX, CONFIG, FEATURES, PROGRESS, QUARANTINE};
-use crate::world::World;
 
 fn project() -> (tempfile::TempDir, Project) {
     let folder = tempfile::tempdir().unwrap();
     git(&folder, &["init", "-q", "-b", "main"]);
-    let (project, _) = Project::init(folder.path(), World::default(), &Init::default()).unwrap();
+    let (project, _) = Project::init(folder.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     (folder, project)
 }
 
@@ -117,7 +117,7 @@ fn of_a_progress_the_lines_that_are_text_are_kept() {
 fn a_file_that_is_too_large_to_be_copied_is_there_until_it_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".forge")).unwrap();
-    let project = Project::open(folder.path(), crate::World::default()).unwrap().unwrap();
+    let project = Project::open(folder.path(), crate::ProjectEnvironment::default()).unwrap().unwrap();
     std::fs::write(folder.path().join(".forge/a.json"), "{").unwrap();
     let copy = project.keep(".forge/a.json", b"", true).unwrap().unwrap();
     for path in [".forge/a.json", &copy] {
@@ -150,9 +150,9 @@ fn damaged_settings_are_mended_without_opening_them() {
     let path = folder.path().join(CONFIG);
     let first = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, "[files\n").unwrap();
-    assert!(Project::open(folder.path(), World::default()).is_err());
+    assert!(Project::open(folder.path(), ProjectEnvironment::default()).is_err());
     drop(project);
-    let project = Project::open_anyway(folder.path(), World::default()).unwrap().unwrap();
+    let project = Project::open_anyway(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
     assert_eq!(names(&project), [CONFIG]);
     let shown = project.repair(CONFIG, Mend::default()).unwrap();
     assert!(shown.hint.unwrap().contains("line 1, column"), "one may mend it by hand");
@@ -173,15 +173,15 @@ fn only_our_own_files_are_repaired() {
 
 #[test]
 fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
-    let ground = crate::recovery::tests::ground::Ground::new();
+    let fixture = crate::recovery::tests::fixture::Fixture::new();
     let asked = crate::checkpoints::Create { key: Some("A-1".into()), ..Default::default() };
-    let made = ground.project().checkpoints().create(&asked).unwrap();
-    let whole = ground.read(&made.path);
-    ground.write(&made.path, "{\"tag\": ");
-    let project = ground.project();
+    let made = fixture.project().checkpoints().create(&asked).unwrap();
+    let whole = fixture.read(&made.path);
+    fixture.write(&made.path, "{\"tag\": ");
+    let project = fixture.project();
     assert_eq!(project.damaged().unwrap(), [made.path.as_str()]);
     let mended = project.repair(&made.path, Mend { yes: true, from: None }).unwrap();
     assert_eq!(mended.applied, Some(Source::Tag));
-    assert_eq!(ground.read(&made.path), whole);
+    assert_eq!(fixture.read(&made.path), whole);
     assert!(project.checkpoints().newest_usable().unwrap().is_some());
 }

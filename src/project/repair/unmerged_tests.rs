@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Mend, Source};
+use crate::environment::ProjectEnvironment;
 use crate::features::Add;
 use crate::git::fixture::{Repository, run_at};
 use crate::health::Code;
@@ -12,7 +13,6 @@ use crate::knowledge::{Learning, What};
 use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
 use crate::sessions::Start;
-use crate::world::World;
 
 fn learn(project: &Project, context: &str) {
     let what = What::Successful { context: context.into(), approach: "do it".into() };
@@ -24,7 +24,7 @@ fn plan(project: &Project, name: &str) {
 }
 
 fn open(root: &Path) -> Project {
-    Project::open_anyway(root, World::default()).unwrap().unwrap()
+    Project::open_anyway(root, ProjectEnvironment::default()).unwrap().unwrap()
 }
 
 /// A clone, in which two branches were worked on and the merge of them is under way.
@@ -33,8 +33,12 @@ fn merging(work: impl Fn(&Project, &str)) -> (Repository, tempfile::TempDir, Pat
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         repository.run(&["config", name, value]);
     }
-    let (project, _) =
-        Project::init(repository.path(), World::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
+    let (project, _) = Project::init(
+        repository.path(),
+        ProjectEnvironment::default(),
+        &Init { merge_driver: true, ..Init::default() },
+    )
+    .unwrap();
     learn(&project, "before");
     repository.commit("first");
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +172,7 @@ fn clone_without_driver_is_told() {
     assert_eq!((found.next.as_deref(), doctor.healthy), (Some(next), true));
     let start = || project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
     assert!(start().warnings.iter().any(|warning| warning.contains(next)));
-    Project::init(&clone, World::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
+    Project::init(&clone, ProjectEnvironment::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
     let project = open(&clone);
     assert!(project.health().git.reasons.iter().all(|reason| reason.code != Code::MergeDriverMissing));
     assert!(project.doctor(false).unwrap().found.iter().all(|one| one.problem != Problem::MergeDriverMissing));

@@ -83,7 +83,7 @@ impl Sessions<'_> {
         let range = commit.as_ref().map_or_else(|| "HEAD".to_owned(), |commit| format!("{commit}..HEAD"));
         let dirty = git.status()?.outside(git.memory()).next().is_some();
         let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
-        let seconds = self.project.world().now().0.as_second().saturating_sub(at.0.as_second());
+        let seconds = self.project.environment().now().0.as_second().saturating_sub(at.0.as_second());
         let listed = self.project.features().list(false)?;
         // What worked then, or was only tested again when the session began, has not turned.
         let known = last.as_ref().and_then(|last| last.manifest.as_ref()).map(|known| known.features_passing.clone());

@@ -1,6 +1,6 @@
 //! Where a session goes that is over: its record, its focus and its progress lie in its folder, which is committed at its end.
 
-use super::record::{Living, Session, State};
+use super::record::{ActiveSessions, Session, State};
 use super::{Sessions, parts};
 use crate::error::Result;
 use crate::focus::Focus;
@@ -13,7 +13,7 @@ const KEPT: usize = 20;
 
 impl Sessions<'_> {
     /// Puts away the sessions that were given up. Returns their names.
-    pub(super) fn bury(&self) -> Result<Vec<String>> {
+    pub(super) fn reap(&self) -> Result<Vec<String>> {
         let given_up: Vec<Session> =
             self.living()?.sessions.into_iter().filter(|session| session.state == State::Abandoned).collect();
         for session in &given_up {
@@ -54,20 +54,20 @@ impl Sessions<'_> {
     /// Takes a session out of those that live.
     pub(super) fn forget(&self, id: &str) -> Result<()> {
         #[cfg(test)]
-        super::death::point();
-        self.project.files().edit::<Living, ()>(None, |living| {
+        super::crash_tests::point();
+        self.project.files().edit::<ActiveSessions, ()>(None, |living| {
             living.sessions.retain(|session| session.id != id);
             Ok(())
         })?;
         self.project.files().remove(&format!("{SESSION_LOCKS}/{id}.lock"))?;
         #[cfg(test)]
-        super::death::point();
+        super::crash_tests::point();
         Ok(())
     }
 
     /// Keeps the whole record of a session that is over, with the steps after its commit, which the archive cannot hold.
     pub(super) fn keep_over(&self, session: &Session) -> Result<()> {
-        self.project.files().edit_at::<Living, ()>(ENDED, None, |ended| {
+        self.project.files().edit_at::<ActiveSessions, ()>(ENDED, None, |ended| {
             ended.sessions.retain(|old| old.uuid != session.uuid);
             ended.sessions.push(session.clone());
             let over = ended.sessions.len().saturating_sub(KEPT);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jiff::civil::Date;
 
 use super::place::{Who, take_place};
-use super::record::{LEASE, Living, Session, State};
+use super::record::{ActiveSessions, LEASE, Session, State};
 use super::{SessionId, Sessions, Start, session_of};
 use crate::error::{Error, Result};
 use crate::files::Document as _;
@@ -19,7 +19,7 @@ const MAX_NAME: u64 = 100;
 
 /// What git knows of a new session.
 #[derive(Debug, Default)]
-struct Ground {
+struct Prepared {
     branch: Option<String>,
     head: Option<String>,
     /// The names that were given.
@@ -29,45 +29,45 @@ struct Ground {
 impl Sessions<'_> {
     /// Finds the session that the start is in, or makes one, and gives up those in which nobody works any more.
     pub(super) fn begin(&self, start: &Start) -> Result<Session> {
-        let world = self.project.world();
-        let now = world.now();
-        let today = world.zone.to_datetime(now.0).date();
+        let environment = self.project.environment();
+        let now = environment.now();
+        let today = environment.zone.to_datetime(now.0).date();
         let _common = self.project.common_lock()?;
         // git is asked before anybody waits for the work tree.
-        let ground = self.ground_of(today)?;
+        let prepared = self.ground_of(today)?;
         let _local = self.project.files().lock()?;
         let who = Who { now, ..self.who(start) };
-        self.project.files().edit::<Living, Session>(None, |living| {
-            let id = take_place(living, &who, &|id| self.is_free(id), |living| self.fresh(living, today, ground))?;
+        self.project.files().edit::<ActiveSessions, Session>(None, |living| {
+            let id = take_place(living, &who, &|id| self.is_free(id), |living| self.fresh(living, today, prepared))?;
             living.get(&id).cloned().ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))
         })
     }
 
     /// Returns who starts, and how.
     pub(super) fn who(&self, start: &Start) -> Who<'_> {
-        let world = self.project.world();
+        let environment = self.project.environment();
         Who {
-            agent: &world.agent,
-            named: world.session.as_deref(),
+            agent: &environment.agent,
+            named: environment.session.as_deref(),
             join: start.join,
             take_over: start.take_over,
-            now: world.now(),
+            now: environment.now(),
             lease: LEASE,
         }
     }
 
     /// Finds out what git knows. The caller holds the common lock.
-    fn ground_of(&self, today: Date) -> Result<Ground> {
-        let Some(git) = self.git() else { return Ok(Ground::default()) };
+    fn ground_of(&self, today: Date) -> Result<Prepared> {
+        let Some(git) = self.git() else { return Ok(Prepared::default()) };
         let mut known = trailers(git, today)?;
         known.extend(last_given(git));
-        Ok(Ground { branch: git.branch()?, head: git.head()?.map(|head| head.to_string()), known })
+        Ok(Prepared { branch: git.branch()?, head: git.head()?.map(|head| head.to_string()), known })
     }
 
-    fn fresh(&self, living: &Living, today: Date, ground: Ground) -> Result<Session> {
-        let world = self.project.world();
-        let now = world.now();
-        let Ground { branch, head, mut known } = ground;
+    fn fresh(&self, living: &ActiveSessions, today: Date, prepared: Prepared) -> Result<Session> {
+        let environment = self.project.environment();
+        let now = environment.now();
+        let Prepared { branch, head, mut known } = prepared;
         known.extend(living.sessions.iter().map(|session| session.id.clone()));
         known.extend(self.folders(|_| true)?.iter().map(|folder| session_of(folder).to_owned()));
         let id = SessionId::next(today, known.iter().map(String::as_str)).to_string();
@@ -76,8 +76,8 @@ impl Sessions<'_> {
         }
         Ok(Session {
             id,
-            uuid: world.uuid().to_string(),
-            agent: world.agent.clone(),
+            uuid: environment.uuid().to_string(),
+            agent: environment.agent.clone(),
             state: State::Starting,
             started_at: now.seconds(),
             branch,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::Sessions;
-use super::record::{Living, Session};
+use super::record::{ActiveSessions, Session};
 use crate::error::{Error, Result};
 use crate::focus::{Focus, Set, SetFocus};
 use crate::layout::{LIVING, LOCAL, SESSION_LOCKS};
@@ -102,10 +102,11 @@ impl Sessions<'_> {
 
     /// Says whether the session of a claim lives.
     fn lives_elsewhere(&self, claim: &Claim) -> bool {
-        let living = || -> Option<Living> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };
+        let living =
+            || -> Option<ActiveSessions> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };
         let alive = |session: &Session| {
             let lock = claim.worktree.join(SESSION_LOCKS).join(format!("{}.lock", session.id));
-            let now = self.project.world().now();
+            let now = self.project.environment().now();
             session.state.is_alive() && session.given_up(now, super::hold::is_free(&lock)).is_none()
         };
         living().is_some_and(|living| {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Sessions;
-use super::record::{LEASE, Living, Session};
+use super::record::{ActiveSessions, LEASE, Session};
 use crate::error::{Error, Result};
 use crate::knowledge::{Added, Learning};
 use crate::time::Time;
@@ -72,9 +72,9 @@ impl Sessions<'_> {
     /// # Errors
     /// `Locked`, `Corrupt`.
     pub fn touch(&self) -> Result<()> {
-        let now = self.project.world().now();
+        let now = self.project.environment().now();
         let Some(session) = self.current()?.filter(|session| is_due(session, now)) else { return Ok(()) };
-        self.project.files().edit::<Living, ()>(None, |living| {
+        self.project.files().edit::<ActiveSessions, ()>(None, |living| {
             if let Some(session) = living.get_mut(&session.id).filter(|session| session.state.is_alive()) {
                 session.renew(now, LEASE);
             }

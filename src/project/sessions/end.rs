@@ -69,7 +69,7 @@ impl Sessions<'_> {
     /// # Errors
     /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a session; `Paused`, `Secret`.
     pub fn end(&self, end: &End) -> Result<Finished> {
-        match (self.acting(), &self.project.world().session) {
+        match (self.acting(), &self.project.environment().session) {
             (Ok(Some(session)), _) => self.end_of(&session.id, end),
             (Ok(None), _) => self.ended_before(None),
             (Err(over), Some(named)) => self.ended_before(Some(named)).map_err(|_| over),
@@ -81,7 +81,7 @@ impl Sessions<'_> {
 
     /// Says whether a session of this agent lives.
     fn has_own(&self) -> Result<bool> {
-        let agent = &self.project.world().agent;
+        let agent = &self.project.environment().agent;
         Ok(self.living()?.sessions.iter().any(|session| session.state.is_alive() && session.agent == *agent))
     }
 
@@ -110,7 +110,7 @@ impl Sessions<'_> {
         let ending = match &session.ending {
             None => {
                 self.check_clean(end)?;
-                Some(Ending { stopped, ..Ending::begun(end, self.project.world().now().seconds()) })
+                Some(Ending { stopped, ..Ending::begun(end, self.project.environment().now().seconds()) })
             }
             // An end that a text stopped goes on with another one.
             Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
@@ -134,8 +134,12 @@ impl Sessions<'_> {
     fn finish_inside(&self, id: &str, then: Then) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
         let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
-        let mut on =
-            On { sessions: *self, ending: session.ending.clone().unwrap_or_default(), session, warnings: Vec::new() };
+        let mut on = EndContext {
+            sessions: *self,
+            ending: session.ending.clone().unwrap_or_default(),
+            session,
+            warnings: Vec::new(),
+        };
         let entry = on.entry();
         on.or_go_on(step::ENTRY, then, entry)?;
         let learned = on.learned();
@@ -180,7 +184,7 @@ impl Sessions<'_> {
             Error::not_found("no session lives in this work tree, and none of this agent has ended here")
                 .next("helmdeck forge session start")
         };
-        let agent = &self.project.world().agent;
+        let agent = &self.project.environment().agent;
         let wanted = |session: &Session| named.map_or(session.agent == *agent, |named| session.id == named);
         let over = match self.ended_here(wanted) {
             Some(here) => Some(here),
@@ -189,7 +193,7 @@ impl Sessions<'_> {
         // One that was given up did not end.
         let session = over.filter(|session| session.state == State::Ended).ok_or_else(none)?;
         let ending = session.ending.clone().unwrap_or_default();
-        Ok(On { sessions: *self, session, ending, warnings: Vec::new() }.finished(true))
+        Ok(EndContext { sessions: *self, session, ending, warnings: Vec::new() }.finished(true))
     }
 
     /// Returns the newest session that has a folder, of those that are wanted.
@@ -215,14 +219,14 @@ pub(super) enum Then {
 }
 
 /// An end on its way.
-struct On<'a> {
+struct EndContext<'a> {
     sessions: Sessions<'a>,
     session: Session,
     ending: Ending,
     warnings: Vec<String>,
 }
 
-impl On<'_> {
+impl EndContext<'_> {
     fn is_done(&self, step: &str) -> bool {
         self.session.step(step).is_some()
     }

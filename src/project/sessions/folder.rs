@@ -1,7 +1,7 @@
 //! The folders of sessions, `short-term/sessions/<id>-<end of the UUID>/`: two clones give one name to two sessions, and a merge keeps
 //! both. Older folders have the name alone.
 
-use super::record::{Living, Session};
+use super::record::{ActiveSessions, Session};
 use super::{SessionId, Sessions};
 use crate::error::Result;
 use crate::layout::{ENDED, SESSIONS};
@@ -60,7 +60,7 @@ impl Sessions<'_> {
 
     /// Returns the newest session that was over in this work tree. What cannot be read holds nobody up.
     pub(super) fn ended_here(&self, wanted: impl Fn(&Session) -> bool) -> Option<Session> {
-        let kept = self.project.files().reading().load_at::<Living>(ENDED).ok().flatten()?;
+        let kept = self.project.files().reading().load_at::<ActiveSessions>(ENDED).ok().flatten()?;
         kept.value.sessions.into_iter().rev().find(|session| wanted(session))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Sessions;
-use super::record::{Holder, Living};
+use super::record::{ActiveSessions, Holder};
 use crate::error::{Category, Error, Result};
 use crate::layout::SESSION_LOCKS;
 
@@ -52,8 +52,8 @@ impl<'a> Sessions<'a> {
             }
             Err(TryLockError::Error(error)) => return Err(io(&error)),
         }
-        let holder = Holder { pid: std::process::id(), since: self.project.world().now().seconds() };
-        files.edit::<Living, ()>(None, |living| {
+        let holder = Holder { pid: std::process::id(), since: self.project.environment().now().seconds() };
+        files.edit::<ActiveSessions, ()>(None, |living| {
             super::place::named_one(living, id)?;
             if let Some(session) = living.get_mut(id) {
                 session.holder = Some(holder);
@@ -85,7 +85,7 @@ pub(super) fn is_free(lock: &Path) -> bool {
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         // If it cannot be written, the next start finds the lock free and a holder named: an abandoned session, which is safe.
-        let cleared = self.sessions.project.files().edit::<Living, ()>(None, |living| {
+        let cleared = self.sessions.project.files().edit::<ActiveSessions, ()>(None, |living| {
             if let Some(session) = living.get_mut(&self.id) {
                 session.holder = None;
             }

@@ -8,7 +8,7 @@ mod archive;
 mod begin;
 mod claims;
 #[cfg(test)]
-mod death;
+mod crash_tests;
 mod during;
 mod end;
 mod folder;
@@ -34,7 +34,7 @@ pub use end::{End, Finished};
 pub(crate) use folder::session_of;
 pub use hold::Hold;
 pub use id::SessionId;
-pub use record::{Ending, Holder, LEASE, Living, Session, State, Step};
+pub use record::{ActiveSessions, Ending, Holder, LEASE, Session, State, Step};
 pub use run::{How, Outcome, VARIABLE};
 pub use select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use start::{Probed, Start, Started};
@@ -58,16 +58,16 @@ impl<'a> Sessions<'a> {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn living(&self) -> Result<Living> {
-        Ok(self.project.files().load::<Living>()?.map_or_else(Living::empty, |loaded| loaded.value))
+    pub fn living(&self) -> Result<ActiveSessions> {
+        Ok(self.project.files().load::<ActiveSessions>()?.map_or_else(ActiveSessions::empty, |loaded| loaded.value))
     }
 
     /// As [`Self::living`], as the next start will see them: those whose process was killed or whose lease has run out are abandoned.
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn seen(&self) -> Result<Living> {
-        let now = self.project.world().now();
+    pub fn seen(&self) -> Result<ActiveSessions> {
+        let now = self.project.environment().now();
         let mut living = self.living()?;
         for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
             if let Some(why) = session.given_up(now, self.is_free(&session.id)) {
@@ -78,17 +78,17 @@ impl<'a> Sessions<'a> {
         Ok(living)
     }
 
-    /// Returns the session of who works: the one that [`World::session`](crate::World::session) names, or else the only one of this
+    /// Returns the session of who works: the one that [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else the only one of this
     /// agent's name. `None` if there is none, or if it cannot be told which.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn current(&self) -> Result<Option<Session>> {
-        let world = self.project.world();
+        let environment = self.project.environment();
         let living = self.living()?;
-        let session = match &world.session {
+        let session = match &environment.session {
             Some(named) => living.get(named).filter(|session| session.state.is_alive()),
-            None => place::own(&living, &world.agent).ok().flatten(),
+            None => place::own(&living, &environment.agent).ok().flatten(),
         };
         Ok(session.cloned())
     }
@@ -99,7 +99,7 @@ impl<'a> Sessions<'a> {
     /// `Corrupt`.
     pub fn shown(&self) -> Result<Option<Session>> {
         match self.current()? {
-            None if self.project.world().session.is_none() => Ok(self.living()?.primary().cloned()),
+            None if self.project.environment().session.is_none() => Ok(self.living()?.primary().cloned()),
             own => Ok(own),
         }
     }
@@ -111,11 +111,11 @@ impl<'a> Sessions<'a> {
     /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Locked` (`E_SESSION_LIVE`) if only another agent's lives, or
     /// several of this name; `Corrupt`.
     pub fn acting(&self) -> Result<Option<Session>> {
-        let world = self.project.world();
+        let environment = self.project.environment();
         let living = self.living()?;
-        match &world.session {
+        match &environment.session {
             Some(named) => place::named_one(&living, named).cloned().map(Some),
-            None => Ok(place::own(&living, &world.agent)?.cloned()),
+            None => Ok(place::own(&living, &environment.agent)?.cloned()),
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Sessions<'a> {
 
     /// Notes that a step is done.
     fn note(&self, id: &str, step: &str, note: Option<String>) -> Result<Session> {
-        let now = self.project.world().now();
+        let now = self.project.environment().now();
         self.change(id, |session| session.done(step, now.seconds(), note))
     }
 
@@ -190,8 +190,8 @@ impl<'a> Sessions<'a> {
     fn change(&self, id: &str, change: impl FnOnce(&mut Session)) -> Result<Session> {
         // What a step does may be done, and not be noted.
         #[cfg(test)]
-        death::point();
-        self.project.files().edit::<Living, Session>(None, |living| {
+        crash_tests::point();
+        self.project.files().edit::<ActiveSessions, Session>(None, |living| {
             place::named_one(living, id)?;
             match living.get_mut(id) {
                 Some(session) => {

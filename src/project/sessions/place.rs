@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::record::{Living, Session, State};
+use super::record::{ActiveSessions, Session, State};
 use crate::error::{Category, Error, Result};
 use crate::time::Time;
 
@@ -29,10 +29,10 @@ pub(super) struct Who<'a> {
 /// Gives up the sessions that nobody works in any more, and returns the id of the one that the start belongs to: it is among those
 /// that live. `free` says whether nobody keeps the lock of a session; `fresh` makes a new one.
 pub(super) fn take_place(
-    living: &mut Living,
+    living: &mut ActiveSessions,
     who: &Who<'_>,
     free: &dyn Fn(&str) -> bool,
-    fresh: impl FnOnce(&Living) -> Result<Session>,
+    fresh: impl FnOnce(&ActiveSessions) -> Result<Session>,
 ) -> Result<String> {
     let mut taken_over = false;
     for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
@@ -82,7 +82,7 @@ impl Who<'_> {
 ///
 /// # Errors
 /// `Locked` if the primary session is another agent's, and if several sessions have the agent's name.
-pub(super) fn own<'a>(living: &'a Living, agent: &str) -> Result<Option<&'a Session>> {
+pub(super) fn own<'a>(living: &'a ActiveSessions, agent: &str) -> Result<Option<&'a Session>> {
     let all: Vec<&Session> =
         living.sessions.iter().filter(|session| session.state.is_alive() && session.agent == agent).collect();
     match (all.as_slice(), living.primary()) {
@@ -100,7 +100,7 @@ pub(super) fn own<'a>(living: &'a Living, agent: &str) -> Result<Option<&'a Sess
 }
 
 /// Returns the session that somebody says they are in.
-pub(super) fn named_one<'a>(living: &'a Living, named: &str) -> Result<&'a Session> {
+pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&'a Session> {
     let gone = |message: String| {
         Error::new(Category::NotFound, "E_SESSION_OVER", message)
             .hint("its name comes with --session or HELMDECK_FORGE_SESSION; without one a new session begins")
@@ -159,13 +159,13 @@ mod tests {
         Who { agent: "Forge", named: None, join: false, take_over: false, now: time(), lease: LEASE }
     }
 
-    fn place(living: &mut Living, who: &Who<'_>, free: bool) -> Result<String> {
+    fn place(living: &mut ActiveSessions, who: &Who<'_>, free: bool) -> Result<String> {
         take_place(living, who, &|_| free, |_| Ok(session("new", who.agent)))
     }
 
     #[test]
     fn the_first_start_makes_a_primary_session_and_the_next_is_in_it() {
-        let mut living = Living::empty();
+        let mut living = ActiveSessions::empty();
         assert_eq!(place(&mut living, &who(), true).unwrap(), "new");
         assert!(living.primary().is_some());
         let later = Who { now: later(time(), LEASE), ..who() };
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn another_agent_is_refused_and_told_who_is_there() {
-        let mut living = Living { sessions: vec![session("old", "Axiom")], ..Living::empty() };
+        let mut living = ActiveSessions { sessions: vec![session("old", "Axiom")], ..ActiveSessions::empty() };
         let error = place(&mut living, &who(), true).unwrap_err();
         assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"));
         assert!(error.message.contains("session old of Axiom"), "{error}");
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn who_is_not_in_a_held_session_does_not_get_it_by_its_agents_name() {
         let held = Session { holder: Some(Holder { pid: 7, since: time() }), ..session("old", "Forge") };
-        let mut living = Living { sessions: vec![held], ..Living::empty() };
+        let mut living = ActiveSessions { sessions: vec![held], ..ActiveSessions::empty() };
         for who in [who(), Who { take_over: true, ..who() }] {
             let error = place(&mut living, &who, false).unwrap_err();
             assert!(error.message.contains("process 7"), "{error}");
@@ -207,7 +207,7 @@ mod tests {
             ),
             ("somebody takes over", session("old", "Forge"), Who { take_over: true, ..who() }),
         ] {
-            let mut living = Living { sessions: vec![old], ..Living::empty() };
+            let mut living = ActiveSessions { sessions: vec![old], ..ActiveSessions::empty() };
             assert_eq!(place(&mut living, &who, true).unwrap(), "new", "{claim}");
             let (old, new) = (living.get("old").unwrap(), living.get("new").unwrap());
             assert_eq!((old.state, old.abandoned.is_some(), old.ended_at), (State::Abandoned, true, Some(who.now)));
@@ -222,7 +222,7 @@ mod tests {
             abandoned: Some("no command ran".to_owned()),
             ..session("old", "Forge")
         };
-        let mut living = Living { sessions: vec![over], ..Living::empty() };
+        let mut living = ActiveSessions { sessions: vec![over], ..ActiveSessions::empty() };
         for (named, words) in [("old", "no command ran"), ("other", "no session other lives")] {
             let error = place(&mut living, &Who { named: Some(named), ..who() }, true).unwrap_err();
             assert_eq!(error.category, Category::NotFound);

@@ -24,7 +24,7 @@ const SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// The sessions that live in this work tree: the file `.forge/.local/sessions.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Living {
+pub struct ActiveSessions {
     /// The version of the file's form.
     pub schema_version: String,
     /// The sessions, in the order in which they began. At most one of them is primary.
@@ -34,7 +34,7 @@ pub struct Living {
     pub other: Members,
 }
 
-impl Document for Living {
+impl Document for ActiveSessions {
     const PATH: &'static str = LIVING;
 
     fn skeleton() -> Self {
@@ -79,7 +79,7 @@ impl Document for Session {
     }
 }
 
-impl Living {
+impl ActiveSessions {
     /// Returns what a work tree without a session has.
     #[must_use]
     pub fn empty() -> Self {
@@ -322,9 +322,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_of_a_session_is_kept() {
-        let mut value = serde_json::to_value(Living { sessions: vec![session()], ..Living::empty() }).unwrap();
+        let mut value =
+            serde_json::to_value(ActiveSessions { sessions: vec![session()], ..ActiveSessions::empty() }).unwrap();
         value["sessions"][0]["mine"] = 1.into();
-        let living: Living = serde_json::from_value(value.clone()).unwrap();
+        let living: ActiveSessions = serde_json::from_value(value.clone()).unwrap();
         assert_eq!(serde_json::to_value(&living).unwrap(), value);
         assert_eq!(living.primary().map(|session| session.id.as_str()), Some("2025-12-24-session-001"));
     }

@@ -69,7 +69,7 @@ impl Sessions<'_> {
             .split_first()
             .ok_or_else(|| Error::usage("a command to run is missing: session run -- cargo test"))?;
         let hold = self.hold(&session.id)?;
-        let clock = self.project.world().clock.clone();
+        let clock = self.project.environment().clock.clone();
         let begun = clock.monotonic();
         let mut run = Command::new(program);
         run.args(arguments).env(VARIABLE, &session.id);
@@ -111,7 +111,7 @@ impl Sessions<'_> {
     /// Waits for the command, and keeps the lease of the session. Also returns when it was asked to stop.
     fn wait(&self, child: &mut Child, stop: &AtomicBool, how: How) -> Result<(ExitStatus, Option<Duration>)> {
         let failed = |error: std::io::Error| Error::new(Category::Failed, "E_RUN", format!("cannot wait: {error}"));
-        let clock = self.project.world().clock.clone();
+        let clock = self.project.environment().clock.clone();
         let (mut asked, mut seen) = (None, clock.monotonic());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         // It may have ended meanwhile.

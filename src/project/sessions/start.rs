@@ -124,7 +124,7 @@ impl Sessions<'_> {
             session = self.begin(start)?;
         }
         let again = session.state == State::Live;
-        let abandoned = self.bury()?;
+        let abandoned = self.reap()?;
         if again && self.is_nameless() {
             warnings.push(format!(
                 "{} lived already and goes on; if somebody else works in it, give each of you a name (--agent or HELMDECK_FORGE_AGENT) and \
@@ -135,7 +135,7 @@ impl Sessions<'_> {
         // From here on it is this session in which things are done.
         let inside = self.project.within(&session.id);
         let sessions = inside.sessions();
-        let mut on = On { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
+        let mut on = StartContext { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
         on.probe()?;
@@ -151,7 +151,7 @@ impl Sessions<'_> {
         }
         let budget = start.budget.unwrap_or_else(|| parts::budget(self.project));
         let prime = self.project.prime_of(Some(&on.session), &on.warnings)?.render(budget);
-        let On { session, warnings, probed, recovery, .. } = on;
+        let StartContext { session, warnings, probed, recovery, .. } = on;
         Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
     }
 }
@@ -184,13 +184,13 @@ impl Sessions<'_> {
 
     /// Says whether who works has not said who they are, and so is everybody else who has not.
     fn is_nameless(&self) -> bool {
-        let world = self.project.world();
-        world.session.is_none() && world.agent == crate::world::AGENT
+        let environment = self.project.environment();
+        environment.session.is_none() && environment.agent == crate::environment::AGENT
     }
 }
 
 /// A start on its way.
-struct On<'a> {
+struct StartContext<'a> {
     sessions: Sessions<'a>,
     start: &'a Start,
     session: Session,
@@ -200,7 +200,7 @@ struct On<'a> {
 }
 
 /// What there is to choose from, whoever works on what.
-struct Ground {
+struct Checked {
     unfinished: Option<Unfinished>,
     issues: Vec<Issue>,
     done: Vec<String>,
@@ -218,7 +218,7 @@ fn unfinished(session: &str, focus: Focus) -> Option<Unfinished> {
     })
 }
 
-impl On<'_> {
+impl StartContext<'_> {
     fn is_done(&self, step: &str) -> bool {
         self.session.step(step).is_some()
     }
@@ -336,10 +336,10 @@ impl On<'_> {
             return Ok(None);
         }
         // What takes time is found out before anybody waits for it.
-        let ground = self.ground()?;
+        let checked = self.checked()?;
         // Whoever begins at the same time in another work tree chooses after this is taken.
         let _common = self.sessions.project.common_lock()?;
-        let choice = self.choose(&ground);
+        let choice = self.choose(&checked);
         let focus = self.sessions.focus(&self.session)?;
         let taken = match &choice.task {
             Some(task) => {
@@ -364,7 +364,7 @@ impl On<'_> {
     }
 
     /// Finds out what there is to choose from.
-    fn ground(&mut self) -> Result<Ground> {
+    fn checked(&mut self) -> Result<Checked> {
         let project = self.sessions.project;
         let done: Vec<String> = project
             .files()
@@ -373,25 +373,25 @@ impl On<'_> {
             .filter_map(|entry| entry.name.strip_suffix(".md").map(str::to_owned))
             .collect();
         let features = parts::Features::read(project)?;
-        Ok(Ground { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
+        Ok(Checked { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
     }
 
     /// Chooses among what nobody else has taken. The caller holds the common lock.
-    fn choose(&self, ground: &Ground) -> Choice {
+    fn choose(&self, checked: &Checked) -> Choice {
         let project = self.sessions.project;
         let mut claimed = self.sessions.claimed();
         // What was handed over is still claimed by the session in the work tree that was left.
-        let handed = ground.unfinished.as_ref().filter(|_| self.session.resumes.is_none());
+        let handed = checked.unfinished.as_ref().filter(|_| self.session.resumes.is_none());
         for claim in handed.iter().flat_map(|left| [&left.feature_id, &left.linear_issue]).flatten() {
             claimed.remove(claim);
         }
-        let agent = &project.world().agent;
-        let (regressed, feature) = ground.features.open(agent, &claimed);
+        let agent = &project.environment().agent;
+        let (regressed, feature) = checked.features.open(agent, &claimed);
         let choice = select_next_task(&Inputs {
-            unfinished: ground.unfinished.as_ref(),
+            unfinished: checked.unfinished.as_ref(),
             regressed: regressed.as_ref(),
-            issues: &ground.issues,
-            done: &ground.done,
+            issues: &checked.issues,
+            done: &checked.done,
             claimed: &claimed,
             agent: project.config().linear.me.as_deref().unwrap_or(agent),
             feature: feature.as_ref(),

@@ -19,6 +19,7 @@ use helmdeck_core::{Clock, Timestamp};
 use uuid::Uuid;
 
 use super::*;
+use crate::environment::{Ids, ProjectEnvironment};
 use crate::error::Category;
 use crate::events::{Replay, Subject};
 use crate::focus::Focus;
@@ -26,7 +27,6 @@ use crate::git::fixture::{Repository, Snapshot};
 use crate::init::Init;
 use crate::knowledge::{Learning, What};
 use crate::time::Time;
-use crate::world::{Ids, World};
 
 /// A clock that stands at 2025-12-24T11:00:00Z until it is moved.
 #[derive(Debug)]
@@ -52,19 +52,19 @@ impl Ids for Same {
     }
 }
 
-struct Bench {
+struct Fixture {
     repository: Repository,
     clock: Arc<Stands>,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         static FIRST: LazyLock<Snapshot> = LazyLock::new(|| {
-            let bench = Bench::bare();
-            Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
-            bench.repository.write("src/main.rs", "fn main() {}\n");
-            bench.repository.commit("Begin");
-            bench.repository.snapshot()
+            let fixture = Fixture::bare();
+            Project::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
+            fixture.repository.write("src/main.rs", "fn main() {}\n");
+            fixture.repository.commit("Begin");
+            fixture.repository.snapshot()
         });
         Self::of(&FIRST)
     }
@@ -87,20 +87,24 @@ impl Bench {
         self.repository.path()
     }
 
-    fn world(&self) -> World {
-        World { clock: self.clock.clone(), ids: Arc::new(crate::world::RandomIds), ..World::default() }
+    fn environment(&self) -> ProjectEnvironment {
+        ProjectEnvironment {
+            clock: self.clock.clone(),
+            ids: Arc::new(crate::environment::RandomIds),
+            ..ProjectEnvironment::default()
+        }
     }
 
     fn open(&self) -> Project {
-        open(self.path(), self.world())
+        open(self.path(), self.environment())
     }
 
     fn as_agent(&self, agent: &str) -> Project {
-        open(self.path(), World { agent: agent.to_owned(), ..self.world() })
+        open(self.path(), ProjectEnvironment { agent: agent.to_owned(), ..self.environment() })
     }
 
     fn in_session(&self, id: &str) -> Project {
-        open(self.path(), World { session: Some(id.to_owned()), ..self.world() })
+        open(self.path(), ProjectEnvironment { session: Some(id.to_owned()), ..self.environment() })
     }
 
     fn minutes(&self, minutes: i64) {
@@ -112,8 +116,8 @@ impl Bench {
     }
 }
 
-fn open(path: &Path, world: World) -> Project {
-    Project::open(path, world).unwrap().unwrap()
+fn open(path: &Path, environment: ProjectEnvironment) -> Project {
+    Project::open(path, environment).unwrap().unwrap()
 }
 
 fn start(project: &Project) -> Started {
@@ -131,18 +135,18 @@ fn learned() -> Learning {
 
 #[test]
 fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let begun = start(&project);
     assert_eq!((begun.session.id.as_str(), begun.again), ("2025-12-24-session-001", false));
     assert_eq!(begun.session.state, State::Live);
-    let progress = bench.read(".forge/memory/short-term/progress.txt");
+    let progress = fixture.read(".forge/memory/short-term/progress.txt");
     assert!(progress.starts_with("=== FORGE Session 2025-12-24 ===\n"), "{progress}");
     assert!(progress.contains("[11:00] Started - branch: main\n[11:00] Active issues: 0\n"), "{progress}");
     let again = start(&project);
     assert!(again.again && again.chosen.is_none());
     assert_eq!(again.session.id, begun.session.id);
-    assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), progress, "no second header");
+    assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), progress, "no second header");
     assert_eq!(told(&project, Subject::SessionStart), 1);
     assert!(
         begun.prime.text.contains("session: \"2025-12-24-session-001\"\nbranch: \"main\"\n"),
@@ -153,25 +157,25 @@ fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
 
 #[test]
 fn a_session_that_ended_is_put_away_and_ended_once() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let session = start(&project).session;
     let id = session.id.clone();
-    bench.minutes(5);
+    fixture.minutes(5);
     project.sessions().log(&Log { text: "Did it".to_owned(), next: None }).unwrap();
     let end = End { learned: vec![learned()], next: Some("Do more".to_owned()), ..End::default() };
     let ended = project.sessions().end(&end).unwrap();
     assert_eq!((ended.session.as_str(), ended.again, ended.duration_s), (id.as_str(), false, 300));
     assert_eq!(ended.learned.len(), 1);
     let folder = format!(".forge/memory/short-term/sessions/{}", session.folder());
-    let progress = bench.read(&format!("{folder}/progress.txt"));
+    let progress = fixture.read(&format!("{folder}/progress.txt"));
     assert!(progress.contains("[11:05] Did it\n[11:05] Session ending\n\nNEXT: Do more\n"), "{progress}");
-    let record: Session = serde_json::from_str(&bench.read(&format!("{folder}/session.json"))).unwrap();
-    assert_eq!((record.state, record.ended_at), (State::Ended, Some(bench.world().now())));
+    let record: Session = serde_json::from_str(&fixture.read(&format!("{folder}/session.json"))).unwrap();
+    assert_eq!((record.state, record.ended_at), (State::Ended, Some(fixture.environment().now())));
     assert!(project.sessions().current().unwrap().is_none());
     assert_eq!(told(&project, Subject::SessionEnd), 1);
-    assert_eq!(bench.repository.run(&["status", "--porcelain"]), "", "the commit has the archive too");
-    let kept = bench.repository.run(&["show", "--format=", "--name-only", "HEAD"]);
+    assert_eq!(fixture.repository.run(&["status", "--porcelain"]), "", "the commit has the archive too");
+    let kept = fixture.repository.run(&["show", "--format=", "--name-only", "HEAD"]);
     for file in ["session.json", "focus.json", "progress.txt"] {
         assert!(kept.contains(&format!("{folder}/{file}")), "{file}: {kept}");
     }
@@ -185,10 +189,10 @@ fn a_session_that_ended_is_put_away_and_ended_once() {
 
 #[test]
 fn uncommitted_code_is_not_left_behind_without_a_word() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
-    bench.repository.write("src/new.rs", "// new\n");
+    fixture.repository.write("src/new.rs", "// new\n");
     let error = project.sessions().end(&End::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_DIRTY"));
     assert!(error.message.contains("src/new.rs"), "{error}");
@@ -196,38 +200,38 @@ fn uncommitted_code_is_not_left_behind_without_a_word() {
     let end = End { leave_dirty: Some("the parser is half done".to_owned()), ..End::default() };
     let ended = project.sessions().end(&end).unwrap();
     assert_eq!(ended.next.as_deref(), Some("the parser is half done"));
-    assert_eq!(bench.read("src/new.rs"), "// new\n");
+    assert_eq!(fixture.read("src/new.rs"), "// new\n");
 }
 
 #[test]
 fn what_an_abandoned_session_was_at_is_taken_up() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let old = start(&project).session;
     let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
     project.focus().set(&set).unwrap();
-    bench.minutes(61);
-    let other = bench.as_agent("Axiom");
+    fixture.minutes(61);
+    let other = fixture.as_agent("Axiom");
     let begun = start(&other);
     assert_eq!(
         (begun.session.id.as_str(), begun.abandoned.as_slice()),
         ("2025-12-24-session-002", [old.id.clone()].as_slice())
     );
     assert_eq!(begun.chosen.unwrap().rule, Rule::Abandoned);
-    let focus: Focus = serde_json::from_str(&bench.read(".forge/memory/short-term/focus.json")).unwrap();
+    let focus: Focus = serde_json::from_str(&fixture.read(".forge/memory/short-term/focus.json")).unwrap();
     assert_eq!((focus.task.as_deref(), focus.session), (Some("Wire it"), Some(begun.session.id)));
     let folder = format!(".forge/memory/short-term/sessions/{}", old.folder());
-    let record: Session = serde_json::from_str(&bench.read(&format!("{folder}/session.json"))).unwrap();
+    let record: Session = serde_json::from_str(&fixture.read(&format!("{folder}/session.json"))).unwrap();
     assert_eq!(record.state, State::Abandoned);
-    assert!(bench.read(&format!("{folder}/progress.txt")).contains("Started - branch: main"));
+    assert!(fixture.read(&format!("{folder}/progress.txt")).contains("Started - branch: main"));
     assert_eq!(told(&project, Subject::SessionAbandoned), 1);
 }
 
 #[test]
 fn a_focus_of_another_branch_or_that_is_done_is_not_taken_up() {
     for (branch, phase) in [("other", "BUILD"), ("main", "DONE")] {
-        let bench = Bench::new();
-        let project = bench.open();
+        let fixture = Fixture::new();
+        let project = fixture.open();
         start(&project);
         let set = crate::focus::SetFocus {
             task: Some("Wire it".to_owned()),
@@ -236,81 +240,81 @@ fn a_focus_of_another_branch_or_that_is_done_is_not_taken_up() {
         };
         project.focus().set(&set).unwrap();
         if branch != "main" {
-            bench.repository.run(&["switch", "--quiet", "-c", branch]);
+            fixture.repository.run(&["switch", "--quiet", "-c", branch]);
         }
-        bench.minutes(61);
-        assert_eq!(start(&bench.open()).chosen.unwrap().rule, Rule::Nothing, "{branch} {phase}");
+        fixture.minutes(61);
+        assert_eq!(start(&fixture.open()).chosen.unwrap().rule, Rule::Nothing, "{branch} {phase}");
     }
 }
 
 #[test]
 fn a_second_session_has_its_own_folder() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let first = start(&project).session.id;
-    let before = bench.read(".forge/memory/short-term/progress.txt");
-    let other = bench.as_agent("Axiom");
+    let before = fixture.read(".forge/memory/short-term/progress.txt");
+    let other = fixture.as_agent("Axiom");
     let refused = other.sessions().start(&Start::default()).unwrap_err();
     assert_eq!((refused.category, refused.code), (Category::Locked, "E_SESSION_LIVE"));
     assert!(refused.message.contains(&first), "{refused}");
     let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
     assert!(!joined.primary);
-    let inside = bench.in_session(&joined.id);
+    let inside = fixture.in_session(&joined.id);
     inside.sessions().log(&Log { text: "Beside".to_owned(), next: None }).unwrap();
-    let own = bench.read(&format!(".forge/memory/short-term/sessions/{}/progress.txt", joined.folder()));
+    let own = fixture.read(&format!(".forge/memory/short-term/sessions/{}/progress.txt", joined.folder()));
     assert!(own.contains("Beside"), "{own}");
-    assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), before);
+    assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), before);
     inside.sessions().end(&End::default()).unwrap();
     assert_eq!(project.sessions().current().unwrap().unwrap().id, first);
 }
 
 #[test]
 fn names_are_given_once_in_all_work_trees_and_after_those_of_commits() {
-    let bench = Bench::new();
-    bench.repository.commit("Other\n\nForge-Session: 2025-12-24-session-004\n");
-    assert_eq!(start(&bench.open()).session.id, "2025-12-24-session-005");
+    let fixture = Fixture::new();
+    fixture.repository.commit("Other\n\nForge-Session: 2025-12-24-session-004\n");
+    assert_eq!(start(&fixture.open()).session.id, "2025-12-24-session-005");
     let second = tempfile::tempdir().unwrap();
     let path = second.path().join("tree");
-    bench.repository.run(&["worktree", "add", "--quiet", "-b", "two", path.to_str().unwrap()]);
-    let other = open(&path, bench.world());
+    fixture.repository.run(&["worktree", "add", "--quiet", "-b", "two", path.to_str().unwrap()]);
+    let other = open(&path, fixture.environment());
     assert_eq!(start(&other).session.id, "2025-12-24-session-006");
 }
 
 #[test]
 fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let path = ".forge/memory/long-term/knowledge.json";
-    let good = bench.read(path);
-    bench.repository.write(path, "{");
-    let error = bench.open().sessions().start(&Start::default()).unwrap_err();
+    let good = fixture.read(path);
+    fixture.repository.write(path, "{");
+    let error = fixture.open().sessions().start(&Start::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"));
-    assert_eq!(bench.read(path), "{");
-    bench.repository.write(path, good);
-    let begun = start(&bench.open());
+    assert_eq!(fixture.read(path), "{");
+    fixture.repository.write(path, good);
+    let begun = start(&fixture.open());
     assert_eq!((begun.session.id.as_str(), begun.again), ("2025-12-24-session-001", false));
 }
 
 #[test]
 fn a_command_is_run_in_the_session_and_noted() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!(none.category, Category::NotFound);
     let id = start(&project).session.id;
-    let told = bench.path().join("told");
+    let told = fixture.path().join("told");
     let script = "echo \"$HELMDECK_FORGE_SESSION\" > \"$0\"; exit 3";
     let command = ["sh", "-c", script, told.to_str().unwrap()].map(str::to_owned);
     let outcome = project.sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap();
     assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
-    assert!(bench.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
+    assert!(fixture.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
     assert_eq!(project.sessions().current().unwrap().unwrap().holder, None);
     assert_eq!(std::fs::read_to_string(told).unwrap().trim(), id);
 }
 
 #[test]
 fn a_stopped_command_ends_and_with_it_the_session() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
     let stop = AtomicBool::new(true);
     let outcome = project.sessions().run(&["sleep".to_owned(), "600".to_owned()], &stop, How::default()).unwrap();
@@ -320,16 +324,16 @@ fn a_stopped_command_ends_and_with_it_the_session() {
 }
 
 /// What a session leaves behind, without what differs from run to run.
-fn left(bench: &Bench, project: &Project) -> BTreeMap<String, String> {
+fn left(fixture: &Fixture, project: &Project) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    let mut folders = vec![bench.path().join(".forge/memory")];
+    let mut folders = vec![fixture.path().join(".forge/memory")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.path().is_dir() {
                 folders.push(entry.path());
             } else {
-                let path = entry.path().strip_prefix(bench.path()).unwrap().display().to_string();
-                all.insert(path, bench.read(entry.path().to_str().unwrap()));
+                let path = entry.path().strip_prefix(fixture.path()).unwrap().display().to_string();
+                all.insert(path, fixture.read(entry.path().to_str().unwrap()));
             }
         }
     }
@@ -337,13 +341,13 @@ fn left(bench: &Bench, project: &Project) -> BTreeMap<String, String> {
         all.insert(subject.redux(), told(project, subject).to_string());
     }
     // git's own times make each commit another one.
-    for (number, commit) in bench.repository.run(&["log", "--format=%H"]).lines().enumerate() {
+    for (number, commit) in fixture.repository.run(&["log", "--format=%H"]).lines().enumerate() {
         for value in all.values_mut() {
             *value = value.replace(commit, &format!("<{number} commits ago>"));
         }
     }
-    all.insert("subjects".to_owned(), bench.repository.run(&["log", "--format=%s"]));
-    all.insert("status".to_owned(), bench.repository.run(&["status", "--porcelain"]));
+    all.insert("subjects".to_owned(), fixture.repository.run(&["log", "--format=%s"]));
+    all.insert("status".to_owned(), fixture.repository.run(&["status", "--porcelain"]));
     all
 }
 
@@ -351,9 +355,13 @@ fn left(bench: &Bench, project: &Project) -> BTreeMap<String, String> {
 const ROOT: &str = "HELMDECK_TEST_ROOT";
 const DIE_AT: &str = "HELMDECK_TEST_DIE_AT";
 
-fn worker_world() -> World {
+fn worker_world() -> ProjectEnvironment {
     let start = Time::parse("2025-12-24T13:00:00Z").unwrap().0.as_microsecond();
-    World { clock: Arc::new(Stands(AtomicI64::new(start))), ids: Arc::new(Same), ..World::default() }
+    ProjectEnvironment {
+        clock: Arc::new(Stands(AtomicI64::new(start))),
+        ids: Arc::new(Same),
+        ..ProjectEnvironment::default()
+    }
 }
 
 fn day(project: &Project) -> Result<()> {
@@ -367,37 +375,37 @@ fn day(project: &Project) -> Result<()> {
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn worker_that_dies_at_a_step() {
     let root = std::env::var(ROOT).unwrap();
-    death::at(std::env::var(DIE_AT).unwrap().parse().unwrap());
+    crash_tests::at(std::env::var(DIE_AT).unwrap().parse().unwrap());
     day(&open(Path::new(&root), worker_world())).unwrap();
 }
 
 /// A project with an abandoned session in it.
-fn abandoned() -> Bench {
-    let bench = Bench::new();
-    let project = open(bench.path(), World { ids: Arc::new(Same), ..bench.world() });
+fn abandoned() -> Fixture {
+    let fixture = Fixture::new();
+    let project = open(fixture.path(), ProjectEnvironment { ids: Arc::new(Same), ..fixture.environment() });
     start(&project);
     let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
     project.focus().set(&set).unwrap();
-    bench
+    fixture
 }
 
 #[test]
 fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
     let template = abandoned().repository.snapshot();
-    let clean = Bench::of(&template);
+    let clean = Fixture::of(&template);
     let project = open(clean.path(), worker_world());
     day(&project).unwrap();
     let expected = left(&clean, &project);
     let mut deaths = 0;
     loop {
-        let bench = Bench::of(&template);
+        let fixture = Fixture::of(&template);
         let worker = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "sessions::tests::worker_that_dies_at_a_step"])
-            .env(ROOT, bench.path())
+            .env(ROOT, fixture.path())
             .env(DIE_AT, deaths.to_string())
             .output()
             .unwrap();
-        let project = open(bench.path(), worker_world());
+        let project = open(fixture.path(), worker_world());
         if worker.status.success() {
             break;
         }
@@ -408,7 +416,7 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
         } else {
             day(&project).unwrap();
         }
-        let got = left(&bench, &project);
+        let got = left(&fixture, &project);
         for (name, value) in &expected {
             assert_eq!(got.get(name), Some(value), "{name}, after death {deaths}");
         }
@@ -432,10 +440,10 @@ fn worker_that_holds_its_session() {
 
 #[test]
 fn a_session_whose_process_is_killed_is_given_up_at_once() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let mut worker = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "sessions::tests::worker_that_holds_its_session"])
-        .env(ROOT, bench.path())
+        .env(ROOT, fixture.path())
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
@@ -443,7 +451,7 @@ fn a_session_whose_process_is_killed_is_given_up_at_once() {
         .unwrap();
     let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("held")));
-    let project = open(bench.path(), World { agent: "Axiom".to_owned(), ..worker_world() });
+    let project = open(fixture.path(), ProjectEnvironment { agent: "Axiom".to_owned(), ..worker_world() });
     for start in [Start::default(), Start { take_over: true, ..Start::default() }] {
         let error = project.sessions().start(&start).unwrap_err();
         assert!(error.message.contains(&format!("process {}", worker.id())), "{error}");

@@ -8,8 +8,8 @@ use super::filter::filter;
 use super::trouble::Troubles;
 use crate::config::{QueryUse, SeamConfig};
 use crate::error::Warning;
-use crate::ground::Ground;
 use crate::phase::{Phase, Read};
+use crate::resolved::Resolved;
 
 /// How many notes that are always loaded are asked for their priority; those after them have none.
 const MOST_ASKED: usize = 256;
@@ -46,34 +46,34 @@ pub(super) struct Sources {
 
 /// Returns what may be recalled. If there is no room for anything, nothing is opened.
 pub(super) fn gather(
-    ground: &mut Ground<'_>,
+    resolved: &mut Resolved<'_>,
     config: &SeamConfig,
     phase: Phase,
     query: Option<&str>,
     has_room: bool,
 ) -> Sources {
     let mut gathered = Gathered { always: Vec::new(), project: Vec::new(), warnings: Vec::new() };
-    if let Some((vault, _)) = &ground.vault {
+    if let Some((vault, _)) = &resolved.vault {
         gathered.always_load(vault, has_room);
     }
-    let forge = match ground.forge(config) {
+    let forge = match resolved.forge(config) {
         Ok(forge) => forge,
         Err(warning) => {
             gathered.warnings.push(warning);
             None
         }
     };
-    gathered.project(ground, forge.as_ref(), phase);
+    gathered.project(resolved, forge.as_ref(), phase);
     if config.query == QueryUse::Filter
         && has_room
         && let Some(query) = query
     {
         let mut troubles = Troubles::default();
-        filter(&mut gathered.project, ground.vault.as_ref().map(|(vault, _)| vault), query, &mut troubles);
+        filter(&mut gathered.project, resolved.vault.as_ref().map(|(vault, _)| vault), query, &mut troubles);
         gathered.warnings.extend(troubles.warning());
     }
     let Gathered { always, project, warnings } = gathered;
-    ground.warnings.extend(warnings);
+    resolved.warnings.extend(warnings);
     if phase.project_first() {
         Sources { first: project, second: always }
     } else {
@@ -116,11 +116,12 @@ impl Gathered {
         self.always.extend(sources.into_iter().map(|(_, source)| source));
     }
 
-    fn project(&mut self, ground: &Ground<'_>, forge: Option<&LongTerm<'_>>, phase: Phase) {
-        let name = ground.name();
-        let place = ground.vault.as_ref().zip(name).map(|((vault, _), name)| (vault, vault.project(name)));
+    fn project(&mut self, resolved: &Resolved<'_>, forge: Option<&LongTerm<'_>>, phase: Phase) {
+        let name = resolved.name();
+        let place = resolved.vault.as_ref().zip(name).map(|((vault, _), name)| (vault, vault.project(name)));
         let prefix = name.map(|name| format!("{name}/")).unwrap_or_default();
-        for older in ground.vault.as_ref().zip(name).iter().flat_map(|((vault, _), name)| vault.hidden_projects(name)) {
+        for older in resolved.vault.as_ref().zip(name).iter().flat_map(|((vault, _), name)| vault.hidden_projects(name))
+        {
             let newer = place.as_ref().map(|(_, place)| place.path.display().to_string()).unwrap_or_default();
             self.warnings.push(Warning::hidden(format!("{}: the project lies in {newer}", older.display())));
         }
@@ -130,7 +131,7 @@ impl Gathered {
             if let Some((vault, place)) = place.as_ref().filter(|(_, place)| place.exists) {
                 let path = place.path.join(read.path());
                 if *read == Read::Index {
-                    self.index(ground, &prefix, path);
+                    self.index(resolved, &prefix, path);
                 } else {
                     self.folder(vault, &prefix, *read, path);
                 }
@@ -141,9 +142,9 @@ impl Gathered {
         }
     }
 
-    fn index(&mut self, ground: &Ground<'_>, prefix: &str, path: PathBuf) {
+    fn index(&mut self, resolved: &Resolved<'_>, prefix: &str, path: PathBuf) {
         // A link that leads nowhere is told when its turn comes.
-        if ground.look.about(&path).ok().flatten().is_some() {
+        if resolved.look.about(&path).ok().flatten().is_some() {
             self.project.push(Source { label: format!("{prefix}{}", Read::Index.path()), from: From::File(path) });
         }
     }

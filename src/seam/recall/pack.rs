@@ -9,7 +9,7 @@ use super::body::nested;
 use super::gather::{From, Source, Sources};
 use super::trouble::Troubles;
 use crate::error::Warning;
-use crate::ground::Ground;
+use crate::resolved::Resolved;
 use crate::text::one_line;
 use crate::tokens::{bytes_of, quarters};
 
@@ -51,8 +51,8 @@ enum Fate {
 }
 
 /// Fills a room, in quarters of a token, that is the part of a budget which the header leaves.
-pub(super) fn pack(ground: &Ground<'_>, sources: Sources, budget: usize, room: usize, kept_percent: u8) -> Packed {
-    let mut packer = Packer { ground, left: room, vain: Vain::of(budget), troubles: Troubles::default() };
+pub(super) fn pack(resolved: &Resolved<'_>, sources: Sources, budget: usize, room: usize, kept_percent: u8) -> Packed {
+    let mut packer = Packer { resolved, left: room, vain: Vain::of(budget), troubles: Troubles::default() };
     let Sources { first, second } = sources;
     let mut firsts: Vec<Fate> = first.iter().map(|_| Fate::Waiting).collect();
     let mut seconds: Vec<Fate> = second.iter().map(|_| Fate::Waiting).collect();
@@ -80,7 +80,7 @@ pub(super) fn pack(ground: &Ground<'_>, sources: Sources, budget: usize, room: u
 }
 
 struct Packer<'a> {
-    ground: &'a Ground<'a>,
+    resolved: &'a Resolved<'a>,
     /// What is left of the budget, in quarters of a token.
     left: usize,
     vain: Vain,
@@ -128,7 +128,7 @@ impl Packer<'_> {
         if !self.vain.lets(size, room.saturating_sub(quarters(&heading))) {
             return Fate::Closed(size);
         }
-        let vault = self.ground.vault.as_ref().map(|(vault, _)| vault);
+        let vault = self.resolved.vault.as_ref().map(|(vault, _)| vault);
         let note = match vault.map(|vault| vault.note(path, size)) {
             Some(Ok(Some(note))) => note,
             Some(Err(error)) => {
@@ -154,7 +154,7 @@ impl Packer<'_> {
 
     /// Returns how large a note is, in bytes, if there is one.
     fn size(&mut self, path: &Path) -> Option<usize> {
-        let look = self.ground.look;
+        let look = self.resolved.look;
         match look.behind(path) {
             Ok(Some(about)) if about.kind == Kind::File => {
                 return Some(usize::try_from(about.size).unwrap_or(usize::MAX));

@@ -1,8 +1,9 @@
 //! The public keys of whoever issues tokens: a JSON Web Key Set (RFC 7517), from a file or an address, read anew now and then.
 
+use parking_lot::RwLock;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -254,7 +255,7 @@ impl Jwks {
 
     /// Returns the keys in force, `None` if none could be read yet.
     pub(crate) fn current(&self) -> Option<Current> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Returns which key set is in force.
@@ -294,7 +295,7 @@ impl Jwks {
     pub(crate) async fn read(&self) -> Result<usize, String> {
         let set = Arc::new(self.source.read().await?);
         let (count, read_at) = (set.len(), self.clock.monotonic());
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let generation = current.as_ref().map_or(0, |current| current.generation + 1);
         *current = Some(Current { set, generation, read_at });
         self.generation.store(generation, Ordering::Release);

@@ -31,7 +31,7 @@ use crate::problem::Problem;
 use challenge::{Refusal, challenge};
 use jwks::{Jwks, Source};
 use jwt::{Reason, Rules, Unverified};
-use settings::Place;
+use settings::KeySource;
 
 /// The shortest shared secret, in bytes: as long as the digest of HS256 (RFC 7518, section 3.2).
 pub const MIN_SECRET_BYTES: usize = 32;
@@ -72,8 +72,8 @@ impl Auth {
             return Err(format!("the shared secret for tokens is shorter than {MIN_SECRET_BYTES} bytes"));
         }
         let keys = config.place()?.map(|place| match place {
-            Place::File(path) => Source::File(path),
-            Place::Url(url) => Source::Url(url.clone(), egress.naming(&url)),
+            KeySource::File(path) => Source::File(path),
+            KeySource::Url(url) => Source::Url(url.clone(), egress.naming(&url)),
         });
         let tokens = match (config.api_tokens, system) {
             (true, None) => return Err("api_tokens is on, and there is no data folder to keep them in".to_owned()),

@@ -54,7 +54,7 @@ impl Default for AuthConfig {
 
 /// Where `jwks` points.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum KeySource {
     File(PathBuf),
     Url(Url),
 }
@@ -95,12 +95,12 @@ impl AuthConfig {
     }
 
     /// Returns where the key set is, `None` if there is to be none.
-    pub(crate) fn place(&self) -> Result<Option<Place>, String> {
+    pub(crate) fn place(&self) -> Result<Option<KeySource>, String> {
         if self.jwks.is_empty() {
             return Ok(None);
         }
         if !self.jwks.contains("://") {
-            return Ok(Some(Place::File(PathBuf::from(&self.jwks))));
+            return Ok(Some(KeySource::File(PathBuf::from(&self.jwks))));
         }
         let url = Url::parse(&self.jwks).map_err(|error| format!("jwks is not an address: {error}"))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -112,9 +112,9 @@ impl AuthConfig {
             None => return Err("jwks has no host; write \"https://issuer.example/jwks.json\"".to_owned()),
         };
         match url.scheme() {
-            "https" => Ok(Some(Place::Url(url))),
+            "https" => Ok(Some(KeySource::Url(url))),
             // What does not leave this machine cannot be changed on its way.
-            "http" if here => Ok(Some(Place::Url(url))),
+            "http" if here => Ok(Some(KeySource::Url(url))),
             _ => Err("jwks must be a file or an https address: whoever can change the keys can be anybody".to_owned()),
         }
     }

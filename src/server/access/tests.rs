@@ -1,4 +1,4 @@
-//! The door with authentication, through the whole router: who gets in, who does not, and what either may do.
+//! The client with authentication, through the whole router: who gets in, who does not, and what either may do.
 
 use std::path::Path;
 
@@ -25,13 +25,13 @@ fn auth(config: &AuthConfig, folder: &Path) -> Auth {
 }
 
 /// A server that takes tokens of the shared secret, of the key set and of the database.
-struct Door {
+struct Client {
     fixture: Fixture,
     system: System,
     folder: tempfile::TempDir,
 }
 
-impl Door {
+impl Client {
     async fn open(config: AuthConfig, issuers: &[&Issuer]) -> Self {
         Self::over(ServerConfig::default(), config, issuers).await
     }
@@ -117,63 +117,63 @@ fn assert_refused(answer: &Answer, what: &str) {
 #[tokio::test]
 async fn a_token_of_each_kind_lets_its_caller_in() {
     let issuers = [Issuer::rsa("r"), Issuer::ec("e"), Issuer::ed("d")];
-    let door = Door::open(AuthConfig::default(), &issuers.iter().collect::<Vec<_>>()).await;
+    let client = Client::open(AuthConfig::default(), &issuers.iter().collect::<Vec<_>>()).await;
     let mut tokens: Vec<_> = issuers.iter().map(|issuer| issuer.token(&for_us("alice", "packs:run"))).collect();
     tokens.push(Issuer::shared(SECRET).token(&for_us("alice", "packs:run")));
-    tokens.push(door.api_token("acme", "alice", "packs:run", None).await.1);
+    tokens.push(client.api_token("acme", "alice", "packs:run", None).await.1);
     for token in &tokens {
         for _ in 0..2 {
-            let answer = door.post(RUN, token, "{}").await;
+            let answer = client.post(RUN, token, "{}").await;
             assert_eq!(answer.status, 200, "{answer:?}");
         }
     }
     // They are one caller: whoever comes with another token of the same person hits what the first one left.
     let mut statuses = Vec::new();
     for token in &tokens {
-        statuses.push(door.post(CACHED, token, "{}").await.json()["cache"]["status"].as_str().unwrap().to_owned());
+        statuses.push(client.post(CACHED, token, "{}").await.json()["cache"]["status"].as_str().unwrap().to_owned());
     }
     assert_eq!(statuses, ["miss", "hit", "hit", "hit", "hit"]);
     let other = Issuer::shared(SECRET).token(&for_us("bob", "packs:run"));
-    assert_eq!(door.post(CACHED, &other, "{}").await.json()["cache"]["status"], "miss");
+    assert_eq!(client.post(CACHED, &other, "{}").await.json()["cache"]["status"], "miss");
 }
 
 #[tokio::test]
 async fn without_a_token_only_what_is_open_answers() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     for path in ["/api/v1/packs", RUN, "/api/v1/memory/facts", "/api/v1/nothing", "/mcp", "/metrics"] {
-        let answer = door.get(path, "").await;
+        let answer = client.get(path, "").await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (401, "unauthenticated"), "{path}");
         assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"helmdeck\"", "{path}");
     }
     for path in ["/healthz", "/readyz", "/docs", "/docs.css", "/api/v1/openapi.json"] {
-        let answer = door.get(path, "").await;
+        let answer = client.get(path, "").await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(!answer.body.contains("test.plain"), "{path} names a pack that nobody may run");
         // A bad token is refused where none is needed too.
-        assert_refused(&door.get(path, "nonsense").await, path);
+        assert_refused(&client.get(path, "nonsense").await, path);
     }
     let all = shared("alice", "packs:run");
-    assert!(door.get("/api/v1/openapi.json", &all).await.body.contains("/api/v1/packs/test.plain"));
-    assert_eq!(door.fixture.probe.runs(), 0);
+    assert!(client.get("/api/v1/openapi.json", &all).await.body.contains("/api/v1/packs/test.plain"));
+    assert_eq!(client.fixture.probe.runs(), 0);
 }
 
 #[tokio::test]
 async fn alg_confusion_hs256_signed_with_the_public_key_is_refused() {
     let rsa = Issuer::rsa("r");
-    let door = Door::open(AuthConfig::default(), &[&rsa]).await;
-    assert_eq!(door.post(RUN, &rsa.token(&for_us("alice", "packs:run")), "{}").await.status, 200);
+    let client = Client::open(AuthConfig::default(), &[&rsa]).await;
+    assert_eq!(client.post(RUN, &rsa.token(&for_us("alice", "packs:run")), "{}").await.status, 200);
     for form in rsa.public_forms() {
         let forged = Issuer::shared(&form).token(&for_us("alice", "packs:run"));
-        assert_refused(&door.post(RUN, &forged, "{}").await, "no key id");
+        assert_refused(&client.post(RUN, &forged, "{}").await, "no key id");
         let header = json!({"alg": "HS256", "typ": "JWT", "kid": "r"});
         let forged = Issuer::shared(&form).token_with(&header, &for_us("alice", "packs:run"));
-        assert_refused(&door.post(RUN, &forged, "{}").await, "with its key id");
+        assert_refused(&client.post(RUN, &forged, "{}").await, "with its key id");
     }
     // And the other way: what the shared secret signed is no signature of any key.
     for algorithm in ["RS256", "ES256", "EdDSA", "HS512", "PS256"] {
         let header = json!({"alg": algorithm, "kid": "r"});
         let forged = Issuer::shared(SECRET).token_with(&header, &for_us("alice", "packs:run"));
-        assert_refused(&door.post(RUN, &forged, "{}").await, algorithm);
+        assert_refused(&client.post(RUN, &forged, "{}").await, algorithm);
     }
 }
 
@@ -201,13 +201,13 @@ async fn alg_confusion_without_a_shared_secret_an_empty_or_public_one_does_not_d
 
 #[tokio::test]
 async fn alg_none_is_refused_in_every_spelling() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let unsigned = Issuer::shared(SECRET);
     for algorithm in ["none", "None", "NONE", "nOnE", ""] {
         let token = unsigned.token_with(&json!({"alg": algorithm}), &claims("alice", "admin"));
         let (message, _) = token.rsplit_once('.').unwrap();
         for token in [token.as_str(), &format!("{message}."), message] {
-            assert_refused(&door.post(RUN, token, "{}").await, algorithm);
+            assert_refused(&client.post(RUN, token, "{}").await, algorithm);
         }
     }
 }
@@ -215,43 +215,43 @@ async fn alg_none_is_refused_in_every_spelling() {
 #[tokio::test]
 async fn key_id_tricks_reach_no_key_and_no_file() {
     let (ours, theirs) = (Issuer::ec("ours"), Issuer::ec("theirs"));
-    let door = Door::open(AuthConfig::default(), &[&ours]).await;
+    let client = Client::open(AuthConfig::default(), &[&ours]).await;
     for id in
         ["theirs", "ours", "", "../../../dev/null", "/dev/null", "' OR 1=1 --", "ours\0", "https://evil.example/k"]
     {
         let header = json!({"alg": "ES256", "kid": id});
-        assert_refused(&door.post(RUN, &theirs.token_with(&header, &for_us("alice", "admin")), "{}").await, id);
+        assert_refused(&client.post(RUN, &theirs.token_with(&header, &for_us("alice", "admin")), "{}").await, id);
     }
     // Our own key under another name or kind is not found either.
     for header in [json!({"alg": "ES256", "kid": "theirs"}), json!({"alg": "RS256", "kid": "ours"})] {
         let token = ours.token_with(&header, &for_us("alice", "packs:run"));
-        assert_refused(&door.post(RUN, &token, "{}").await, &header.to_string());
+        assert_refused(&client.post(RUN, &token, "{}").await, &header.to_string());
     }
     let nameless = ours.token_with(&json!({"alg": "ES256"}), &for_us("alice", "packs:run"));
-    assert_eq!(door.post(RUN, &nameless, "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &nameless, "{}").await.status, 200);
 }
 
 #[tokio::test]
 async fn a_key_inside_the_token_or_behind_a_link_in_it_is_not_looked_at() {
     let (ours, theirs) = (Issuer::ec("ours"), Issuer::ec("theirs"));
-    let door = Door::open(AuthConfig::default(), &[&ours]).await;
+    let client = Client::open(AuthConfig::default(), &[&ours]).await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let link = format!("http://{}/keys", listener.local_addr().unwrap());
     let hostile = json!({
         "alg": "ES256", "kid": "theirs", "jwk": theirs.jwk(), "jku": link, "x5u": link, "x5c": ["MIIB"], "x5t": "AQAB",
     });
-    assert_refused(&door.post(RUN, &theirs.token_with(&hostile, &for_us("alice", "admin")), "{}").await, "jwk, jku");
+    assert_refused(&client.post(RUN, &theirs.token_with(&hostile, &for_us("alice", "admin")), "{}").await, "jwk, jku");
     // They are no reason to refuse a good token; they are nothing at all.
     let mut harmless = hostile;
     harmless["kid"] = "ours".into();
-    assert_eq!(door.post(RUN, &ours.token_with(&harmless, &for_us("alice", "packs:run")), "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &ours.token_with(&harmless, &for_us("alice", "packs:run")), "{}").await.status, 200);
     assert!(listener.accept().is_err(), "the link was followed");
 }
 
 #[tokio::test]
 async fn crit_and_types_of_other_tokens_are_refused() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let issuer = Issuer::shared(SECRET);
     for header in [
         json!({"alg": "HS256", "crit": ["exp"], "exp": 1}),
@@ -260,64 +260,64 @@ async fn crit_and_types_of_other_tokens_are_refused() {
         json!({"alg": "HS256", "typ": "logout+jwt"}),
     ] {
         let token = issuer.token_with(&header, &claims("alice", "admin"));
-        assert_refused(&door.post(RUN, &token, "{}").await, &header.to_string());
+        assert_refused(&client.post(RUN, &token, "{}").await, &header.to_string());
     }
 }
 
 #[tokio::test]
 async fn expired_not_yet_valid_and_endless_tokens_are_refused() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let now = START.micros() / 1_000_000;
     let change = |name: &str, value: Value| {
         let mut claims = claims("alice", "packs:run");
         claims[name] = value;
         Issuer::shared(SECRET).token(&claims)
     };
-    assert_refused(&door.post(RUN, &change("exp", json!(now - 31)), "{}").await, "expired");
-    assert_refused(&door.post(RUN, &change("nbf", json!(now + 31)), "{}").await, "not yet valid");
-    assert_refused(&door.post(RUN, &change("iat", json!(now + 31)), "{}").await, "issued in the future");
-    assert_refused(&door.post(RUN, &change("exp", json!(null)), "{}").await, "null as end");
+    assert_refused(&client.post(RUN, &change("exp", json!(now - 31)), "{}").await, "expired");
+    assert_refused(&client.post(RUN, &change("nbf", json!(now + 31)), "{}").await, "not yet valid");
+    assert_refused(&client.post(RUN, &change("iat", json!(now + 31)), "{}").await, "issued in the future");
+    assert_refused(&client.post(RUN, &change("exp", json!(null)), "{}").await, "null as end");
     let mut endless = claims("alice", "packs:run");
     endless.as_object_mut().unwrap().remove("exp");
-    assert_refused(&door.post(RUN, &Issuer::shared(SECRET).token(&endless), "{}").await, "no end");
+    assert_refused(&client.post(RUN, &Issuer::shared(SECRET).token(&endless), "{}").await, "no end");
 
     // A good one is remembered, but not beyond its end: 600 s and the leeway.
     let good = shared("alice", "packs:run");
-    assert_eq!(door.post(RUN, &good, "{}").await.status, 200);
-    door.fixture.clock.advance(Duration::from_secs(629));
-    assert_eq!(door.post(RUN, &good, "{}").await.status, 200);
-    door.fixture.clock.advance(Duration::from_secs(1));
-    assert_refused(&door.post(RUN, &good, "{}").await, "expired while it was remembered");
+    assert_eq!(client.post(RUN, &good, "{}").await.status, 200);
+    client.fixture.clock.advance(Duration::from_secs(629));
+    assert_eq!(client.post(RUN, &good, "{}").await.status, 200);
+    client.fixture.clock.advance(Duration::from_secs(1));
+    assert_refused(&client.post(RUN, &good, "{}").await, "expired while it was remembered");
 }
 
 #[tokio::test]
 async fn wrong_audience_and_wrong_issuer_are_refused() {
     let ec = Issuer::ec("e");
     let config = AuthConfig { issuer: "https://issuer.example".to_owned(), ..AuthConfig::default() };
-    let door = Door::open(config, &[&ec]).await;
+    let client = Client::open(config, &[&ec]).await;
     let with = |issuer: Value, audience: Value| {
         let mut claims = claims("alice", "packs:run");
         (claims["iss"], claims["aud"]) = (issuer, audience);
         ec.token(&claims)
     };
     let (issuer, audience) = (json!("https://issuer.example"), json!("helmdeck"));
-    assert_eq!(door.post(RUN, &with(issuer.clone(), audience.clone()), "{}").await.status, 200);
-    assert_eq!(door.post(RUN, &with(issuer.clone(), json!(["x", "helmdeck"])), "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &with(issuer.clone(), audience.clone()), "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &with(issuer.clone(), json!(["x", "helmdeck"])), "{}").await.status, 200);
     for bad in [json!("https://evil.example"), json!("https://issuer.example/"), json!(null)] {
-        assert_refused(&door.post(RUN, &with(bad.clone(), audience.clone()), "{}").await, &format!("issuer {bad}"));
+        assert_refused(&client.post(RUN, &with(bad.clone(), audience.clone()), "{}").await, &format!("issuer {bad}"));
     }
     for bad in [json!("another"), json!("helmdeck "), json!(["x"]), json!(null)] {
-        assert_refused(&door.post(RUN, &with(issuer.clone(), bad.clone()), "{}").await, &format!("audience {bad}"));
+        assert_refused(&client.post(RUN, &with(issuer.clone(), bad.clone()), "{}").await, &format!("audience {bad}"));
     }
 }
 
 #[tokio::test]
 async fn a_token_in_the_url_is_refused_and_a_second_authorization_header_too() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let good = shared("alice", "packs:run");
     for name in ["access_token", "token", "api_key"] {
         for token in ["", good.as_str()] {
-            let answer = door.get(&format!("/api/v1/packs?{name}={good}"), token).await;
+            let answer = client.get(&format!("/api/v1/packs?{name}={good}"), token).await;
             assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{name}");
             assert!(answer.header("www-authenticate").contains("error=\"invalid_request\""), "{name}");
             assert!(!answer.body.contains(&good));
@@ -325,16 +325,16 @@ async fn a_token_in_the_url_is_refused_and_a_second_authorization_header_too() {
     }
     let bearer = format!("Bearer {good}");
     let both = [("authorization", bearer.as_str()), ("authorization", bearer.as_str())];
-    let answer = door.fixture.send(Method::GET, "/api/v1/packs", &both, "").await;
+    let answer = client.fixture.send(Method::GET, "/api/v1/packs", &both, "").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"));
     let basic = [("authorization", "Basic YTpi")];
-    let answer = door.fixture.send(Method::GET, "/api/v1/packs", &basic, "").await;
+    let answer = client.fixture.send(Method::GET, "/api/v1/packs", &basic, "").await;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, "Bearer realm=\"helmdeck\""));
 }
 
 #[tokio::test]
 async fn an_oversized_token_is_refused_before_it_is_decoded() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let fits = "x".repeat(bearer::MAX_TOKEN_BYTES - 700);
     let padded = |padding: &str| {
         let mut claims = claims("alice", "packs:run");
@@ -342,47 +342,47 @@ async fn an_oversized_token_is_refused_before_it_is_decoded() {
         Issuer::shared(SECRET).token(&claims)
     };
     // 3 bytes become 4 in base64url.
-    assert_eq!(door.post(RUN, &padded(&fits[..fits.len() * 3 / 4]), "{}").await.status, 200);
-    assert_refused(&door.post(RUN, &padded(&fits), "{}").await, "over 8 KiB");
+    assert_eq!(client.post(RUN, &padded(&fits[..fits.len() * 3 / 4]), "{}").await.status, 200);
+    assert_refused(&client.post(RUN, &padded(&fits), "{}").await, "over 8 KiB");
 }
 
 #[tokio::test]
 async fn a_revoked_api_token_is_refused_within_a_second_in_every_process() {
-    let door = Door::plain().await;
-    let (id, token) = door.api_token("acme", "alice", "packs:run", None).await;
-    assert_eq!(door.post(RUN, &token, "{}").await.status, 200);
+    let client = Client::plain().await;
+    let (id, token) = client.api_token("acme", "alice", "packs:run", None).await;
+    assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
     // Another handle is what another process has.
-    let elsewhere = System::at(door.folder.path().join("helmdeck.db"));
+    let elsewhere = System::at(client.folder.path().join("helmdeck.db"));
     assert!(elsewhere.revoke_token(&id, START).await.unwrap());
-    door.fixture.clock.advance(Duration::from_millis(499));
-    assert_eq!(door.post(RUN, &token, "{}").await.status, 200, "it is remembered for half a second");
-    door.fixture.clock.advance(Duration::from_millis(1));
-    assert_refused(&door.post(RUN, &token, "{}").await, "revoked");
+    client.fixture.clock.advance(Duration::from_millis(499));
+    assert_eq!(client.post(RUN, &token, "{}").await.status, 200, "it is remembered for half a second");
+    client.fixture.clock.advance(Duration::from_millis(1));
+    assert_refused(&client.post(RUN, &token, "{}").await, "revoked");
 }
 
 #[tokio::test]
 async fn an_expired_api_token_is_refused_at_its_end() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let ends = START.saturating_add(Duration::from_millis(100));
-    let (_, token) = door.api_token("acme", "alice", "packs:run", Some(ends)).await;
-    assert_eq!(door.post(RUN, &token, "{}").await.status, 200);
-    door.fixture.clock.advance(Duration::from_millis(99));
-    assert_eq!(door.post(RUN, &token, "{}").await.status, 200);
-    door.fixture.clock.advance(Duration::from_millis(1));
-    assert_refused(&door.post(RUN, &token, "{}").await, "expired while it was remembered");
+    let (_, token) = client.api_token("acme", "alice", "packs:run", Some(ends)).await;
+    assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
+    client.fixture.clock.advance(Duration::from_millis(99));
+    assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
+    client.fixture.clock.advance(Duration::from_millis(1));
+    assert_refused(&client.post(RUN, &token, "{}").await, "expired while it was remembered");
     let almost = format!("{}0", &token[..token.len() - 1]);
     for bad in [almost.as_str(), "hd_", &token.to_ascii_uppercase()] {
-        assert_refused(&door.post(RUN, bad, "{}").await, bad);
+        assert_refused(&client.post(RUN, bad, "{}").await, bad);
     }
 }
 
 #[tokio::test]
 async fn a_use_of_an_api_token_is_noted() {
-    let door = Door::plain().await;
-    let (_, token) = door.api_token("acme", "alice", "packs:run", None).await;
-    door.post(RUN, &token, "{}").await;
+    let client = Client::plain().await;
+    let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
+    client.post(RUN, &token, "{}").await;
     let noted = async {
-        while door.system.tokens().await.unwrap()[0].used_at != Some(START) {
+        while client.system.tokens().await.unwrap()[0].used_at != Some(START) {
             tokio::task::yield_now().await;
         }
     };
@@ -392,29 +392,29 @@ async fn a_use_of_an_api_token_is_noted() {
 #[tokio::test]
 async fn a_key_that_is_withdrawn_takes_remembered_tokens_with_it() {
     let (old, new) = (Issuer::ec("old"), Issuer::ec("new"));
-    let door = Door::open(AuthConfig::default(), &[&old]).await;
+    let client = Client::open(AuthConfig::default(), &[&old]).await;
     let mut long = for_us("alice", "packs:run");
     long["exp"] = (START.micros() / 1_000_000 + 86_400).into();
     let (of_old, of_new) = (old.token(&long), new.token(&long));
-    assert_eq!(door.post(RUN, &of_old, "{}").await.status, 200);
-    std::fs::write(door.folder.path().join("jwks.json"), key_set(&[&new])).unwrap();
-    door.fixture.clock.advance(jwks::PAUSE);
-    assert_eq!(door.post(RUN, &of_old, "{}").await.status, 200, "nothing asked for the new keys yet");
-    assert_eq!(door.post(RUN, &of_new, "{}").await.status, 200, "an unknown key id has the keys read");
-    assert_refused(&door.post(RUN, &of_old, "{}").await, "its key is gone");
+    assert_eq!(client.post(RUN, &of_old, "{}").await.status, 200);
+    std::fs::write(client.folder.path().join("jwks.json"), key_set(&[&new])).unwrap();
+    client.fixture.clock.advance(jwks::PAUSE);
+    assert_eq!(client.post(RUN, &of_old, "{}").await.status, 200, "nothing asked for the new keys yet");
+    assert_eq!(client.post(RUN, &of_new, "{}").await.status, 200, "an unknown key id has the keys read");
+    assert_refused(&client.post(RUN, &of_old, "{}").await, "its key is gone");
 }
 
 #[tokio::test]
 async fn keys_that_cannot_be_had_are_our_fault_and_not_the_tokens() {
     let ec = Issuer::ec("e");
-    let door = Door::open(AuthConfig::default(), &[&ec]).await;
-    std::fs::remove_file(door.folder.path().join("jwks.json")).unwrap();
-    let answer = door.post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}").await;
+    let client = Client::open(AuthConfig::default(), &[&ec]).await;
+    std::fs::remove_file(client.folder.path().join("jwks.json")).unwrap();
+    let answer = client.post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"));
     assert_eq!(answer.header("retry-after"), "30");
     // Who comes with the shared secret is not concerned.
     let shared = Issuer::shared(SECRET).token(&for_us("alice", "packs:run"));
-    assert_eq!(door.post(RUN, &shared, "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &shared, "{}").await.status, 200);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Used keys in the system database, for after a restart and for other processes on it. It writes digests and sealed bytes,
 //! nothing in the clear.
 
+use helmdeck_core::hex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -126,8 +127,4 @@ fn decode(plain: Vec<u8>) -> Option<Answer> {
             Some(Err(Error::new(*code, message.to_owned())))
         }
     }
-}
-
-fn hex(id: &Digest32) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }

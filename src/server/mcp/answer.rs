@@ -1,4 +1,4 @@
-//! How a tool's answer is written: once, here, for every way into the door. The output of a pack is copied, never parsed.
+//! How a tool's answer is written: once, here, for every way into the transport. The output of a pack is copied, never parsed.
 
 use helmdeck_core::error::Retry;
 use helmdeck_core::{ArtifactRef, Code, Error, Outcome};

@@ -1,4 +1,4 @@
-//! What an operator can set about the MCP door.
+//! What an operator can set about the MCP transport.
 
 use std::time::Duration;
 

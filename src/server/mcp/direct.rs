@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use helmdeck_core::Call;
 
-use super::door::{Door, Visit};
 use super::message::{CallMeta, Id, ToolCall};
+use super::state::{CallerContext, McpState};
 
 /// A call that is in order.
 pub(crate) struct Direct {
@@ -24,8 +24,8 @@ pub(crate) struct Direct {
 
 /// Returns the call of a pack, `None` if it has to go the long way. `bytes` is the whole message.
 pub(crate) fn plain(
-    door: &Door,
-    visit: &Visit,
+    mcp: &McpState,
+    visit: &CallerContext,
     id: &Id<'_>,
     tool_call: &ToolCall<'_>,
     meta: &CallMeta<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn plain(
     if meta.wants_progress() {
         return None;
     }
-    let table = door.tables.current();
+    let table = mcp.tables.current();
     let entry = table.get(&tool_call.name)?;
     // What takes long may become a task; in a session only rmcp knows whether the client can do with one.
     let may_be_task = entry.is_long && !meta.declares_no_tasks();
@@ -42,7 +42,7 @@ pub(crate) fn plain(
         return None;
     }
     let arguments = raw_arguments(tool_call, bytes)?;
-    let call = door.call(&visit.caller, entry, arguments, meta.cache);
+    let call = mcp.call(&visit.caller, entry, arguments, meta.cache);
     Some(Direct { call, is_long: entry.is_long, id: id.text.into(), typed: meta.is_self_contained() })
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn raw_arguments(tool_call: &ToolCall<'_>, bytes: &Bytes) -> Option<B
 
 impl Direct {
     /// Runs the call and returns the JSON-RPC response.
-    pub(crate) async fn answer(self, door: &Arc<Door>) -> Vec<u8> {
+    pub(crate) async fn answer(self, mcp: &Arc<McpState>) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         out.extend_from_slice(self.id.as_bytes());
         out.extend_from_slice(b",\"result\":");
-        door.run(self.call, self.is_long, self.typed, &mut out).await;
+        mcp.run(self.call, self.is_long, self.typed, &mut out).await;
         out.push(b'}');
         out
     }

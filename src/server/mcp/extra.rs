@@ -1,4 +1,4 @@
-//! What an embedder can add to the MCP door: tools, prompts, resources and whatever else packs have no words for.
+//! What an embedder can add to the MCP transport: tools, prompts, resources and whatever else packs have no words for.
 
 use futures_util::future::BoxFuture;
 use rmcp::model::{
@@ -9,7 +9,7 @@ use rmcp::{RoleServer, ServerHandler};
 
 /// A handler for what the packs do not answer. Every [`ServerHandler`] is one.
 ///
-/// The door asks it for tools that are no packs, resources that are not ours, prompts, completion, log levels and subscriptions; its
+/// The transport asks it for tools that are no packs, resources that are not ours, prompts, completion, log levels and subscriptions; its
 /// lists are added to ours and its capabilities are announced beside ours. Tasks are packs alone. It is offered to every caller: what it may do for whom
 /// is its own concern. Its requests come from the same transports, through the same checks, as those of packs.
 pub trait Extra: Send + Sync + 'static {

@@ -4,8 +4,9 @@
 // Logging and resource subscriptions of earlier revisions are passed on as long as clients of those revisions ask.
 #![expect(deprecated, reason = "SEP-2577 deprecates them, and clients still use them")]
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use helmdeck_core::Error;
@@ -25,10 +26,10 @@ use rmcp::{RoleServer, ServerHandler};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answer::{self, CACHE};
-use super::door::{self, Door, Visit, rpc_error};
 use super::extra::unknown_method;
 use super::lists::{FOR_ALL, LIST_TTL_MS, OWN, page};
 use super::progress::{Report, Reports, reporting};
+use super::state::{self, CallerContext, McpState, rpc_error};
 use super::table::Table;
 use super::wish::CacheWish;
 use super::{resources, tasks, watch};
@@ -38,7 +39,7 @@ const INSTRUCTIONS: &str = "Each tool is a pack; its name is the pack's with dot
 
 /// One session's handler.
 pub(crate) struct Agent {
-    door: Arc<Door>,
+    mcp: Arc<McpState>,
     /// Set when somebody listens for changes of the tools.
     watching: AtomicBool,
     /// The tools when a client was told that it is listened to, until it is.
@@ -48,9 +49,9 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(door: Arc<Door>) -> Self {
+    pub(crate) fn new(mcp: Arc<McpState>) -> Self {
         Self {
-            door,
+            mcp,
             watching: AtomicBool::new(false),
             before: Mutex::default(),
             ended: CancellationToken::new().drop_guard(),
@@ -63,7 +64,7 @@ impl Agent {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Option<Result<ServerResult, ErrorData>> {
-        match &self.door.extra {
+        match &self.mcp.extra {
             Some(extra) => Some(extra.request(request, context).await),
             None => None,
         }
@@ -79,7 +80,7 @@ impl Agent {
     }
 
     async fn notify(&self, notification: ClientNotification, context: NotificationContext<RoleServer>) {
-        if let Some(extra) = &self.door.extra {
+        if let Some(extra) = &self.mcp.extra {
             extra.notification(notification, context).await;
         }
     }
@@ -90,8 +91,8 @@ impl Agent {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let visit = Visit::of(&context.extensions)?;
-        let entry = self.door.tool(&visit.caller, &request.name)?;
+        let visit = CallerContext::of(&context.extensions)?;
+        let entry = self.mcp.tool(&visit.caller, &request.name)?;
         let wish = match context.meta.get(CACHE) {
             None => CacheWish::default(),
             Some(wish) => serde_json::from_value(wish.clone()).map_err(|_| {
@@ -107,11 +108,11 @@ impl Agent {
             (None, None) => Bytes::from_static(b"{}"),
             (None, Some(arguments)) => serde_json::to_vec(arguments).map_err(|_| unwritable())?.into(),
         };
-        let mut call = self.door.call(&visit.caller, &entry, arguments, wish);
+        let mut call = self.mcp.call(&visit.caller, &entry, arguments, wish);
         let knows_tasks = context.client_capabilities().is_some_and(|able| able.supports_tasks());
         // Whom nobody vouches for could not be told from others when they ask for their task.
         if entry.is_long && knows_tasks && !visit.caller.identity.is_anonymous() {
-            return tasks::begin(&self.door, call).await;
+            return tasks::begin(&self.mcp, call).await;
         }
         call.cancel = Some(context.ct.clone());
         let mut text = Vec::new();
@@ -119,7 +120,7 @@ impl Agent {
         let progress = context.meta.get_progress_token();
         let running = async {
             match progress {
-                None => self.door.run(call, entry.is_long, true, &mut text).await,
+                None => self.mcp.run(call, entry.is_long, true, &mut text).await,
                 Some(token) => {
                     let reports = Arc::new(Reports::default());
                     call.progress = Some(Arc::clone(&reports) as _);
@@ -133,7 +134,7 @@ impl Agent {
                             let _ = peer.notify_progress(told).await;
                         }
                     };
-                    reporting(&reports, send, self.door.run(call, entry.is_long, true, &mut text)).await;
+                    reporting(&reports, send, self.mcp.run(call, entry.is_long, true, &mut text)).await;
                 }
             }
         };
@@ -177,7 +178,7 @@ macro_rules! done {
 
 impl ServerHandler for Agent {
     fn get_info(&self) -> ServerConfig {
-        let mut info = match &self.door.extra {
+        let mut info = match &self.mcp.extra {
             Some(extra) => ServerConfig::new(extra.info().capabilities),
             None => ServerConfig::default(),
         };
@@ -188,7 +189,7 @@ impl ServerHandler for Agent {
         let extensions = info.capabilities.extensions.get_or_insert_with(ExtensionCapabilities::default);
         extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
         info.server_info = Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")).with_title("helmdeck");
-        info.instructions = Some(match &self.door.place {
+        info.instructions = Some(match &self.mcp.place {
             Some(place) => format!("{INSTRUCTIONS} Relative paths are taken from {}.", place.folder.display()),
             None => format!("{INSTRUCTIONS} Paths have to be absolute: this server has no folder in common with you."),
         });
@@ -197,10 +198,10 @@ impl ServerHandler for Agent {
 
     /// rmcp asks for the schema, to check what headers repeat of a call's arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let table = self.door.tables.current();
-        match table.get(name).filter(|entry| door::is_for_visitor(&entry.pack)) {
+        let table = self.mcp.tables.current();
+        match table.get(name).filter(|entry| state::is_for_visitor(&entry.pack)) {
             Some(entry) => Some(entry.tool.clone()),
-            None => self.door.extra.as_ref()?.tool(name),
+            None => self.mcp.extra.as_ref()?.tool(name),
         }
     }
 
@@ -209,15 +210,15 @@ impl ServerHandler for Agent {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let visit = Visit::of(&context.extensions)?;
+        let visit = CallerContext::of(&context.extensions)?;
         // Servers that were never asked are waited for, a few seconds: most clients list once.
-        let whole = Box::pin(self.door.engine.packs_settled()).await;
-        let table = self.door.tables.current();
+        let whole = Box::pin(self.mcp.engine.packs_settled()).await;
+        let table = self.mcp.tables.current();
         let visible = table.visible(&visit.caller);
         let (entries, next) =
-            page(visible, |entry| entry.tool.name.as_ref(), request.as_ref(), self.door.config.page_size)?;
+            page(visible, |entry| entry.tool.name.as_ref(), request.as_ref(), self.mcp.config.page_size)?;
         let mut tools: Vec<Tool> = entries.into_iter().map(|entry| entry.tool.clone()).collect();
-        let offers_tools = self.door.extra.as_ref().is_some_and(|extra| extra.info().capabilities.tools.is_some());
+        let offers_tools = self.mcp.extra.as_ref().is_some_and(|extra| extra.info().capabilities.tools.is_some());
         if next.is_none() && offers_tools {
             let more = ClientRequest::ListToolsRequest(ListToolsRequest::default());
             tools.extend(expect!(self.pass(more, context).await, ListToolsResult)?.tools);
@@ -233,14 +234,14 @@ impl ServerHandler for Agent {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let caller = &Visit::of(&context.extensions)?.caller;
-        if let Err(error) = Box::pin(self.door.await_tool(caller, &request.name)).await {
+        let caller = &CallerContext::of(&context.extensions)?.caller;
+        if let Err(error) = Box::pin(self.mcp.await_tool(caller, &request.name)).await {
             let mut text = Vec::new();
-            answer::write_failure(&error, true, self.door.tables.current().names(), &mut text);
+            answer::write_failure(&error, true, self.mcp.tables.current().names(), &mut text);
             return serde_json::from_slice::<CallToolResult>(&text).map(Into::into).map_err(|_| unwritable());
         }
-        let is_ours = self.door.tool(caller, &request.name).is_ok();
-        if is_ours || self.door.extra.is_none() {
+        let is_ours = self.mcp.tool(caller, &request.name).is_ok();
+        if is_ours || self.mcp.extra.is_none() {
             return self.run(request, context).await;
         }
         match self.pass(ClientRequest::CallToolRequest(CallToolRequest::new(request)), context).await? {
@@ -255,12 +256,12 @@ impl ServerHandler for Agent {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let visit = Visit::of(&context.extensions)?;
-        let mine = resources::list(&self.door, &visit.caller).await;
+        let visit = CallerContext::of(&context.extensions)?;
+        let mine = resources::list(&self.mcp, &visit.caller).await;
         let (page, next) =
-            page(mine.iter(), |resource| resource.uri.as_str(), request.as_ref(), self.door.config.page_size)?;
+            page(mine.iter(), |resource| resource.uri.as_str(), request.as_ref(), self.mcp.config.page_size)?;
         let mut all: Vec<_> = page.into_iter().cloned().collect();
-        let offers = self.door.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
+        let offers = self.mcp.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
         if next.is_none() && offers {
             let more = ClientRequest::ListResourcesRequest(ListResourcesRequest::default());
             all.extend(expect!(self.pass(more, context).await, ListResourcesResult)?.resources);
@@ -275,8 +276,8 @@ impl ServerHandler for Agent {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let mut all = resources::templates(&self.door);
-        let offers = self.door.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
+        let mut all = resources::templates(&self.mcp);
+        let offers = self.mcp.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
         let scope = if offers { OWN } else { FOR_ALL };
         if offers {
             let more = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
@@ -290,9 +291,9 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let visit = Visit::of(&context.extensions)?;
-        let reading = resources::read(&self.door, &visit.caller, &request.uri);
-        match tokio::time::timeout(self.door.deadline, reading).await {
+        let visit = CallerContext::of(&context.extensions)?;
+        let reading = resources::read(&self.mcp, &visit.caller, &request.uri);
+        match tokio::time::timeout(self.mcp.deadline, reading).await {
             Ok(Ok(Some(result))) => return Ok(result.into()),
             Ok(Ok(None)) => {}
             Ok(Err(error)) => return Err(rpc_error(&error)),
@@ -369,8 +370,8 @@ impl ServerHandler for Agent {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let visit = Visit::of(&context.extensions)?;
-        tasks::get(&self.door, &visit.caller, &request.task_id).await.map(GetTaskResult::new)
+        let visit = CallerContext::of(&context.extensions)?;
+        tasks::get(&self.mcp, &visit.caller, &request.task_id).await.map(GetTaskResult::new)
     }
 
     async fn update_task(
@@ -378,7 +379,7 @@ impl ServerHandler for Agent {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        tasks::update(&self.door, &Visit::of(&context.extensions)?.caller, &request.task_id).await
+        tasks::update(&self.mcp, &CallerContext::of(&context.extensions)?.caller, &request.task_id).await
     }
 
     async fn cancel_task(
@@ -386,7 +387,7 @@ impl ServerHandler for Agent {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        tasks::cancel(&self.door, &Visit::of(&context.extensions)?.caller, &request.task_id).await
+        tasks::cancel(&self.mcp, &CallerContext::of(&context.extensions)?.caller, &request.task_id).await
     }
 
     /// rmcp hands over as custom also what has a standard name and parameters that do not fit it.
@@ -407,15 +408,15 @@ impl ServerHandler for Agent {
 
     /// Earlier revisions tell every session; since 2026-07-28 a client says that it listens.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(visit) = Visit::of(&context.extensions) else { return };
+        let Ok(visit) = CallerContext::of(&context.extensions) else { return };
         if self.watching.swap(true, Ordering::Relaxed) {
             return;
         }
         let (caller, validity, peer) = (visit.caller.clone(), visit.validity.clone(), context.peer.clone());
         let ended = self.ended_token();
-        let (door, before) = (Arc::clone(&self.door), self.door.tables.current());
+        let (mcp, before) = (Arc::clone(&self.mcp), self.mcp.tables.current());
         let listening = watch::changes(
-            door,
+            mcp,
             caller,
             validity,
             before,
@@ -432,22 +433,22 @@ impl ServerHandler for Agent {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let mut accepted = self.door.extra.as_ref().and_then(|extra| extra.accepted(requested)).unwrap_or_default();
+        let mut accepted = self.mcp.extra.as_ref().and_then(|extra| extra.accepted(requested)).unwrap_or_default();
         accepted.tools_list_changed = requested.tools_list_changed;
         // From when the client is told that it is listened to, no change may be lost.
-        self.before.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| self.door.tables.current());
+        self.before.lock().get_or_insert_with(|| self.mcp.tables.current());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let visit = Visit::of(&context.request_context().extensions)?;
+        let visit = CallerContext::of(&context.request_context().extensions)?;
         let (caller, validity, sink) = (visit.caller.clone(), visit.validity.clone(), context.sink().clone());
         let cancelled = context.request_context().ct.clone();
         let wants_tools = context.accepted().tools_list_changed == Some(true);
-        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let before = before.unwrap_or_else(|| self.door.tables.current());
+        let before = self.before.lock().take();
+        let before = before.unwrap_or_else(|| self.mcp.tables.current());
         let ours = watch::changes(
-            Arc::clone(&self.door),
+            Arc::clone(&self.mcp),
             caller,
             validity,
             before,
@@ -457,7 +458,7 @@ impl ServerHandler for Agent {
                 async move { !wants_tools || sink.notify_tool_list_changed().await.is_ok() }
             },
         );
-        match &self.door.extra {
+        match &self.mcp.extra {
             None => {
                 tokio::select! { () = ours => {}, () = cancelled.cancelled() => {} }
                 Ok(())
@@ -473,7 +474,7 @@ impl Agent {
     }
 }
 
-/// Says whether a method is one that this door or rmcp answers.
+/// Says whether a method is one that this transport or rmcp answers.
 fn is_ours(method: &str) -> bool {
     const METHODS: &[&str] = &[
         "initialize",

@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::McpConfig;
 use super::direct;
-use super::door::{Door, Validity, Visit, visiting};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
 use super::running::Unstarted;
 use super::sessions::{Session, Sessions};
+use super::state::{CallerContext, McpState, Validity, visiting};
 use super::stream::Stream;
 use super::table::Tables;
 use crate::config::ServerConfig;
@@ -45,12 +45,12 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 type Boxed = http::Response<BoxBody<Bytes, Infallible>>;
 
-/// The MCP door over HTTP. Cloning is cheap.
+/// The MCP transport over HTTP. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Mcp(Arc<Inner>);
 
 struct Inner {
-    door: Arc<Door>,
+    mcp: Arc<McpState>,
     sessions: Arc<Sessions>,
     service: StreamableHttpService<Agent, LocalSessionManager>,
     /// Cancelled when every session is to end.
@@ -70,14 +70,14 @@ impl Mcp {
         let stop = CancellationToken::new();
         let sessions = Arc::new(Sessions::new(config.clone(), clock));
         let max_body_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
-        // Host and Origin have been checked before, for every door alike.
+        // Host and Origin have been checked before, for every transport alike.
         let settings = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
             .with_sse_keep_alive(Some(config.keep_alive))
             .with_max_request_body_bytes(max_body_bytes)
             .with_cancellation_token(stop.clone());
-        let door = Arc::new(Door {
+        let mcp = Arc::new(McpState {
             tables: Tables::new(engine.clone()),
             place: None,
             engine,
@@ -86,19 +86,19 @@ impl Mcp {
             deadline: server.request_deadline,
             drain: CancellationToken::new(),
         });
-        let own = Arc::clone(&door);
+        let own = Arc::clone(&mcp);
         let service = StreamableHttpService::new(
             move || Ok(Agent::new(Arc::clone(&own))),
             Arc::clone(&sessions.manager),
             settings,
         );
         let (max_body_bytes, body_timeout) = (server.max_body_bytes, server.body_timeout);
-        Self(Arc::new(Inner { door, sessions, service, stop, max_body_bytes, body_timeout }))
+        Self(Arc::new(Inner { mcp, sessions, service, stop, max_body_bytes, body_timeout }))
     }
 
     /// Lets go of who only listens; calls under way go on.
     pub(crate) fn drain(&self) {
-        self.0.door.drain.cancel();
+        self.0.mcp.drain.cancel();
     }
 
     /// Ends every session.
@@ -122,7 +122,7 @@ impl Mcp {
 
 /// What is known of a request before it is read.
 struct Asking {
-    visit: Visit,
+    visit: CallerContext,
     session: Option<Arc<Session>>,
     permit: Option<Admission>,
 }
@@ -140,7 +140,7 @@ impl Inner {
             text(&parts.headers, &REVISION).is_some_and(|it| it >= ProtocolVersion::NO_INITIALIZE.as_str());
         let identity = session_header::narrowed(&parts.headers, &caller.identity)?;
         let caller = Caller { identity, ..caller };
-        let mut asking = Asking { visit: Visit::new(caller, validity), session: None, permit };
+        let mut asking = Asking { visit: CallerContext::new(caller, validity), session: None, permit };
         if sessionless {
             parts.headers.remove(SESSION);
         } else if parts.headers.contains_key(SESSION) {
@@ -173,7 +173,7 @@ impl Inner {
                 response.map(Body::new)
             }
             Some(session) => {
-                let end = self.door.drain.clone();
+                let end = self.mcp.drain.clone();
                 response.map(|body| Body::new(Stream::new(body, Some(end), session.listen())))
             }
             None => response.map(Body::new),
@@ -261,13 +261,13 @@ impl Inner {
         let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
         if let Some(call) = call {
             let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta));
-            let direct = meta.and_then(|meta| direct::plain(&self.door, &asking.visit, id, call, &meta, bytes));
+            let direct = meta.and_then(|meta| direct::plain(&self.mcp, &asking.visit, id, call, &meta, bytes));
             if let Some(mut direct) = direct {
                 direct.call.cancel = Some(cancel.clone());
                 return tokio::select! {
                     biased;
                     () = cancel.cancelled() => nothing(),
-                    answer = direct.answer(&self.door) => json(StatusCode::OK, answer).map(Body::new),
+                    answer = direct.answer(&self.mcp) => json(StatusCode::OK, answer).map(Body::new),
                 };
             }
             asking.visit.arguments = direct::raw_arguments(call, bytes);

@@ -1,4 +1,4 @@
-//! The MCP door: packs as tools, and what is known of them as resources, over streamable HTTP and over stdio.
+//! The MCP transport: packs as tools, and what is known of them as resources, over streamable HTTP and over stdio.
 //!
 //! rmcp speaks the protocol. Calls of packs that are plainly in order do not pass through it: `direct` answers them with what
 //! rmcp would answer, so that the output of a pack is never parsed on its way out.
@@ -6,7 +6,6 @@
 mod answer;
 mod config;
 mod direct;
-mod door;
 mod extra;
 mod handler;
 mod http;
@@ -17,6 +16,7 @@ mod progress;
 mod resources;
 mod running;
 mod sessions;
+mod state;
 mod stdio;
 mod stream;
 mod table;
@@ -29,9 +29,9 @@ mod wish;
 mod tests;
 
 pub use config::McpConfig;
-pub(crate) use door::Validity;
-pub use door::{Absolute, Place};
 pub use extra::Extra;
 pub(crate) use http::Mcp;
+pub(crate) use state::Validity;
+pub use state::{Absolute, LocalClient};
 pub use stdio::Stdio;
 pub(crate) use uri::encode;

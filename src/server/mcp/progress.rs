@@ -1,6 +1,6 @@
 //! Progress of a running call on its way to the client: ever growing, not too often, and never after the result.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
@@ -40,7 +40,7 @@ struct State {
 
 impl ProgressSink for Reports {
     fn report(&self, percent: Option<f32>, message: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let Some(report) = next(state.last.as_ref(), percent.map(f64::from), message) else { return };
         state.last = Some(report.clone());
         state.waiting = Some(report);
@@ -64,7 +64,7 @@ fn next(last: Option<&Report>, percent: Option<f64>, message: &str) -> Option<Re
 
 impl Reports {
     fn take(&self) -> Option<Report> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.sent_at = Some(Instant::now());
         state.waiting.take()
     }
@@ -73,7 +73,7 @@ impl Reports {
     async fn next(&self) -> Report {
         loop {
             let due = {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let state = self.state.lock();
                 state.waiting.as_ref().map(|_| state.sent_at.map(|at| at + PAUSE))
             };
             match due {
@@ -162,11 +162,11 @@ mod tests {
             "done"
         };
         let send = |report: Report| {
-            sent.lock().unwrap().push(report);
+            sent.lock().push(report);
             std::future::ready(())
         };
         assert_eq!(reporting(&reports, send, work).await, "done");
-        let sent = sent.into_inner().unwrap();
+        let sent = sent.into_inner();
         assert!((4..=8).contains(&sent.len()), "{sent:?}");
         assert!(sent.windows(2).all(|pair| pair[0].progress < pair[1].progress));
         assert_eq!(sent.last().unwrap().message, "nearly");

@@ -12,10 +12,10 @@ use helmdeck_memory::Namespace;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 
-use super::door::Door;
 use super::lists::{LIST_TTL_MS, OWN};
+use super::state::McpState;
 use super::table::tool_name;
-use super::uri::{self, Place};
+use super::uri::{self, ResourceUri};
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
@@ -28,7 +28,7 @@ const MAX_FACTS: u64 = 1000;
 const MAX_JOBS: usize = 100;
 /// How many of them have an address of their own in the list of resources; every one can be read.
 const MAX_RESULTS: usize = 20;
-/// The largest file or result that is handed out in a message; the REST door has no such limit.
+/// The largest file or result that is handed out in a message; the REST transport has no such limit.
 const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Serialize)]
@@ -42,12 +42,12 @@ struct Summary {
 
 /// Returns what a caller can read, sorted by address: also the results of the caller's newest jobs. What needs a memory is there
 /// only if there is one that the caller may read.
-pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
+pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
         Resource::new(uri, name).with_description(description).with_mime_type(media_type)
     };
     let mut all = Vec::with_capacity(4);
-    if memory(door, caller).is_ok() {
+    if memory(mcp, caller).is_ok() {
         all.push(resource(
             uri::DEFAULTS,
             "my-defaults",
@@ -56,14 +56,14 @@ pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
         ));
     }
     all.push(resource(uri::GUIDE, "guide", MARKDOWN, "Which pack to use for what"));
-    if let Ok(jobs) = jobs(door, caller).await {
+    if let Ok(jobs) = jobs(mcp, caller).await {
         all.push(resource(uri::JOBS, "my-jobs", JSON, "Your jobs: how each stands, and how it ended"));
         let mut results: Vec<Resource> =
             jobs.jobs.iter().filter(|job| job.state.is_final()).take(MAX_RESULTS).map(result).collect();
         results.sort_by(|a, b| a.uri.cmp(&b.uri));
         all.append(&mut results);
     }
-    if memory(door, caller).is_ok() {
+    if memory(mcp, caller).is_ok() {
         all.push(resource(uri::MEMORY, "my-memory", JSON, "What is kept about you: facts, without their values"));
     }
     all.push(resource(uri::PACKS, "packs", JSON, "The packs that you may run"));
@@ -77,7 +77,7 @@ pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
             "What memory knows of the project, for work; add /plan, /review or another phase",
         ),
     ] {
-        if may_ask(door, caller, pack) {
+        if may_ask(mcp, caller, pack) {
             all.push(resource(address, name, media_type, description));
         }
     }
@@ -85,7 +85,7 @@ pub(crate) async fn list(door: &Door, caller: &Caller) -> Vec<Resource> {
 }
 
 /// Returns the addresses with a part to fill in; the same for everybody. The one of the seam is there if its pack is.
-pub(crate) fn templates(door: &Door) -> Vec<ResourceTemplate> {
+pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
     let mut all = vec![
         ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
             .with_description("A file that a run of yours wrote"),
@@ -96,7 +96,7 @@ pub(crate) fn templates(door: &Door) -> Vec<ResourceTemplate> {
             .with_description("One pack: its whole contract, with both schemas")
             .with_mime_type(JSON),
     ];
-    if door.engine.pack(SEAM_RECALL, None).is_ok() {
+    if mcp.engine.pack(SEAM_RECALL, None).is_ok() {
         all.push(
             ResourceTemplate::new("helmdeck://seam/recall/{phase}", "recall")
                 .with_description("What memory knows of the project, for a phase of work")
@@ -111,66 +111,66 @@ pub(crate) fn templates(door: &Door) -> Vec<ResourceTemplate> {
 /// # Errors
 /// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether there is one or not; `not_found` for one that
 /// there is not, and for a file that there is not, or not for this caller; whatever the memory answers.
-pub(crate) async fn read(door: &Door, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
+pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
     let Some(place) = uri::parse(address) else { return Ok(None) };
     let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);
     let (contents, ttl_ms) = match place {
-        Place::Packs => (text(json(&summaries(&packs(door, caller)))?, JSON), LIST_TTL_MS),
-        Place::Guide => (text(guide(&packs(door, caller)), MARKDOWN), LIST_TTL_MS),
-        Place::Pack(name) => (text(json(&pack(door, caller, &name)?)?, JSON), LIST_TTL_MS),
-        Place::Memory => {
-            let facts = memory(door, caller)?.facts(&caller.identity)?;
+        ResourceUri::Packs => (text(json(&summaries(&packs(mcp, caller)))?, JSON), LIST_TTL_MS),
+        ResourceUri::Guide => (text(guide(&packs(mcp, caller)), MARKDOWN), LIST_TTL_MS),
+        ResourceUri::Pack(name) => (text(json(&pack(mcp, caller, &name)?)?, JSON), LIST_TTL_MS),
+        ResourceUri::Memory => {
+            let facts = memory(mcp, caller)?.facts(&caller.identity)?;
             let wanted = ListFacts { limit: Some(MAX_FACTS), ..ListFacts::default() };
             (text(json(&facts.list(wanted).await?)?, JSON), 0)
         }
-        Place::Defaults => {
+        ResourceUri::Defaults => {
             let whose = Namespace::of_caller(&caller.identity);
-            (text(json(&memory(door, caller)?.defaults(&whose).await?)?, JSON), 0)
+            (text(json(&memory(mcp, caller)?.defaults(&whose).await?)?, JSON), 0)
         }
-        Place::Jobs => (text(json(&jobs(door, caller).await?)?, JSON), 0),
-        Place::Job(id) => (text(job(door, caller, &id).await?, JSON), 0),
-        Place::Plans => (text(seam(door, caller, SEAM_PLANS, "{}".to_owned()).await?.to_string(), JSON), 0),
-        Place::Recall(phase) => {
+        ResourceUri::Jobs => (text(json(&jobs(mcp, caller).await?)?, JSON), 0),
+        ResourceUri::Job(id) => (text(job(mcp, caller, &id).await?, JSON), 0),
+        ResourceUri::Plans => (text(seam(mcp, caller, SEAM_PLANS, "{}".to_owned()).await?.to_string(), JSON), 0),
+        ResourceUri::Recall(phase) => {
             let input = serde_json::json!({"phase": phase}).to_string();
-            let recalled = seam(door, caller, SEAM_RECALL, input).await?;
+            let recalled = seam(mcp, caller, SEAM_RECALL, input).await?;
             (text(recalled["text"].as_str().unwrap_or_default().to_owned(), MARKDOWN), 0)
         }
-        Place::Artifact(key) => (artifact(door, caller, &key, address).await?, 0),
+        ResourceUri::Artifact(key) => (artifact(mcp, caller, &key, address).await?, 0),
     };
     Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
 }
 
 /// Returns a pack that a caller may run. Others learn nothing, not even whether there is one.
-fn pack(door: &Door, caller: &Caller, name: &str) -> Result<PackInfo> {
+fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
     let missing = || Error::new(Code::NotFound, format!("pack \"{}\" is not registered", name.escape_debug()));
     caller.need_run(&PackName::new(name).map_err(|_| missing())?)?;
-    let found = door.engine.pack(name, None);
+    let found = mcp.engine.pack(name, None);
     // The engine suggests packs with a similar name, of all that there are.
     found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
 }
 
 /// Says whether a caller may ask a pack of the seam, and it is there. Callers who are not known would be refused.
-fn may_ask(door: &Door, caller: &Caller, name: &str) -> bool {
+fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
     let may = PackName::new(name).is_ok_and(|name| caller.need_run(&name).is_ok());
-    may && !caller.identity.is_anonymous() && door.engine.pack(name, None).is_ok()
+    may && !caller.identity.is_anonymous() && mcp.engine.pack(name, None).is_ok()
 }
 
 /// Asks a pack of the seam, as a call of a tool would.
-async fn seam(door: &Door, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
+async fn seam(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
     let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
     caller.need_run(&name)?;
     let mut call = Call::new(name, input, Arc::clone(&caller.identity));
-    call.deadline = Instant::now().checked_add(door.deadline);
-    Ok(door.engine.call(call).await?.output.to_value())
+    call.deadline = Instant::now().checked_add(mcp.deadline);
+    Ok(mcp.engine.call(call).await?.output.to_value())
 }
 
 /// Returns the memory that a caller may read.
-fn memory<'a>(door: &'a Door, caller: &Caller) -> Result<&'a MemoryControl> {
+fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     caller.need(&Permission::MemoryRead)?;
     if caller.identity.is_anonymous() {
         return Err(Error::new(Code::Unauthenticated, "nothing is kept for a caller whom nobody vouches for"));
     }
-    door.engine.memory().ok_or_else(|| NoMemory::Off.into())
+    mcp.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
 
 /// All callers whom nobody vouches for would be one.
@@ -182,10 +182,10 @@ fn need_owner(caller: &Caller) -> Result<()> {
 }
 
 /// Returns the newest jobs of a caller, of packs that the caller may run.
-async fn jobs(door: &Door, caller: &Caller) -> Result<JobPage> {
+async fn jobs(mcp: &McpState, caller: &Caller) -> Result<JobPage> {
     need_owner(caller)?;
     let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
-    let mut page = door.engine.jobs(Some(&caller.identity), &query).await?;
+    let mut page = mcp.engine.jobs(Some(&caller.identity), &query).await?;
     page.jobs.retain(|job| caller.need_run(&job.pack).is_ok());
     Ok(page)
 }
@@ -198,10 +198,10 @@ fn result(job: &Job) -> Resource {
 }
 
 /// Returns a job and what came of it: `{"job": …}`, with `outcome` or `problem` if it has ended.
-async fn job(door: &Door, caller: &Caller, id: &str) -> Result<String> {
+async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
     let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
     need_owner(caller)?;
-    let (engine, owner) = (&door.engine, Some(&*caller.identity));
+    let (engine, owner) = (&mcp.engine, Some(&*caller.identity));
     let id = JobId::parse(id).map_err(|_| unknown())?;
     let found = engine.job(owner, &id).await;
     let job = found.map_err(|error| if error.code() == Code::NotFound { unknown() } else { error })?;
@@ -225,11 +225,11 @@ async fn job(door: &Door, caller: &Caller, id: &str) -> Result<String> {
     Ok(text)
 }
 
-async fn artifact(door: &Door, caller: &Caller, key: &str, address: &str) -> Result<ResourceContents> {
+async fn artifact(mcp: &McpState, caller: &Caller, key: &str, address: &str) -> Result<ResourceContents> {
     if caller.identity.is_anonymous() {
         return Err(Error::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
     }
-    let read = door.engine.artifact_up_to(&caller.identity, key, MAX_BYTES as u64).await;
+    let read = mcp.engine.artifact_up_to(&caller.identity, key, MAX_BYTES as u64).await;
     let (about, bytes) = read.map_err(|error| match error.code() {
         Code::TooLarge => {
             let message = format!("{}; get it from the REST door at /api/v1/artifacts/", error.message());
@@ -245,8 +245,8 @@ async fn artifact(door: &Door, caller: &Caller, key: &str, address: &str) -> Res
     Ok(contents.with_mime_type(about.media_type))
 }
 
-fn packs(door: &Door, caller: &Caller) -> Vec<PackInfo> {
-    let mut packs = door.engine.packs();
+fn packs(mcp: &McpState, caller: &Caller) -> Vec<PackInfo> {
+    let mut packs = mcp.engine.packs();
     packs.retain(|info| caller.need_run(&info.name).is_ok());
     packs
 }

@@ -1,8 +1,9 @@
 //! The calls that one client has under way, by the ids that it gave them, so that it can cancel them: also one whose cancel
 //! overtook it.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -92,8 +93,8 @@ impl Running {
         self.state().calls.is_empty()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.0.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A session belongs to the caller that began it. To everybody else it does not exist, so its id opens nothing.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result};
@@ -11,8 +12,8 @@ use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 
 use super::config::McpConfig;
-use super::door::Validity;
 use super::running::Running;
+use super::state::Validity;
 
 /// How often idle sessions, and those whose token ended, are looked for.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -39,7 +40,7 @@ struct Open {
 pub(crate) struct Session {
     id: Arc<str>,
     owner: Arc<Identity>,
-    /// The owner's identity, narrowed to this dialogue.
+    /// The owner's identity, narrowed to this conversation.
     identity: Arc<Identity>,
     /// The calls under way that do not pass through rmcp.
     pub(crate) running: Running,
@@ -54,7 +55,7 @@ struct State {
 }
 
 /// A place for a session that is about to begin; dropping it gives the place back.
-pub(crate) struct Place(Arc<Sessions>);
+pub(crate) struct Reservation(Arc<Sessions>);
 
 /// An open stream of a session, which is not idle as long as there is one.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ impl Sessions {
     ///
     /// # Errors
     /// `overloaded` if there are too many of all callers, or of those without a token.
-    pub(crate) async fn room(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
+    pub(crate) async fn room(self: &Arc<Self>, caller: &Caller) -> Result<Reservation> {
         self.sweep().await;
         let oldest = {
             let mut open = self.open();
@@ -110,7 +111,7 @@ impl Sessions {
             open.beginning += 1;
             oldest
         };
-        let place = Place(Arc::clone(self));
+        let place = Reservation(Arc::clone(self));
         if let Some(oldest) = oldest {
             tracing::debug!("a caller has too many sessions; the one that was idle longest is closed");
             self.close(&oldest).await;
@@ -119,7 +120,7 @@ impl Sessions {
     }
 
     /// Binds a session that began to its caller.
-    pub(crate) fn bind(self: &Arc<Self>, place: Place, id: &str, caller: &Caller, validity: Validity) {
+    pub(crate) fn bind(self: &Arc<Self>, place: Reservation, id: &str, caller: &Caller, validity: Validity) {
         let id: Arc<str> = id.into();
         let identity = match caller.identity.session() {
             Some(_) => Arc::clone(&caller.identity),
@@ -176,8 +177,8 @@ impl Sessions {
         (open.by_id.len(), open.beginning)
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> parking_lot::MutexGuard<'_, Open> {
+        self.open.lock()
     }
 }
 
@@ -222,8 +223,8 @@ impl Session {
         state.streams == 0 && now.saturating_sub(state.used_at) >= idle && self.running.is_idle()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 
@@ -233,7 +234,7 @@ impl Drop for Listening {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.0.open().beginning -= 1;
     }

@@ -18,11 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use super::config::McpConfig;
 use super::direct;
-use super::door::{Door, Place, Validity, Visit};
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, Id, Message, Refusal, ToolCall};
 use super::running::{Running, Unstarted};
+use super::state::{CallerContext, LocalClient, McpState, Validity};
 use super::table::Tables;
 use crate::config::ServerConfig;
 
@@ -33,7 +33,7 @@ const LAST_CALLS: Duration = Duration::from_secs(5);
 
 /// An engine and how it is to be served over stdin and stdout.
 pub struct Stdio {
-    door: Door,
+    mcp: McpState,
     caller: Caller,
     max_line_bytes: usize,
     max_calls: usize,
@@ -41,7 +41,7 @@ pub struct Stdio {
 
 impl std::fmt::Debug for Stdio {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stdio").field("door", &self.door).finish_non_exhaustive()
+        f.debug_struct("Stdio").field("door", &self.mcp).finish_non_exhaustive()
     }
 }
 
@@ -62,7 +62,7 @@ impl Stdio {
     /// the most requests at once: at that many calls no more lines are read until one has been answered.
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
-        let door = Door {
+        let mcp = McpState {
             tables: Tables::new(engine.clone()),
             place: None,
             engine,
@@ -73,20 +73,20 @@ impl Stdio {
         };
         let max_line_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         let max_calls = server.max_requests.clamp(1, Semaphore::MAX_PERMITS);
-        Self { door, caller: in_session(caller), max_line_bytes, max_calls }
+        Self { mcp, caller: in_session(caller), max_line_bytes, max_calls }
     }
 
     /// Says where the client is: relative paths of its calls are taken from there.
     #[must_use]
-    pub fn place(mut self, place: Place) -> Self {
-        self.door.place = Some(place);
+    pub fn place(mut self, place: LocalClient) -> Self {
+        self.mcp.place = Some(place);
         self
     }
 
     /// Adds what packs have no words for.
     #[must_use]
     pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
-        self.door.extra = Some(extra);
+        self.mcp.extra = Some(extra);
         self
     }
 
@@ -111,7 +111,7 @@ impl Stdio {
         let (out, lines) = mpsc::channel(QUEUE);
         let lost = CancellationToken::new();
         let writer = tokio::spawn(write(output, lines, lost.clone()));
-        let door = Arc::new(self.door);
+        let mcp = Arc::new(self.mcp);
         let calls = TaskTracker::new();
         let running = Running::default();
         let transport = Lines {
@@ -120,8 +120,8 @@ impl Stdio {
             too_long: false,
             max_line_bytes: self.max_line_bytes,
             out,
-            door: Arc::clone(&door),
-            visit: Visit::new(self.caller, Validity::default()),
+            mcp: Arc::clone(&mcp),
+            visit: CallerContext::new(self.caller, Validity::default()),
             greeted: false,
             running: running.clone(),
             calls: calls.clone(),
@@ -132,9 +132,9 @@ impl Stdio {
         let served = tokio::select! {
             biased;
             () = stop.wanted() => Ok(()),
-            served = converse(Arc::clone(&door), transport) => served,
+            served = converse(Arc::clone(&mcp), transport) => served,
         };
-        door.drain.cancel();
+        mcp.drain.cancel();
         calls.close();
         if tokio::time::timeout(LAST_CALLS, calls.wait()).await.is_err() {
             running.cancel_all();
@@ -156,11 +156,11 @@ impl Stop {
     }
 }
 
-async fn converse<R>(door: Arc<Door>, transport: Lines<R>) -> io::Result<()>
+async fn converse<R>(mcp: Arc<McpState>, transport: Lines<R>) -> io::Result<()>
 where
     R: AsyncRead + Send + Unpin + 'static,
 {
-    match rmcp::serve_server(Agent::new(door), transport).await {
+    match rmcp::serve_server(Agent::new(mcp), transport).await {
         Ok(service) => service.waiting().await.map(|_| ()).map_err(io::Error::other),
         // It left before it said who it is, or talks something else: its own affair.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
@@ -199,8 +199,8 @@ struct Lines<R> {
     too_long: bool,
     max_line_bytes: usize,
     out: mpsc::Sender<Vec<u8>>,
-    door: Arc<Door>,
-    visit: Visit,
+    mcp: Arc<McpState>,
+    visit: CallerContext,
     /// Whether the client has been answered its `initialize`.
     greeted: bool,
     running: Running,
@@ -283,7 +283,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             Some(_) => meta.is_self_contained(),
         };
         let meta = call.meta().filter(in_order);
-        let Some(mut direct) = meta.and_then(|meta| direct::plain(&self.door, &self.visit, id, call, &meta, bytes))
+        let Some(mut direct) = meta.and_then(|meta| direct::plain(&self.mcp, &self.visit, id, call, &meta, bytes))
         else {
             return Ok(Some(slot));
         };
@@ -293,14 +293,14 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             Err(Unstarted::Taken) => return Err(Refusal::id_in_use()),
         };
         direct.call.cancel = Some(started.cancel.clone());
-        let (door, out) = (Arc::clone(&self.door), self.out.clone());
+        let (mcp, out) = (Arc::clone(&self.mcp), self.out.clone());
         self.calls.spawn(async move {
             let _slot = slot;
             tokio::select! {
                 biased;
                 () = started.cancel.cancelled() => {}
                 // Nobody to send to any more means nobody to tell.
-                answer = direct.answer(&door) => { let _ = out.send(answer).await; }
+                answer = direct.answer(&mcp) => { let _ = out.send(answer).await; }
             }
         });
         Ok(None)

@@ -1,7 +1,8 @@
 //! The tools that the packs make up: made once per set of packs and shared by all callers, each of whom sees a part of it.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use helmdeck_core::{Caller, PackName};
 use helmdeck_engine::Source;
@@ -13,7 +14,7 @@ use super::names::Names;
 
 /// A pack as a tool.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct ToolEntry {
     pub(crate) tool: Tool,
     pub(crate) pack: PackName,
     /// Whether parts of the input have to be repeated in headers (`x-mcp-header`).
@@ -28,7 +29,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     revision: u64,
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<ToolEntry>>,
     by_name: HashMap<Box<str>, usize>,
     names: Names,
 }
@@ -39,7 +40,8 @@ impl Table {
         let revision = engine.revision();
         let packs = engine.packs();
         let names = Names::new(packs.iter().map(|info| &info.name));
-        let mut entries: Vec<Arc<Entry>> = packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
+        let mut entries: Vec<Arc<ToolEntry>> =
+            packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         // Two packs of one tool name: whichever were called, somebody would have meant the other.
         let mut alike: Vec<String> = entries
@@ -60,7 +62,7 @@ impl Table {
     }
 
     /// Returns the tool of this name, or of the pack of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<ToolEntry>> {
         let by_name = |name: &str| self.by_name.get(name).and_then(|at| self.entries.get(*at));
         by_name(name).or_else(|| name.contains('.').then(|| by_name(&name.replace('.', "__")))?)
     }
@@ -81,12 +83,12 @@ impl Table {
     }
 
     /// Returns the tools that a caller may use, in the order of their names.
-    pub(crate) fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Arc<Entry>> {
+    pub(crate) fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Arc<ToolEntry>> {
         self.entries.iter().filter(|entry| caller.need_run(&entry.pack).is_ok())
     }
 }
 
-impl Entry {
+impl ToolEntry {
     fn name(&self) -> String {
         self.tool.name.clone().into_owned()
     }
@@ -108,13 +110,13 @@ impl Tables {
     pub(crate) fn current(&self) -> Arc<Table> {
         let revision = self.engine.revision();
         {
-            let table = self.current.read().unwrap_or_else(PoisonError::into_inner);
+            let table = self.current.read();
             if table.revision >= revision {
                 return Arc::clone(&table);
             }
         }
         let fresh = Arc::new(Table::new(&self.engine));
-        let mut table = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.current.write();
         if table.revision < fresh.revision {
             *table = Arc::clone(&fresh);
         }
@@ -133,7 +135,7 @@ pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
 }
 
 /// A pack whose input is no object cannot be called: the arguments of a tool are one.
-fn entry(info: &PackInfo, names: &Names) -> Option<Entry> {
+fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     // What an MCP server says of its tools is not about ours.
     let own = Names::default();
     let names = if info.source == Source::Mcp { &own } else { names };
@@ -165,7 +167,7 @@ fn entry(info: &PackInfo, names: &Names) -> Option<Entry> {
     let text = info.input.to_string();
     let has_headers = text.contains("\"x-mcp-header\"");
     let paths = text.contains("\"x-helmdeck-path\"").then(|| info.input.clone());
-    Some(Entry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
+    Some(ToolEntry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
 }
 
 /// Returns the schema with `"type": "object"` at its root, which MCP asks for: of the same inputs, as long as they are objects.

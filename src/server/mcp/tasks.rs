@@ -13,8 +13,8 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 
 use super::answer;
-use super::door::{Door, rpc_error};
 use super::handler::unwritable;
+use super::state::{McpState, rpc_error};
 
 /// How often a client is to ask; milliseconds.
 const POLL_MS: u64 = 1000;
@@ -23,12 +23,12 @@ const POLL_MS: u64 = 1000;
 ///
 /// # Errors
 /// If the answer cannot be written.
-pub(crate) async fn begin(door: &Door, call: Call) -> Result<CallToolResponse, ErrorData> {
-    match door.engine.submit(call).await {
+pub(crate) async fn begin(mcp: &McpState, call: Call) -> Result<CallToolResponse, ErrorData> {
+    match mcp.engine.submit(call).await {
         Ok(job) => Ok(CallToolResponse::Task(CreateTaskResult::new(task(&job)))),
         Err(error) => {
             let mut text = Vec::new();
-            answer::write_failure(&error, true, door.tables.current().names(), &mut text);
+            answer::write_failure(&error, true, mcp.tables.current().names(), &mut text);
             Ok(read::<CallToolResult>(&text)?.into())
         }
     }
@@ -39,9 +39,9 @@ pub(crate) async fn begin(door: &Door, call: Call) -> Result<CallToolResponse, E
 /// # Errors
 /// The same for an id that there is not, for one of somebody else and for one that is none; what the engine has to say if it
 /// cannot tell.
-pub(crate) async fn get(door: &Door, caller: &Caller, id: &str) -> Result<DetailedTask, ErrorData> {
-    let job = find(door, caller, id).await?;
-    let payload = payload(door, caller, &job).await?;
+pub(crate) async fn get(mcp: &McpState, caller: &Caller, id: &str) -> Result<DetailedTask, ErrorData> {
+    let job = find(mcp, caller, id).await?;
+    let payload = payload(mcp, caller, &job).await?;
     Ok(DetailedTask::new(task(&job), payload))
 }
 
@@ -49,24 +49,24 @@ pub(crate) async fn get(door: &Door, caller: &Caller, id: &str) -> Result<Detail
 ///
 /// # Errors
 /// As [`get`].
-pub(crate) async fn update(door: &Door, caller: &Caller, id: &str) -> Result<(), ErrorData> {
-    find(door, caller, id).await.map(|_| ())
+pub(crate) async fn update(mcp: &McpState, caller: &Caller, id: &str) -> Result<(), ErrorData> {
+    find(mcp, caller, id).await.map(|_| ())
 }
 
 /// Wants a task to end. One that has ended stays as it is.
 ///
 /// # Errors
 /// As [`get`].
-pub(crate) async fn cancel(door: &Door, caller: &Caller, id: &str) -> Result<(), ErrorData> {
-    let job = find(door, caller, id).await?;
-    let cancelled = door.engine.cancel_job(Some(&caller.identity), &job.id).await;
+pub(crate) async fn cancel(mcp: &McpState, caller: &Caller, id: &str) -> Result<(), ErrorData> {
+    let job = find(mcp, caller, id).await?;
+    let cancelled = mcp.engine.cancel_job(Some(&caller.identity), &job.id).await;
     cancelled.map(|_| ()).map_err(|error| refusal(&error))
 }
 
 /// Returns a job of a caller who may run its pack.
-async fn find(door: &Door, caller: &Caller, id: &str) -> Result<Job, ErrorData> {
+async fn find(mcp: &McpState, caller: &Caller, id: &str) -> Result<Job, ErrorData> {
     let id = JobId::parse(id).map_err(|_| unknown())?;
-    let job = door.engine.job(Some(&caller.identity), &id).await.map_err(|error| refusal(&error))?;
+    let job = mcp.engine.job(Some(&caller.identity), &id).await.map_err(|error| refusal(&error))?;
     caller.need_run(&job.pack).map(|()| job).map_err(|_| unknown())
 }
 
@@ -80,17 +80,17 @@ pub(crate) fn unknown() -> ErrorData {
 }
 
 /// Returns what a job has to show besides how it stands.
-async fn payload(door: &Door, caller: &Caller, job: &Job) -> Result<TaskPayload, ErrorData> {
+async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPayload, ErrorData> {
     let result = |text: Vec<u8>| Ok(TaskPayload::Completed { result: read::<JsonObject>(&text)? });
     match job.state {
         JobState::Queued | JobState::Running => Ok(TaskPayload::Working),
         JobState::Cancelled => Ok(TaskPayload::Cancelled),
         JobState::Succeeded | JobState::Failed => {
             let mut text = Vec::new();
-            match door.engine.job_outcome(Some(&caller.identity), &job.id).await {
+            match mcp.engine.job_outcome(Some(&caller.identity), &job.id).await {
                 Ok(outcome) => answer::write_outcome(&outcome, true, &mut text),
                 Err(error) if job.state == JobState::Failed && !is_ours(error.code()) => {
-                    answer::write_failure(&error, true, door.tables.current().names(), &mut text);
+                    answer::write_failure(&error, true, mcp.tables.current().names(), &mut text);
                 }
                 Err(error) => return Ok(TaskPayload::Failed { error: object(&rpc_error(&error))? }),
             }

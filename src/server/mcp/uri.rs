@@ -15,7 +15,7 @@ pub(crate) const RECALL: &str = "helmdeck://seam/recall";
 
 /// What an address names.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum ResourceUri<'a> {
     /// All packs.
     Packs,
     /// One pack, by its name.
@@ -54,23 +54,25 @@ pub(crate) fn job(id: &JobId) -> String {
 }
 
 /// Returns what an address names, `None` if it is none of ours.
-pub(crate) fn parse(uri: &str) -> Option<Place<'_>> {
+pub(crate) fn parse(uri: &str) -> Option<ResourceUri<'_>> {
     let path = uri.strip_prefix(SCHEME)?;
     Some(match path.split_once('/') {
         None => match path {
-            "packs" => Place::Packs,
-            "memory" => Place::Memory,
-            "defaults" => Place::Defaults,
-            "guide" => Place::Guide,
-            "jobs" => Place::Jobs,
+            "packs" => ResourceUri::Packs,
+            "memory" => ResourceUri::Memory,
+            "defaults" => ResourceUri::Defaults,
+            "guide" => ResourceUri::Guide,
+            "jobs" => ResourceUri::Jobs,
             _ => return None,
         },
-        Some(("packs", name)) if !name.is_empty() => Place::Pack(decode(name)?),
-        Some(("jobs", id)) if !id.is_empty() => Place::Job(decode(id)?),
-        Some(("artifacts", key)) if !key.is_empty() => Place::Artifact(decode(key)?),
-        Some(("seam", "plans")) => Place::Plans,
-        Some(("seam", "recall")) => Place::Recall(Cow::Borrowed("work")),
-        Some(("seam", path)) => Place::Recall(decode(path.strip_prefix("recall/").filter(|phase| !phase.is_empty())?)?),
+        Some(("packs", name)) if !name.is_empty() => ResourceUri::Pack(decode(name)?),
+        Some(("jobs", id)) if !id.is_empty() => ResourceUri::Job(decode(id)?),
+        Some(("artifacts", key)) if !key.is_empty() => ResourceUri::Artifact(decode(key)?),
+        Some(("seam", "plans")) => ResourceUri::Plans,
+        Some(("seam", "recall")) => ResourceUri::Recall(Cow::Borrowed("work")),
+        Some(("seam", path)) => {
+            ResourceUri::Recall(decode(path.strip_prefix("recall/").filter(|phase| !phase.is_empty())?)?)
+        }
         Some(_) => return None,
     })
 }
@@ -115,15 +117,15 @@ mod tests {
     #[test]
     fn addresses_are_read_as_they_are_written() {
         let key = "a.b/0190/héllo %1.txt";
-        assert_eq!(parse(&artifact(key)), Some(Place::Artifact(key.into())));
-        assert_eq!(parse(&pack("a.b")), Some(Place::Pack("a.b".into())));
-        assert_eq!(parse("helmdeck://guide"), Some(Place::Guide));
+        assert_eq!(parse(&artifact(key)), Some(ResourceUri::Artifact(key.into())));
+        assert_eq!(parse(&pack("a.b")), Some(ResourceUri::Pack("a.b".into())));
+        assert_eq!(parse("helmdeck://guide"), Some(ResourceUri::Guide));
         let id = JobId::parse(&"0a".repeat(16)).unwrap();
-        assert_eq!(parse(&job(&id)), Some(Place::Job(id.as_str().into())));
-        assert_eq!(parse("helmdeck://jobs"), Some(Place::Jobs));
-        assert_eq!(parse(PLANS), Some(Place::Plans));
-        assert_eq!(parse(RECALL), Some(Place::Recall("work".into())));
-        assert_eq!(parse("helmdeck://seam/recall/bug%66ix"), Some(Place::Recall("bugfix".into())));
+        assert_eq!(parse(&job(&id)), Some(ResourceUri::Job(id.as_str().into())));
+        assert_eq!(parse("helmdeck://jobs"), Some(ResourceUri::Jobs));
+        assert_eq!(parse(PLANS), Some(ResourceUri::Plans));
+        assert_eq!(parse(RECALL), Some(ResourceUri::Recall("work".into())));
+        assert_eq!(parse("helmdeck://seam/recall/bug%66ix"), Some(ResourceUri::Recall("bugfix".into())));
         for other in [
             "helmdeck://",
             "helmdeck://packs/",

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use helmdeck_core::Caller;
 
-use super::door::{Door, Validity};
-use super::table::{Entry, Table};
+use super::state::{McpState, Validity};
+use super::table::{Table, ToolEntry};
 
 /// How long to wait for more of the same: packs change in bunches.
 const BUNCH: Duration = Duration::from_millis(50);
@@ -16,19 +16,19 @@ const CHECK: Duration = Duration::from_secs(10);
 /// Calls `tell` whenever the tools of a caller are not those of `before` any more, and then at each change, until it answers no, the
 /// caller may not listen any more, or the server stops.
 pub(crate) async fn changes<T: Future<Output = bool>>(
-    door: Arc<Door>,
+    mcp: Arc<McpState>,
     caller: Caller,
     validity: Validity,
     before: Arc<Table>,
     gone: impl Fn() -> bool,
     tell: impl Fn() -> T,
 ) {
-    let mut events = door.engine.events().subscribe();
+    let mut events = mcp.engine.events().subscribe();
     let mut known = tools(&before, &caller);
     drop(before);
-    let drain = door.drain.clone();
+    let drain = mcp.drain.clone();
     loop {
-        let now = tools(&door.tables.current(), &caller);
+        let now = tools(&mcp.tables.current(), &caller);
         if now != known {
             known = now;
             if !validity.holds().await || !tell().await {
@@ -51,6 +51,6 @@ pub(crate) async fn changes<T: Future<Output = bool>>(
     }
 }
 
-fn tools(table: &Table, caller: &Caller) -> Vec<Arc<Entry>> {
+fn tools(table: &Table, caller: &Caller) -> Vec<Arc<ToolEntry>> {
     table.visible(caller).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! What a request wants of the cache: `_meta["helmdeck/cache"]`, the MCP form of the REST door's `Cache-Control`.
+//! What a request wants of the cache: `_meta["helmdeck/cache"]`, the MCP form of the REST transport's `Cache-Control`.
 
 use std::time::Duration;
 

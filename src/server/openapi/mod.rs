@@ -48,7 +48,7 @@ const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversati
         (name = "artifacts", description = "Files that packs wrote"),
         (name = "sessions", description = "Folders that packs run commands in"),
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
-        (name = "conversations", description = "Turns of dialogues, and what a model is shown of them"),
+        (name = "conversations", description = "Turns of conversations, and what a model is shown of them"),
         (name = "operations", description = "Health and counters"),
     ),
 )]

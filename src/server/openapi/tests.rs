@@ -196,10 +196,10 @@ async fn answers_have_the_documented_shapes() {
     check("Fact", &fixture.post("/api/v1/memory/recall", r#"{"key":"k"}"#).await.json()["facts"][0]);
     check("Defaults", &fixture.get("/api/v1/memory/defaults").await.json());
     check("Forgotten", &fixture.post("/api/v1/memory/forget", r#"{"all":true,"what":["facts","audit"]}"#).await.json());
-    let dialogue = "/api/v1/conversations/s";
+    let conversation = "/api/v1/conversations/s";
     let turn = r#"{"user_message":"a","timestamp":"2026-11-22T16:00:00Z","trajectory_digest":{"tools_invoked":["t"]},
         "artifacts_shown":{"n":1},"artifacts_hidden_refs":["x"]}"#;
-    let added = fixture.post(&format!("{dialogue}/turns"), turn).await;
+    let added = fixture.post(&format!("{conversation}/turns"), turn).await;
     check("NewTurn", &serde_json::from_str(turn).unwrap());
     check("AddedTurn", &added.json());
     check("Turn", &fixture.get(added.header("location")).await.json());
@@ -210,14 +210,14 @@ async fn answers_have_the_documented_shapes() {
         ("DialogueTrace", "trace"),
         ("Snapshot", "snapshot"),
     ] {
-        check(name, &fixture.get(&format!("{dialogue}/{path}")).await.json());
+        check(name, &fixture.get(&format!("{conversation}/{path}")).await.json());
     }
     let listed = fixture.get("/api/v1/conversations").await.json();
     assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
     check("DialogueList", &listed);
-    check("DialogueHealth", &fixture.post(&format!("{dialogue}/fold"), "").await.json());
+    check("DialogueHealth", &fixture.post(&format!("{conversation}/fold"), "").await.json());
     check("DeletedTurn", &fixture.send(Method::DELETE, added.header("location"), &[], "").await.json());
-    check("ForgottenDialogue", &fixture.send(Method::DELETE, dialogue, &[], "").await.json());
+    check("ForgottenDialogue", &fixture.send(Method::DELETE, conversation, &[], "").await.json());
     check("Purged", &fixture.post("/api/v1/memory/purge", r#"{"all":true}"#).await.json());
     check("Health", &fixture.get("/healthz").await.json());
     check("Readiness", &fixture.get("/readyz").await.json());

@@ -44,7 +44,7 @@ struct Holding {
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct MemoryEntry {
     #[serde(flatten)]
     owner: Owner,
     kind: &'static str,
@@ -115,7 +115,7 @@ pub(crate) async fn namespaces(State(app): State<Arc<App>>, By(caller): By) -> R
         ("kind" = Option<String>, Query, description = "`cache`, `note`, `fact`, `audit` or `conversation`"),
         ("tenant" = Option<String>, Query, description = "The tenant"),
         ("subject" = Option<String>, Query, description = "The user; empty = what the tenant shares"),
-        ("session" = Option<String>, Query, description = "The dialogue"),
+        ("session" = Option<String>, Query, description = "The conversation"),
         ("prefix" = Option<String>, Query, description = "What the key starts with"),
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 unless given"),
         ("after" = Option<String>, Query, description = "The `next` of the page before"),
@@ -140,7 +140,7 @@ pub(crate) async fn entries(
     let page = Page { limit, after: filter.after.map(Cursor) };
     let listing = memory(&app)?.store().list(&namespace, kind, &prefix, page);
     let page = in_time(&app, listing).await?.map_err(store_error)?;
-    let entries: Vec<Entry> = page.entries.into_iter().map(Entry::from).collect();
+    let entries: Vec<MemoryEntry> = page.entries.into_iter().map(MemoryEntry::from).collect();
     json(&serde_json::json!({ "entries": entries, "next": page.next }))
 }
 
@@ -237,7 +237,7 @@ impl From<&Namespace> for Owner {
     }
 }
 
-impl From<EntryMeta> for Entry {
+impl From<EntryMeta> for MemoryEntry {
     fn from(meta: EntryMeta) -> Self {
         Self {
             owner: (&meta.namespace).into(),

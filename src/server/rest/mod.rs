@@ -1,5 +1,5 @@
-//! The REST door: one file a family of routes, and the table of all of them. A thin skin: nothing is decided here that
-//! another door would have to decide as well.
+//! The REST transport: one file a family of routes, and the table of all of them. A thin skin: nothing is decided here that
+//! another transport would have to decide as well.
 
 pub(crate) mod artifacts;
 pub(crate) mod body;

@@ -148,7 +148,7 @@ async fn a_drain_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_closes_the_dialogues_after_the_last_request() {
+async fn a_stopping_server_closes_the_conversations_after_the_last_request() {
     let fixture = Fixture::with_memory().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use helmdeck_conversation::{Added, Identity, NewTurn, Strategy};
 
-use super::{LOCAL, On, identity, read_all, shown};
+use super::{CommandContext, LOCAL, identity, read_all, shown};
 use crate::args::AddArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::count;
@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is no turn, or a turn that is refused: those
 /// before it are added.
-pub(super) async fn run(on: &On<'_>, arguments: &AddArgs) -> Result<()> {
+pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<()> {
     let identity = identity(&arguments.which);
     match &arguments.file {
         Some(file) => of_file(on, &identity, file).await?,
@@ -35,9 +35,9 @@ pub(super) async fn run(on: &On<'_>, arguments: &AddArgs) -> Result<()> {
     tell(on, &identity).await
 }
 
-async fn add(on: &On<'_>, identity: &Identity, turn: NewTurn) -> Result<Added> {
+async fn add(on: &CommandContext<'_>, identity: &Identity, turn: NewTurn) -> Result<Added> {
     if says_nothing(&turn) {
-        // An empty pipe, most likely; nobody wants that in a dialogue.
+        // An empty pipe, most likely; nobody wants that in a conversation.
         return Err(Failure::usage("the turn is empty"));
     }
     let own = (&*identity.tenant, &*identity.user) == (LOCAL, LOCAL);
@@ -78,7 +78,7 @@ fn stdin() -> Result<String> {
 }
 
 /// Adds the turns of a file. Each is told once it is kept, so whoever reads along knows what needs no second try.
-async fn of_file(on: &On<'_>, identity: &Identity, file: &Path) -> Result<()> {
+async fn of_file(on: &CommandContext<'_>, identity: &Identity, file: &Path) -> Result<()> {
     let (name, mut lines): (_, Box<dyn BufRead>) = if file == Path::new("-") {
         ("stdin".to_owned(), Box::new(io::stdin().lock()))
     } else {
@@ -138,7 +138,7 @@ fn turn(line: &[u8]) -> Result<NewTurn, String> {
 }
 
 /// Says what the strategy made of it, if somebody should know.
-async fn tell(on: &On<'_>, identity: &Identity) -> Result<()> {
+async fn tell(on: &CommandContext<'_>, identity: &Identity) -> Result<()> {
     if on.setup.output.json {
         return Ok(());
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use helmdeck_conversation::Folding;
 use serde_json::json;
 
-use super::{On, identity, shown};
-use crate::args::DialogueArgs;
+use super::{CommandContext, identity, shown};
+use crate::args::ConversationIdArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::count;
 use crate::signals::Stop;
@@ -15,7 +15,7 @@ use crate::signals::Stop;
 ///
 /// # Errors
 /// Exit 3 if there is no such turn.
-pub(super) async fn delete(on: &On<'_>, which: &DialogueArgs, key: &str, yes: bool) -> Result<()> {
+pub(super) async fn delete(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str, yes: bool) -> Result<()> {
     let identity = identity(which);
     // What is not there needs no question.
     on.memory.get_item(&identity, key).await?;
@@ -32,7 +32,7 @@ pub(super) async fn delete(on: &On<'_>, which: &DialogueArgs, key: &str, yes: bo
 ///
 /// # Errors
 /// A usage failure if nobody says yes.
-pub(super) async fn flush(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Result<()> {
+pub(super) async fn flush(on: &CommandContext<'_>, which: &ConversationIdArgs, yes: bool) -> Result<()> {
     let identity = identity(which);
     let held = on.held(&identity).await?;
     on.setup.output.confirm(&format!("remove {held}"), yes)?;
@@ -40,11 +40,11 @@ pub(super) async fn flush(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Resul
     on.print(&json!({"flushed": true}), || format!("flushed {}: {held}", shown(&identity)))
 }
 
-/// Removes a dialogue.
+/// Removes a conversation.
 ///
 /// # Errors
 /// A usage failure if nobody says yes.
-pub(super) async fn forget(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Result<()> {
+pub(super) async fn forget(on: &CommandContext<'_>, which: &ConversationIdArgs, yes: bool) -> Result<()> {
     let identity = identity(which);
     let held = on.held(&identity).await?;
     on.setup.output.confirm(&format!("remove {held}, and everything else about it"), yes)?;
@@ -59,11 +59,11 @@ pub(super) async fn forget(on: &On<'_>, which: &DialogueArgs, yes: bool) -> Resu
 ///
 /// # Errors
 /// Exit 1 if turns still wait for a summary.
-pub(super) async fn fold(on: &On<'_>, which: &DialogueArgs, within: Duration) -> Result<()> {
+pub(super) async fn fold(on: &CommandContext<'_>, which: &ConversationIdArgs, within: Duration) -> Result<()> {
     let identity = identity(which);
     let mut stop = Stop::catch()?;
     let waiting = tokio::select! {
-        waiting = on.memory.fold(&identity, within) => waiting?,
+        waiting = on.memory.summarise(&identity, within) => waiting?,
         () = stop.wait() => return Err(Failure::new(Exit::Failed, "interrupted; what was summed up is kept")),
     };
     let folding = Folding { backlog_turns: waiting, ..on.memory.trace(&identity).await?.into() };
@@ -81,6 +81,6 @@ pub(super) async fn fold(on: &On<'_>, which: &DialogueArgs, within: Duration) ->
     let why = folding.last_failure.map(|why| format!(" ({why})")).unwrap_or_default();
     Err(Failure::new(
         Exit::Failed,
-        format!("{turns} of {name} still to be summed up{why}; the dialogue is {}", folding.health),
+        format!("{turns} of {name} still to be summed up{why}; the conversation is {}", folding.health),
     ))
 }

@@ -1,4 +1,4 @@
-//! `helmdeck conversation`: dialogues on the command line, beside a running server or without one.
+//! `helmdeck conversation`: conversations on the command line, beside a running server or without one.
 //!
 //! A command folds nothing by itself: it ends before a model would have answered. A server does, and `fold`.
 
@@ -13,7 +13,7 @@ use helmdeck_conversation::{ConversationMemory, Identity, Trace};
 use serde::Serialize;
 
 use crate::app::internal;
-use crate::args::{ConversationCommand, DialogueArgs, WhoseArgs};
+use crate::args::{ConversationCommand, ConversationIdArgs, WhoseArgs};
 use crate::exit::{Failure, Result};
 use crate::wire::Setup;
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<
     use ConversationCommand as C;
     let writes = matches!(command, C::Add(_) | C::Restore { .. });
     let opened = setup.conversation(writes, matches!(command, C::Fold { .. })).await?;
-    let on = On { setup, memory: &opened.memory };
+    let on = CommandContext { setup, memory: &opened.memory };
     let answer = match command {
         C::Add(arguments) => add::run(&on, arguments).await,
         C::Context { which, prompt } => read::context(&on, which, *prompt).await,
@@ -52,12 +52,12 @@ pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<
 }
 
 /// What a command works on.
-struct On<'a> {
+struct CommandContext<'a> {
     setup: &'a Setup,
     memory: &'a ConversationMemory,
 }
 
-impl On<'_> {
+impl CommandContext<'_> {
     /// Prints a value as JSON, or as the text that `text` makes, as the caller wishes.
     fn print<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<()> {
         let output = &self.setup.output;
@@ -65,12 +65,12 @@ impl On<'_> {
         if output.json { output.result(&serde_json::to_vec(value).map_err(internal)?) } else { output.text(&text()) }
     }
 
-    /// Says what is there of a dialogue, in words that follow "replace" and "remove". What does not open is there too.
+    /// Says what is there of a conversation, in words that follow "replace" and "remove". What does not open is there too.
     async fn held(&self, identity: &Identity) -> Result<String> {
         let name = shown(identity);
         match self.memory.trace(identity).await {
             Ok(trace) => Ok(format!("{} of {name}", parts(&trace))),
-            Err(helmdeck_conversation::ConversationError::Corrupt(_)) => Ok(format!("the damaged dialogue {name}")),
+            Err(helmdeck_conversation::ConversationError::Corrupt(_)) => Ok(format!("the damaged conversation {name}")),
             Err(error) => Err(error.into()),
         }
     }
@@ -81,13 +81,13 @@ fn parts(trace: &Trace) -> String {
     if trace.summary.is_empty() { turns } else { format!("{turns} and the summary") }
 }
 
-/// Returns the dialogue that is meant.
-fn identity(which: &DialogueArgs) -> Identity {
+/// Returns the conversation that is meant.
+fn identity(which: &ConversationIdArgs) -> Identity {
     let WhoseArgs { subject, tenant } = &which.whose;
     Identity::new(tenant.as_deref().unwrap_or(LOCAL), subject.as_deref().unwrap_or(LOCAL), &which.session)
 }
 
-/// Returns a dialogue as people write it: `tenant/user/session`.
+/// Returns a conversation as people write it: `tenant/user/session`.
 fn shown(identity: &Identity) -> String {
     format!("{}/{}/{}", identity.tenant, identity.user, identity.session)
 }
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dialogue_is_the_local_callers_unless_said_otherwise() {
+    fn a_conversation_is_the_local_callers_unless_said_otherwise() {
         let which = |subject: Option<&str>, tenant: Option<&str>| {
             let whose = WhoseArgs { subject: subject.map(str::to_owned), tenant: tenant.map(str::to_owned) };
-            shown(&identity(&DialogueArgs { session: "s".to_owned(), whose }))
+            shown(&identity(&ConversationIdArgs { session: "s".to_owned(), whose }))
         };
         assert_eq!(which(None, None), "local/local/s");
         assert_eq!(which(Some("alice"), Some("acme")), "acme/alice/s");

@@ -6,8 +6,8 @@ use helmdeck_conversation::{
 };
 use serde_json::json;
 
-use super::{On, identity, seconds, shown};
-use crate::args::{ConversationListArgs, DialogueArgs};
+use super::{CommandContext, identity, seconds, shown};
+use crate::args::{ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
 
@@ -17,8 +17,8 @@ const PAGE: usize = 200;
 /// Prints what a model is to be shown.
 ///
 /// # Errors
-/// Exit 8 if the dialogue does not open.
-pub(super) async fn context(on: &On<'_>, which: &DialogueArgs, as_prompt: bool) -> Result<()> {
+/// Exit 8 if the conversation does not open.
+pub(super) async fn context(on: &CommandContext<'_>, which: &ConversationIdArgs, as_prompt: bool) -> Result<()> {
     let patch = on.memory.context(&identity(which)).await?;
     if as_prompt {
         let block = prompt::render(&patch);
@@ -66,11 +66,11 @@ fn indented(text: &str) -> String {
     format!("  {}", text.trim_end_matches('\n').replace('\n', "\n  "))
 }
 
-/// Says how the summary of a dialogue is doing.
+/// Says how the summary of a conversation is doing.
 ///
 /// # Errors
 /// As [`context`].
-pub(super) async fn health(on: &On<'_>, which: &DialogueArgs) -> Result<()> {
+pub(super) async fn health(on: &CommandContext<'_>, which: &ConversationIdArgs) -> Result<()> {
     let folding = Folding::from(on.memory.trace(&identity(which)).await?);
     on.print(&folding, || match (&folding.last_failure, folding.health) {
         (Some(why), Health::Retry | Health::Degraded | Health::Recovering) => {
@@ -80,11 +80,11 @@ pub(super) async fn health(on: &On<'_>, which: &DialogueArgs) -> Result<()> {
     })
 }
 
-/// Says what the strategy makes of a dialogue.
+/// Says what the strategy makes of a conversation.
 ///
 /// # Errors
 /// As [`context`].
-pub(super) async fn trace(on: &On<'_>, which: &DialogueArgs) -> Result<()> {
+pub(super) async fn trace(on: &CommandContext<'_>, which: &ConversationIdArgs) -> Result<()> {
     let trace = on.memory.trace(&identity(which)).await?;
     on.print(&trace, || trace_text(&trace))
 }
@@ -112,22 +112,22 @@ fn trace_text(trace: &Trace) -> String {
     text
 }
 
-/// Lists dialogues, or the turns of one.
+/// Lists conversations, or the turns of one.
 ///
 /// # Errors
 /// A usage failure for an `--after` that no list ended with.
-pub(super) async fn list(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
+pub(super) async fn list(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
     match &arguments.session {
         Some(_) => turns(on, arguments).await,
-        None => dialogues(on, arguments).await,
+        None => conversations(on, arguments).await,
     }
 }
 
-async fn turns(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
+async fn turns(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
     let whose = &arguments.whose;
     let whose = crate::args::WhoseArgs { subject: whose.subject.clone(), tenant: whose.tenant.clone() };
     let session = arguments.session.clone().unwrap_or_default();
-    let identity = identity(&DialogueArgs { session, whose });
+    let identity = identity(&ConversationIdArgs { session, whose });
     let mut after = match &arguments.after {
         None => None,
         Some(text) => Some(ItemId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is no turn's key")))?),
@@ -183,7 +183,7 @@ fn turns_text(page: &ItemPage, name: &str) -> String {
     text
 }
 
-async fn dialogues(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> {
+async fn conversations(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
     let mut all = SessionPage { next: arguments.after.clone(), ..SessionPage::default() };
     loop {
         let filter = SessionFilter {
@@ -200,12 +200,12 @@ async fn dialogues(on: &On<'_>, arguments: &ConversationListArgs) -> Result<()> 
             break;
         }
     }
-    on.print(&all, || dialogues_text(&all))
+    on.print(&all, || conversations_text(&all))
 }
 
-fn dialogues_text(page: &SessionPage) -> String {
+fn conversations_text(page: &SessionPage) -> String {
     if page.sessions.is_empty() {
-        return "there are no dialogues".to_owned();
+        return "there are no conversations".to_owned();
     }
     let mut rows =
         vec![["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"].map(str::to_owned).to_vec()];
@@ -232,7 +232,7 @@ fn dialogues_text(page: &SessionPage) -> String {
 ///
 /// # Errors
 /// Exit 3 if there is no such turn.
-pub(super) async fn show(on: &On<'_>, which: &DialogueArgs, key: &str) -> Result<()> {
+pub(super) async fn show(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str) -> Result<()> {
     let detail = on.memory.get_item(&identity(which), key).await?;
     on.print(&detail, || {
         let item = &detail.item;

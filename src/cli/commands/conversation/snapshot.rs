@@ -1,4 +1,4 @@
-//! `helmdeck conversation snapshot` and `restore`: a dialogue as a file, whose bytes nobody changes on the way.
+//! `helmdeck conversation snapshot` and `restore`: a conversation as a file, whose bytes nobody changes on the way.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::path::Path;
 use helmdeck_conversation::{Record, Snapshot, Strategy, wire};
 use serde_json::json;
 
-use super::{On, identity, read_all, shown};
-use crate::args::{DialogueArgs, SnapshotArgs};
+use super::{CommandContext, identity, read_all, shown};
+use crate::args::{ConversationIdArgs, SnapshotArgs};
 use crate::commands::archive::{Draft, taken};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::size;
@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// A usage failure if the file is there.
-pub(super) async fn take(on: &On<'_>, arguments: &SnapshotArgs) -> Result<()> {
+pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> Result<()> {
     if let Some(path) = &arguments.output
         && !arguments.force
         && path.symlink_metadata().is_ok()
@@ -46,12 +46,12 @@ pub(super) async fn take(on: &On<'_>, arguments: &SnapshotArgs) -> Result<()> {
     })
 }
 
-/// Puts a snapshot in the place of a dialogue.
+/// Puts a snapshot in the place of a conversation.
 ///
 /// # Errors
 /// Exit 3 if there is no such file; a usage failure if nobody says yes; exit 1 for a file that cannot be read, and for what is no snapshot, or one of another strategy:
 /// nothing has changed then.
-pub(super) async fn restore(on: &On<'_>, which: &DialogueArgs, file: &Path, yes: bool) -> Result<()> {
+pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs, file: &Path, yes: bool) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?
     } else {
@@ -60,9 +60,9 @@ pub(super) async fn restore(on: &On<'_>, which: &DialogueArgs, file: &Path, yes:
         read_all(opened, MAX_BYTES, &name)?
     };
     if bytes.trim_ascii().is_empty() {
-        // It would clear the dialogue; half a pipe must not.
+        // It would clear the conversation; half a pipe must not.
         return Err(Failure::usage("the snapshot is empty")
-            .with_hint("`helmdeck conversation flush` deletes what is in a dialogue"));
+            .with_hint("`helmdeck conversation flush` deletes what is in a conversation"));
     }
     let identity = identity(which);
     let held = on.held(&identity).await?;

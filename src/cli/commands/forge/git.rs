@@ -8,7 +8,7 @@ use helmdeck_project::git::{Hook, NewCommit, Origin};
 use helmdeck_project::recovery::{Ack, Apply, Assess, By, Class, Mode};
 use helmdeck_project::{Error, Project};
 
-use super::{Answer, On};
+use super::{Answer, CommandContext};
 use crate::args::forge::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
 use crate::exit::Exit;
 
@@ -21,7 +21,7 @@ fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
     project.commits().origin(&session.id, &session.uuid)
 }
 
-pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
+pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
     let new = NewCommit {
         key: arguments.key.clone(),
         session_commit: arguments.session_commit,
@@ -39,7 +39,7 @@ pub(super) fn commit(on: &On, arguments: &CommitArgs) -> Answer {
     on.show(&made)
 }
 
-pub(super) fn lint(on: &On, range: Option<&str>) -> Answer {
+pub(super) fn lint(on: &CommandContext, range: Option<&str>) -> Answer {
     let project = on.look()?;
     let range = range.map_or_else(|| project.commits().own_range(), |range| Ok(range.to_owned()))?;
     let linted = project.commits().lint(&range)?;
@@ -52,7 +52,7 @@ pub(super) fn lint(on: &On, range: Option<&str>) -> Answer {
         lines.collect::<Vec<_>>().join("\n")
     })?;
     let broken = findings().any(|(_, finding)| finding.severity == Severity::Error);
-    On::exit(if broken { Exit::Failed } else { Exit::Ok })
+    CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
 }
 
 const fn which(hook: HookKind) -> Hook {
@@ -62,7 +62,7 @@ const fn which(hook: HookKind) -> Hook {
     }
 }
 
-pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
+pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
     match command {
         HookCommand::Install { hook } => {
             let done = on.change(|project| project.commits().install_hook(which(*hook), "helmdeck"))?;
@@ -78,7 +78,7 @@ pub(super) fn hook(on: &On, command: &HookCommand) -> Answer {
             let findings = project.commits().check_message(&String::from_utf8_lossy(&message(file)?));
             on.show(&findings)?;
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
-            On::exit(if broken { Exit::Failed } else { Exit::Ok })
+            CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
         }
         HookCommand::PrepareCommitMsg { file, source, .. } => {
             let Some(project) = on.find()? else { return on.done() };
@@ -109,7 +109,7 @@ fn message(file: &Path) -> helmdeck_project::Result<Vec<u8>> {
     Ok(text)
 }
 
-pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
+pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> Answer {
     use CheckpointCommand as C;
     match command {
         C::Create { key, message, verify, closes, push, remote } => {
@@ -144,12 +144,12 @@ pub(super) fn checkpoint(on: &On, command: &CheckpointCommand) -> Answer {
     }
 }
 
-pub(super) fn recover(on: &On, command: &RecoverCommand) -> Answer {
+pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
     match command {
         RecoverCommand::Assess { no_verify } => {
             let report = on.look()?.recovery().assess(Assess { verify: !no_verify })?;
             on.print(&report, || report.to_string())?;
-            On::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
+            CommandContext::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
         RecoverCommand::Apply { give_up: true, .. } => on.show(&on.open()?.recovery().give_up_rollback()?),
         RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {

@@ -11,7 +11,7 @@ use helmdeck_project::skills::Query;
 use helmdeck_project::triv::Reference;
 use serde_json::Value;
 
-use super::{Answer, On};
+use super::{Answer, CommandContext};
 use crate::args::forge::{
     ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
@@ -46,7 +46,7 @@ fn of_session(project: &helmdeck_project::Project, arguments: &LearnArgs) -> hel
     Ok(Learning { session, ..learning(arguments)? })
 }
 
-pub(super) fn knowledge(on: &On, command: &KnowledgeCommand) -> Answer {
+pub(super) fn knowledge(on: &CommandContext, command: &KnowledgeCommand) -> Answer {
     use KnowledgeCommand as C;
     match command {
         C::Add(arguments) => {
@@ -87,7 +87,7 @@ pub(super) fn knowledge(on: &On, command: &KnowledgeCommand) -> Answer {
     }
 }
 
-pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
+pub(super) fn features(on: &CommandContext, command: &FeaturesCommand) -> Answer {
     use FeaturesCommand as C;
     match command {
         C::List => {
@@ -129,7 +129,7 @@ pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
         C::Probe { count } => {
             let probed = on.change(|project| project.features().probe(*count))?;
             on.show(&probed)?;
-            On::exit(if probed.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
+            CommandContext::exit(if probed.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
         }
         C::Audit { since } => on.show(&on.look()?.features().audit(since.as_deref())?),
         C::Remove { id, amend_contract } => {
@@ -139,7 +139,7 @@ pub(super) fn features(on: &On, command: &FeaturesCommand) -> Answer {
     }
 }
 
-fn verify(on: &On, ids: &[String], all: bool, stale: bool) -> Answer {
+fn verify(on: &CommandContext, ids: &[String], all: bool, stale: bool) -> Answer {
     let which = match (ids, all, stale) {
         (_, true, _) => Which::All,
         (_, _, true) => Which::Stale,
@@ -156,10 +156,10 @@ fn verify(on: &On, ids: &[String], all: bool, stale: bool) -> Answer {
         (Which::Named(_), [one]) => on.show(one)?,
         (_, all) => on.show(&all)?,
     }
-    On::exit(if verified.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
+    CommandContext::exit(if verified.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
 }
 
-fn set(on: &On, arguments: &FeatureEdit) -> Answer {
+fn set(on: &CommandContext, arguments: &FeatureEdit) -> Answer {
     let status: Option<Status> = match &arguments.status {
         Some(word) => Some(
             serde_json::from_value(Value::from(word.as_str()))
@@ -189,7 +189,7 @@ fn set(on: &On, arguments: &FeatureEdit) -> Answer {
     on.show(&changed)
 }
 
-pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
+pub(super) fn focus(on: &CommandContext, command: &FocusCommand) -> Answer {
     match command {
         FocusCommand::Show => {
             let project = on.look()?;
@@ -203,7 +203,7 @@ pub(super) fn focus(on: &On, command: &FocusCommand) -> Answer {
     }
 }
 
-fn set_focus(on: &On, arguments: &FocusArgs) -> Answer {
+fn set_focus(on: &CommandContext, arguments: &FocusArgs) -> Answer {
     let some = |list: &Vec<String>| Some(list.clone()).filter(|list| !list.is_empty());
     let change = SetFocus {
         task: arguments.task.clone(),
@@ -229,7 +229,7 @@ const fn kind(kind: ArtifactKind) -> Kind {
     }
 }
 
-pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
+pub(super) fn artifact(on: &CommandContext, command: &ForgeArtifactCommand) -> Answer {
     use ForgeArtifactCommand as C;
     match command {
         C::Put { file, kind: what, name, from } => {
@@ -252,7 +252,7 @@ pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
         C::Verify { name } => {
             let verified = on.look()?.artifacts().verify(name.as_deref())?;
             on.show(&verified)?;
-            On::exit(if verified.ok { Exit::Ok } else { Exit::Failed })
+            CommandContext::exit(if verified.ok { Exit::Ok } else { Exit::Failed })
         }
         C::Gc { older, yes } => {
             let gc = Gc { older: *older, apply: *yes, ..Gc::default() };
@@ -270,7 +270,7 @@ pub(super) fn artifact(on: &On, command: &ForgeArtifactCommand) -> Answer {
     }
 }
 
-pub(super) fn skill(on: &On, command: &SkillCommand) -> Answer {
+pub(super) fn skill(on: &CommandContext, command: &SkillCommand) -> Answer {
     use SkillCommand as C;
     let by = || on.agent().to_owned();
     match command {

@@ -16,7 +16,7 @@ use helmdeck_project::health::{Colour, Health};
 use helmdeck_project::init::Init;
 use helmdeck_project::repair::{Mend, Source};
 use helmdeck_project::secrets::rules;
-use helmdeck_project::{Error, Project, Time, Trust, World};
+use helmdeck_project::{Error, Project, ProjectEnvironment, Time, Trust};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -54,10 +54,10 @@ fn unreadable(file: &std::path::Path, error: &std::io::Error) -> Error {
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health --exit-code` 11 and 12.
 pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> Result<()> {
-    let answer = On::of(&arguments.common, env, output).and_then(|on| {
+    let answer = CommandContext::of(&arguments.common, env, output).and_then(|on| {
         if runs_checks(&arguments.command) {
             // They have process groups of their own, and would outlive this process.
-            let running = on.world.running.clone();
+            let running = on.environment.running.clone();
             end_after(move || running.stop())?;
         }
         on.run(&arguments.command)
@@ -110,25 +110,25 @@ pub(crate) fn refusal(failure: &Failure) -> Value {
 ///
 /// # Errors
 /// A configuration failure for a variable that is no text.
-pub(crate) fn world(env: &Environment, session: Option<&str>, agent: Option<&str>) -> Result<World> {
+pub(crate) fn environment(env: &Environment, session: Option<&str>, agent: Option<&str>) -> Result<ProjectEnvironment> {
     let text = |given: Option<&str>, name: &str| -> Result<Option<String>> {
         let given = given.map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
         Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
     };
-    let mut world = World { zone: jiff::tz::TimeZone::system(), ..World::default() };
+    let mut environment = ProjectEnvironment { zone: jiff::tz::TimeZone::system(), ..ProjectEnvironment::default() };
     #[cfg(feature = "nats")]
     {
-        world.links = Some(std::sync::Arc::new(link::Servers::default()));
+        environment.links = Some(std::sync::Arc::new(link::Servers::default()));
     }
     let data = env.path("HELMDECK_DATA_DIR").map(|path| env.absolute(&path)).transpose()?;
     if let Some(data) = data.or_else(|| env.xdg("XDG_DATA_HOME", ".local/share")) {
-        world.trust = Trust::Kept(data.join("forge-trust"));
+        environment.trust = Trust::Kept(data.join("forge-trust"));
     }
-    world.session = text(session, SESSION)?;
+    environment.session = text(session, SESSION)?;
     if let Some(agent) = text(agent, AGENT)? {
-        world.agent = agent;
+        environment.agent = agent;
     }
-    Ok(world)
+    Ok(environment)
 }
 
 /// Why a command ends early.
@@ -157,23 +157,23 @@ impl From<Failure> for Stop {
 pub(super) type Answer = Result<(), Stop>;
 
 /// What a command works on.
-pub(super) struct On {
+pub(super) struct CommandContext {
     folder: PathBuf,
-    world: World,
+    environment: ProjectEnvironment,
     allowed: Vec<String>,
     output: Output,
 }
 
-impl On {
+impl CommandContext {
     fn of(common: &ForgeCommon, env: &Environment, output: Output) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| std::path::Path::new(".")))?;
-        let world = world(env, common.session.as_deref(), common.agent.as_deref())?;
+        let environment = environment(env, common.session.as_deref(), common.agent.as_deref())?;
         if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
             let known: Vec<_> = rules().map(|(known, _)| known).collect();
             let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));
             return Err(error.hint(format!("the rules are {}", known.join(", "))).into());
         }
-        Ok(Self { folder, world, allowed: common.allow_secret.clone(), output })
+        Ok(Self { folder, environment, allowed: common.allow_secret.clone(), output })
     }
 
     /// Opens the project.
@@ -197,12 +197,12 @@ impl On {
 
     /// Opens the project to say how it is, also if its settings are damaged. It changes nothing at all.
     fn examine(&self) -> Result<Project, Stop> {
-        Project::open_anyway(&self.folder, self.world.clone())?.ok_or(Stop::NoMemory)
+        Project::open_anyway(&self.folder, self.environment.clone())?.ok_or(Stop::NoMemory)
     }
 
     /// As [`Self::find`], and changes nothing at all.
     fn find_quietly(&self) -> Result<Option<Project>, Stop> {
-        let project = Project::open(&self.folder, self.world.clone())?;
+        let project = Project::open(&self.folder, self.environment.clone())?;
         Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
     }
 
@@ -243,7 +243,7 @@ impl On {
 
     /// Returns who works.
     pub(super) fn agent(&self) -> &str {
-        &self.world.agent
+        &self.environment.agent
     }
 
     /// Says whether a program reads what is printed.
@@ -279,16 +279,16 @@ impl On {
                     allow_secrets: self.allowed.clone(),
                 };
                 // A memory that this person makes is theirs; one that was there before may be anybody's.
-                let is_new = matches!(Project::open_anyway(&self.folder, self.world.clone()), Ok(None));
-                let (project, done) = Project::init(&self.folder, self.world.clone(), &init)?;
-                if is_new && matches!(self.world.trust, Trust::Kept(_)) {
+                let is_new = matches!(Project::open_anyway(&self.folder, self.environment.clone()), Ok(None));
+                let (project, done) = Project::init(&self.folder, self.environment.clone(), &init)?;
+                if is_new && matches!(self.environment.trust, Trust::Kept(_)) {
                     project.trust(&project.trust_state()?)?;
                 }
                 self.show(&done)
             }
             C::Trust { show, revoke, yes } => self.trust(*show, *revoke, *yes),
             C::Doctor { fix } => {
-                let project = Project::open_anyway(&self.folder, self.world.clone())?
+                let project = Project::open_anyway(&self.folder, self.environment.clone())?
                     .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
                 let found = project.doctor(*fix)?;
                 self.show(&found)?;
@@ -327,7 +327,7 @@ impl On {
             C::Events(command) => self.events(command),
             C::MergeDriver { base, ours, theirs, path } => {
                 let driven =
-                    helmdeck_project::merge::drive(&self.folder, self.world.clone(), base, ours, theirs, path)?;
+                    helmdeck_project::merge::drive(&self.folder, self.environment.clone(), base, ours, theirs, path)?;
                 self.show(&driven)?;
                 Self::exit(if driven.conflicts.is_empty() { Exit::Ok } else { Exit::Failed })
             }
@@ -366,7 +366,7 @@ impl On {
 
     fn repair(&self, path: Option<&str>, yes: bool, from: Option<&str>) -> Answer {
         // Settings that are damaged can be mended too.
-        let project = Project::open_anyway(&self.folder, self.world.clone())?;
+        let project = Project::open_anyway(&self.folder, self.environment.clone())?;
         let Some(path) = path else {
             let damaged = project.ok_or(Stop::NoMemory)?.damaged_files()?;
             return self.print(&damaged, || match serde_json::to_value(&damaged) {

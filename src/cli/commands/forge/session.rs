@@ -9,13 +9,13 @@ use helmdeck_project::knowledge::{Learning, What};
 use helmdeck_project::sessions::{End, How, Log, Start};
 use serde_json::json;
 
-use super::{Answer, On};
+use super::{Answer, CommandContext};
 use crate::app::{block_on, internal};
 use crate::args::forge::{EndArgs, ForgeSessionCommand, StartArgs};
 use crate::exit::{Exit, Failure};
 use crate::signals::Stop;
 
-pub(super) fn run(on: &On, command: &ForgeSessionCommand) -> Answer {
+pub(super) fn run(on: &CommandContext, command: &ForgeSessionCommand) -> Answer {
     use ForgeSessionCommand as C;
     match command {
         C::Start(arguments) => start(on, arguments),
@@ -44,7 +44,7 @@ pub(super) fn run(on: &On, command: &ForgeSessionCommand) -> Answer {
     }
 }
 
-fn start(on: &On, arguments: &StartArgs) -> Answer {
+fn start(on: &CommandContext, arguments: &StartArgs) -> Answer {
     let start = Start {
         join: arguments.join,
         take_over: arguments.take_over,
@@ -54,10 +54,10 @@ fn start(on: &On, arguments: &StartArgs) -> Answer {
     };
     let started = on.open()?.sessions().start(&start)?;
     on.print(&started, || started.prime.text.clone())?;
-    On::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
+    CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
 }
 
-fn end(on: &On, arguments: &EndArgs) -> Answer {
+fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
     let learned = arguments.learned.iter().map(|text| {
         let (context, approach) = text.split_once(": ").ok_or_else(|| {
             Error::usage(format!("--learned {text:?} has no \": \" between when it applies and what works"))
@@ -75,7 +75,7 @@ fn end(on: &On, arguments: &EndArgs) -> Answer {
 }
 
 /// Runs a command for the session. A signal asks the command to end, and ends the session.
-fn in_session(on: &On, command: &[String]) -> Answer {
+fn in_session(on: &CommandContext, command: &[String]) -> Answer {
     let project = on.open()?;
     let stop = Arc::new(AtomicBool::new(false));
     // With --json there is one object on stdout, and nothing else.
@@ -102,6 +102,6 @@ fn in_session(on: &On, command: &[String]) -> Answer {
     match u8::try_from(code) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Failure::of_child(code).into()),
-        Err(_) => On::exit(Exit::Failed),
+        Err(_) => CommandContext::exit(Exit::Failed),
     }
 }

@@ -6,7 +6,7 @@ use crate::error::ConversationError;
 
 #[tokio::test]
 async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(Config { budget_tokens: 10, ..config(Strategy::Truncation) });
     // Two tokens each.
     add(&memory, 0..9).await;
@@ -21,7 +21,7 @@ async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
 
 #[tokio::test]
 async fn a_turn_over_the_budget_is_kept_whole_or_refused() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let keep = Config { budget_tokens: 10, ..config(Strategy::Truncation) };
     let memory = place.open(Config { on_oversize: OnOversize::Refuse, ..keep.clone() });
     add(&memory, 0..1).await;
@@ -39,7 +39,7 @@ async fn a_turn_over_the_budget_is_kept_whole_or_refused() {
 
 #[tokio::test]
 async fn memories_on_one_store_add_in_one_order() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memories: Vec<_> = (0..3).map(|_| place.open(config(Strategy::Truncation))).collect();
     let adding: Vec<_> = (0..90)
         .map(|number| {
@@ -63,7 +63,7 @@ async fn memories_on_one_store_add_in_one_order() {
 
 #[tokio::test]
 async fn a_turn_that_is_added_under_one_name_is_there_once() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memories: Vec<_> = (0..2).map(|_| place.open(config(Strategy::Truncation))).collect();
     let named = |number| NewTurn { once: Some("name".into()), ..turn(number) };
     let adding: Vec<_> = (0..10)
@@ -99,7 +99,7 @@ async fn a_turn_that_is_added_under_one_name_is_there_once() {
 
 #[tokio::test]
 async fn a_write_that_fails_changes_nothing_and_adding_again_adds_once() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
     add(&memory, 0..2).await;
@@ -114,7 +114,7 @@ async fn a_write_that_fails_changes_nothing_and_adding_again_adds_once() {
 
 #[tokio::test]
 async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let store = ReplicaStore::silent(&place.store);
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
     add(&memory, 0..1).await;
@@ -139,7 +139,7 @@ async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
 
 #[tokio::test]
 async fn the_first_question_is_whether_it_is_open_and_the_second_who_asks() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     let nobody = Identity::new("t", "", "s");
     for _ in 0..2 {
@@ -157,7 +157,7 @@ async fn the_first_question_is_whether_it_is_open_and_the_second_who_asks() {
 
 #[tokio::test]
 async fn none_keeps_nothing() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::None));
     assert_eq!(memory.add_turn(&alice(), turn(0)).await.unwrap().id, None);
@@ -170,7 +170,7 @@ async fn none_keeps_nothing() {
 
 #[tokio::test]
 async fn a_row_in_the_way_keeps_no_turn_out() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     for seq in [1, 2, 4] {
         place.write(&crate::rows::form::turn_key(seq), b"not a turn").await;
     }

@@ -9,7 +9,7 @@ use crate::item::{ItemFilter, SessionFilter};
 
 #[tokio::test]
 async fn a_cold_add_reads_no_turns() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     add(&place.open(config(Strategy::Truncation)), 0..300).await;
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
@@ -21,7 +21,7 @@ async fn a_cold_add_reads_no_turns() {
 
 #[tokio::test]
 async fn what_came_with_a_snapshot_is_weighed() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     let text = |text: &str| text.repeat(100_000);
     for (member, bytes) in [
@@ -40,8 +40,8 @@ async fn what_came_with_a_snapshot_is_weighed() {
 }
 
 #[tokio::test]
-async fn without_summaries_a_dialogue_is_healthy_whatever_was_before() {
-    let place = Place::new().await;
+async fn without_summaries_a_conversation_is_healthy_whatever_was_before() {
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..6).await;
     fold(&memory, 2, |checkpoint| {
@@ -60,8 +60,8 @@ async fn without_summaries_a_dialogue_is_healthy_whatever_was_before() {
 }
 
 #[tokio::test]
-async fn a_page_of_many_dialogues_reads_no_more_than_it_shows() {
-    let place = Place::new().await;
+async fn a_page_of_many_conversations_reads_no_more_than_it_shows() {
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     for number in 0..520 {
         memory.add_turn(&Identity::new("t", "alice", &format!("s{number:03}")), turn(number)).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_page_of_many_dialogues_reads_no_more_than_it_shows() {
 
 #[tokio::test]
 async fn a_turn_that_does_not_open_hides_no_other_where_the_checkpoint_is_gone() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..5).await;
     place.write(&crate::rows::form::turn_key(2), b"nonsense").await;
@@ -98,12 +98,12 @@ async fn a_turn_that_does_not_open_hides_no_other_where_the_checkpoint_is_gone()
 }
 
 #[tokio::test]
-async fn a_flush_takes_what_a_restore_left_where_no_dialogue_is() {
-    let place = Place::new().await;
+async fn a_flush_takes_what_a_restore_left_where_no_conversation_is() {
+    let place = Fixture::new().await;
     place.write(&crate::rows::form::turn_key(1 << 40), b"left behind").await;
     let memory = place.open(config(Strategy::Truncation));
     memory.flush(&alice()).await.unwrap();
-    let turns = memory.ground().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
+    let turns = memory.shared_state().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
     assert_eq!(turns, [0_u64; 0]);
     add(&memory, 0..1).await;
     assert_eq!(seen(&memory).await, [0]);
@@ -112,7 +112,7 @@ async fn a_flush_takes_what_a_restore_left_where_no_dialogue_is() {
 #[tokio::test]
 async fn nothing_that_is_printed_holds_a_word() {
     const CANARY: &str = "sesame";
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     for _ in 0..6 {
         memory.add_turn(&alice(), NewTurn::new(CANARY, CANARY)).await.unwrap();
@@ -148,7 +148,7 @@ async fn nothing_that_is_printed_holds_a_word() {
         "{patch:?}{trace:?}{filter:?}{page:?}{item:?}{snapshot:?}{record:?}{sessions:?}{fresh:?}{ops:?}{state:?}\
          {request:?}{response:?}{:?}{:?}",
         NewTurn::new(CANARY, CANARY),
-        memory.ground().rows.load(&namespace(), 9).await.unwrap(),
+        memory.shared_state().rows.load(&namespace(), 9).await.unwrap(),
     );
     assert!(!printed.contains(CANARY), "{printed}");
 }

@@ -11,7 +11,7 @@ async fn keys(memory: &ConversationMemory) -> Vec<String> {
 
 #[tokio::test]
 async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..10).await;
     let keys = keys(&memory).await;
@@ -51,7 +51,7 @@ async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
 
 #[tokio::test]
 async fn whatever_raises_the_generation_throws_a_late_summary_away() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     for change in 0..5 {
         add(&memory, 0..6).await;
@@ -68,7 +68,7 @@ async fn whatever_raises_the_generation_throws_a_late_summary_away() {
             }
         }
         let late = Checkpoint { covers_through: 3, summary: "late".to_owned(), ..before.checkpoint.clone() };
-        let committed = memory.ground().rows.commit(&namespace(), &before, &late).await.unwrap();
+        let committed = memory.shared_state().rows.commit(&namespace(), &before, &late).await.unwrap();
         assert_eq!(committed, None, "change {change}");
         assert_eq!(memory.context(&alice()).await.unwrap().summary, "");
         memory.forget(&alice()).await.unwrap();
@@ -76,8 +76,8 @@ async fn whatever_raises_the_generation_throws_a_late_summary_away() {
 }
 
 #[tokio::test]
-async fn a_dialogue_that_does_not_open_can_be_flushed_restored_and_forgotten() {
-    let place = Place::new().await;
+async fn a_conversation_that_does_not_open_can_be_flushed_restored_and_forgotten() {
+    let place = Fixture::new().await;
     let settings = config(Strategy::Truncation);
     let memory = place.open(settings.clone());
     add(&memory, 0..3).await;
@@ -105,7 +105,7 @@ async fn a_dialogue_that_does_not_open_can_be_flushed_restored_and_forgotten() {
 
 #[tokio::test]
 async fn a_turn_that_does_not_open_is_left_out_and_counted() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..5).await;
     place.write(&crate::rows::form::turn_key(2), b"nonsense").await;
@@ -117,8 +117,8 @@ async fn a_turn_that_does_not_open_is_left_out_and_counted() {
 }
 
 #[tokio::test]
-async fn an_idle_dialogue_is_as_if_absent_and_begins_anew() {
-    let place = Place::new().await;
+async fn an_idle_conversation_is_as_if_absent_and_begins_anew() {
+    let place = Fixture::new().await;
     let settings = Config { ttl: Duration::from_secs(3600), ..config(Strategy::RollingSummary) };
     let memory = place.open(settings.clone());
     add(&memory, 0..6).await;
@@ -139,13 +139,13 @@ async fn an_idle_dialogue_is_as_if_absent_and_begins_anew() {
     assert_eq!(seen(&memory).await, [7]);
     let after = state(&memory).await;
     assert_eq!((after.head.generation, after.head.seq, after.head.turns), (generation + 1, 7, 1));
-    let rows = memory.ground().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
+    let rows = memory.shared_state().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
     assert_eq!(rows, [7], "what was before is gone");
 }
 
 #[tokio::test]
-async fn an_add_to_a_dialogue_that_has_ended_shows_nothing_of_it() {
-    let place = Place::new().await;
+async fn an_add_to_a_conversation_that_has_ended_shows_nothing_of_it() {
+    let place = Fixture::new().await;
     let settings = Config { ttl: Duration::from_secs(3600), ..config(Strategy::RollingSummary) };
     let memory = place.open(settings.clone());
     add(&memory, 0..6).await;
@@ -165,7 +165,7 @@ async fn an_add_to_a_dialogue_that_has_ended_shows_nothing_of_it() {
 
 #[tokio::test]
 async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..8).await;
     fold(&memory, 4, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
@@ -182,7 +182,7 @@ async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
     memory.add_turn(&alice(), NewTurn::new("before that", "a")).await.unwrap();
     memory.add_turn(&alice(), NewTurn::new(long.clone(), "a")).await.unwrap();
     let mut record = crate::wire::read_record(&memory.snapshot(&alice()).await.unwrap().bytes, 1 << 20, 10).unwrap();
-    record.opening = Some(memory.ground().counter.clamp(long.trim(), 100).into_owned());
+    record.opening = Some(memory.shared_state().counter.clamp(long.trim(), 100).into_owned());
     let bytes = crate::wire::write_record(&record).into();
     memory.restore(&alice(), &crate::Snapshot { strategy: None, bytes }).await.unwrap();
     let keys = self::keys(&memory).await;
@@ -194,7 +194,7 @@ async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
 
 #[tokio::test]
 async fn forgetting_leaves_no_row() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..6).await;
     memory.add_turn(&alice(), NewTurn { once: Some("n".into()), ..turn(6) }).await.unwrap();
@@ -204,8 +204,8 @@ async fn forgetting_leaves_no_row() {
 }
 
 #[tokio::test]
-async fn dialogues_are_listed_in_pages() {
-    let place = Place::new().await;
+async fn conversations_are_listed_in_pages() {
+    let place = Fixture::new().await;
     let memory = place.open(Config { ttl: Duration::from_secs(7200), ..config(Strategy::Truncation) });
     for (tenant, user, session) in [("t", "a", "1"), ("t", "a", "2"), ("t", "b", "1"), ("u", "a", "1")] {
         memory.add_turn(&Identity::new(tenant, user, session), turn(0)).await.unwrap();

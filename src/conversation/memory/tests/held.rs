@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn what_is_held_is_shown_without_a_look_at_the_store() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
     add(&memory, 0..5).await;
@@ -21,7 +21,7 @@ async fn what_is_held_is_shown_without_a_look_at_the_store() {
 
 #[tokio::test]
 async fn what_others_wrote_is_seen_when_what_is_held_is_no_longer_fresh() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     for strategy in [Strategy::Truncation, Strategy::RollingSummary] {
         let (one, two) = (place.open(config(strategy)), place.open(config(strategy)));
         one.forget(&alice()).await.unwrap();
@@ -63,7 +63,7 @@ async fn what_is_held_is_what_is_stored() {
         let strategy = if seed % 2 == 0 { Strategy::Truncation } else { Strategy::RollingSummary };
         let budget_tokens = [0, 60, 400][(seed % 3) as usize];
         let settings = Config { budget_tokens, ..config(strategy) };
-        let place = Place::new().await;
+        let place = Fixture::new().await;
         let memory = place.open(settings.clone());
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut chance = |below: u64| {
@@ -113,8 +113,8 @@ async fn what_is_held_is_what_is_stored() {
 }
 
 #[tokio::test]
-async fn dialogues_in_use_stay_within_their_bytes() {
-    let place = Place::new().await;
+async fn conversations_in_use_stay_within_their_bytes() {
+    let place = Fixture::new().await;
     let memory = place.open(Config { hot_bytes: 100_000, ..config(Strategy::Truncation) });
     for number in 0..500 {
         let identity = Identity::new("t", "alice", &format!("s{number}"));

@@ -1,12 +1,12 @@
-//! A dialogue that was forgotten and begun anew is another one, whoever held on to the former.
+//! A conversation that was forgotten and begun anew is another one, whoever held on to the former.
 
 use super::*;
 use crate::error::ConversationError;
 use crate::item::ItemFilter;
 
 #[tokio::test]
-async fn a_dialogue_that_is_begun_anew_has_another_generation() {
-    let place = Place::new().await;
+async fn a_conversation_that_is_begun_anew_has_another_generation() {
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     let mut met = std::collections::BTreeSet::new();
     for way in 0..6 {
@@ -29,8 +29,8 @@ async fn a_dialogue_that_is_begun_anew_has_another_generation() {
 }
 
 #[tokio::test]
-async fn who_held_a_forgotten_dialogue_sees_only_the_new_one() {
-    let place = Place::new().await;
+async fn who_held_a_forgotten_conversation_sees_only_the_new_one() {
+    let place = Fixture::new().await;
     let (one, two) = (place.open(config(Strategy::Truncation)), place.open(config(Strategy::Truncation)));
     add(&one, 0..2).await;
     assert_eq!(seen(&two).await, [0, 1]);
@@ -42,7 +42,7 @@ async fn who_held_a_forgotten_dialogue_sees_only_the_new_one() {
 
 #[tokio::test]
 async fn one_turn_that_many_delete_at_once_goes_once() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..6).await;
     let page = memory.list_items(&alice(), &ItemFilter::default()).await.unwrap();

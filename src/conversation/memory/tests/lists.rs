@@ -2,8 +2,8 @@ use super::*;
 use crate::item::ItemFilter;
 
 #[tokio::test]
-async fn a_list_with_texts_gives_the_whole_dialogue_in_bounded_pages() {
-    let place = Place::new().await;
+async fn a_list_with_texts_gives_the_whole_conversation_in_bounded_pages() {
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     for number in 0..30 {
         memory.add_turn(&alice(), NewTurn::new(format!("q{number}"), "x".repeat(100 << 10))).await.unwrap();

@@ -38,13 +38,13 @@ impl Summarizer for Mute {
 }
 
 /// A store, a clock, and what was told.
-struct Place {
+struct Fixture {
     clock: Arc<TestClock>,
     store: Arc<dyn Store>,
     bus: Bus,
 }
 
-impl Place {
+impl Fixture {
     async fn new() -> Self {
         let clock = Arc::new(TestClock::default());
         let store = sealed_memory(Arc::<TestClock>::clone(&clock) as Arc<dyn Clock>).await;
@@ -118,17 +118,17 @@ async fn seen(memory: &ConversationMemory) -> Vec<usize> {
 }
 
 async fn state(memory: &ConversationMemory) -> State {
-    memory.ground().rows.state(&namespace()).await.unwrap()
+    memory.shared_state().rows.state(&namespace()).await.unwrap()
 }
 
 /// Folds by hand what the worker would fold.
 async fn fold(memory: &ConversationMemory, through: u64, change: impl FnOnce(&mut Checkpoint)) {
-    let ground = memory.ground();
+    let shared_state = memory.shared_state();
     let state = state(memory).await;
     let mut checkpoint = state.checkpoint.clone();
     checkpoint.covers_through = through;
     checkpoint.summary = format!("summary of all through {through}");
     change(&mut checkpoint);
-    let version = ground.rows.commit(&namespace(), &state, &checkpoint).await.unwrap().unwrap();
-    ground.replaced(&namespace(), &checkpoint, version);
+    let version = shared_state.rows.commit(&namespace(), &state, &checkpoint).await.unwrap().unwrap();
+    shared_state.replaced(&namespace(), &checkpoint, version);
 }

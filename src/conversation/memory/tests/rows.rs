@@ -3,10 +3,10 @@ use crate::rows::{Ops, form, staging};
 
 #[tokio::test]
 async fn ranges_of_turns_are_read_whole_wherever_they_begin_and_end() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..235).await;
-    let rows = &memory.ground().rows;
+    let rows = &memory.shared_state().rows;
     for (from, through, limit) in [
         (1, 235, usize::MAX),
         (1, 1, 1),
@@ -32,7 +32,7 @@ async fn ranges_of_turns_are_read_whole_wherever_they_begin_and_end() {
 
 #[tokio::test]
 async fn remains_of_a_restore_are_never_seen() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let settings = Config { budget_tokens: 100, ..config(Strategy::Truncation) };
     let memory = place.open(settings.clone());
     add(&memory, 0..80).await;
@@ -42,7 +42,7 @@ async fn remains_of_a_restore_are_never_seen() {
     for start in (0..600).step_by(300) {
         let mut ops = Ops::new(namespace());
         (start..start + 300).for_each(|n| ops.put_turn(far + n, value.clone()));
-        memory.ground().rows.aside(ops).await.unwrap();
+        memory.shared_state().rows.aside(ops).await.unwrap();
     }
     let memory = place.open(settings.clone());
     assert_eq!(memory.context(&alice()).await.unwrap(), before);
@@ -55,7 +55,7 @@ async fn remains_of_a_restore_are_never_seen() {
 
 #[tokio::test]
 async fn a_token_count_of_another_counter_is_made_anew() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     memory.add_turn(&alice(), NewTurn::new("hello there, how are you?", "well, thanks")).await.unwrap();
     let chars = memory.estimate_tokens(&alice()).await.unwrap();

@@ -15,7 +15,7 @@ fn texts(patch: &LlmContextPatch) -> (Vec<ConversationTurn>, String, Option<Stri
 #[tokio::test]
 async fn snapshot_flush_restore_gives_the_same_context() {
     for strategy in [Strategy::Truncation, Strategy::RollingSummary] {
-        let place = Place::new().await;
+        let place = Fixture::new().await;
         let memory = place.open(config(strategy));
         add(&memory, 0..9).await;
         if strategy == Strategy::RollingSummary {
@@ -43,7 +43,7 @@ async fn snapshot_flush_restore_gives_the_same_context() {
 
 #[tokio::test]
 async fn a_large_snapshot_takes_the_place_of_everything_at_once() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..1050).await;
     let snapshot = memory.snapshot(&alice()).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_large_snapshot_takes_the_place_of_everything_at_once() {
 
 #[tokio::test]
 async fn a_snapshot_of_another_strategy_is_refused() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..2).await;
     let record = |strategy, summary: &str| {
@@ -85,7 +85,7 @@ async fn a_snapshot_of_another_strategy_is_refused() {
 
 #[tokio::test]
 async fn unknown_members_survive() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     let text = r#"{"strategy":"rolling_summary","summary":"so far","later":{"a":[1,2.50]}}"#;
     let snapshot = Snapshot { strategy: Some(Strategy::RollingSummary), bytes: text.into() };
@@ -112,7 +112,7 @@ async fn large(memory: &ConversationMemory) -> Snapshot {
 #[tokio::test]
 async fn a_large_restore_whose_turns_were_removed_meanwhile_says_so() {
     for way in 0..4 {
-        let place = Place::new().await;
+        let place = Fixture::new().await;
         let other = place.open(config(Strategy::Truncation));
         let snapshot = large(&other).await;
         if way > 0 {
@@ -145,7 +145,7 @@ async fn a_large_restore_whose_turns_were_removed_meanwhile_says_so() {
 
 #[tokio::test]
 async fn a_write_whose_answer_is_lost_is_looked_for() {
-    let place = Place::new().await;
+    let place = Fixture::new().await;
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
     let snapshot = large(&memory).await;
@@ -172,8 +172,8 @@ async fn a_write_whose_answer_is_lost_is_looked_for() {
 }
 
 #[tokio::test]
-async fn a_large_snapshot_takes_the_place_of_a_damaged_dialogue() {
-    let place = Place::new().await;
+async fn a_large_snapshot_takes_the_place_of_a_damaged_conversation() {
+    let place = Fixture::new().await;
     for row in ["~head", "~checkpoint"] {
         let memory = place.open(config(Strategy::Truncation));
         let snapshot = large(&memory).await;

@@ -45,7 +45,7 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let namespace = Namespace::new("tenant", "somebody", None);
     let tags = [format!("repo:owner/{n}")].into();
     let (pack, version) = (PackName::new("t.echo").unwrap(), Version::new(1).unwrap());
-    let place = Arc::new(Place { key, pack: pack.clone(), version, namespace, tags });
+    let location = Arc::new(Location { key, pack: pack.clone(), version, namespace, tags });
     let mut output = format!("{{\"n\":{n}}}");
     output.push_str(&" ".repeat(size.saturating_sub(output.len())));
     let outcome = Outcome {
@@ -59,7 +59,7 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
         remark: Remark::default(),
     };
     let times = Times { made_at: Timestamp(0), fresh_until: Timestamp::MAX, hard_until: Timestamp::MAX };
-    let answer = Arc::new(Answer::new(place, &outcome, times, Duration::ZERO, 0));
+    let answer = Arc::new(Answer::new(location, &outcome, times, Duration::ZERO, 0));
     // Served, which shares its bytes.
     drop(answer.outcome(CacheStatus::Miss, Timestamp(0)));
     hub.warm(&answer);
@@ -88,20 +88,20 @@ async fn what_has_left_the_hot_tier_is_not_recalled_although_somebody_holds_it()
     assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &small));
     // More than the whole tier: it is let go as soon as moka does its work. No purge would find it after that.
     let (large, of_large) = miss(&hub, 2, 100 << 10);
-    hub.drop_ended();
-    assert!(hub.hot(&large.place.key).is_none());
-    assert!(hub.recall(&of_large).is_none() && large.is_dead());
+    hub.drop_expired();
+    assert!(hub.hot(&large.location.key).is_none());
+    assert!(hub.recall(&of_large).is_none() && large.is_invalid());
     assert!(hub.recall(&of_small).is_some());
 
     let (replacement, _) = miss(&hub, 1, 200);
-    assert!(small.is_dead() && !replacement.is_dead());
+    assert!(small.is_invalid() && !replacement.is_invalid());
     assert!(
         !hub.warm(&small) && hub.warm(&replacement),
-        "the dead do not come back, and nobody is his own predecessor"
+        "the invalid do not come back, and nobody is his own predecessor"
     );
     assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &replacement));
-    hub.forget(|place| *place == *replacement.place, |_| ());
-    assert!(hub.recall(&of_small).is_none() && replacement.is_dead());
+    hub.invalidate(|location| *location == *replacement.location, |_| ());
+    assert!(hub.recall(&of_small).is_none() && replacement.is_invalid());
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn many_keys_take_no_more_memory_than_the_cap_and_a_tenth() {
                 most = most.max(resident() - before);
             }
         }
-        hub.drop_ended();
+        hub.drop_expired();
         let held = hub.hot.weighted_size() + hub.aliases.weighted_size();
         println!(
             "{KEYS} keys, cap {} MiB: {:.1} MiB more at most, {:.1} now; weighed {:.1}, {} answers, {} aliases",

@@ -3,16 +3,17 @@
 mod space;
 mod state;
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use helmdeck_core::Timestamp;
 
 use self::space::Space;
 use self::state::{State, Undo};
-use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range, WALK_BYTES, page_of};
+use crate::driver::{Batch, Canary, Driver, PendingOp, Position, Range, WALK_BYTES, page_of};
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::{RawRow, Seal};
@@ -35,7 +36,7 @@ impl Memory {
     }
 
     fn open(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         if state.closed { Err(StoreError::Closed) } else { Ok(state) }
     }
 }
@@ -43,8 +44,9 @@ impl Memory {
 impl State {
     /// Returns copies of the rows after a mark, at most so many, and the mark after them if there may be more.
     fn part(&self, after: Option<&Mark>, limit: usize) -> Result<(Vec<RawRow>, Option<Mark>)> {
-        let nobody = StoreError::Invalid("the mark was not made by this store");
-        let name: Option<Name> = after.map(|mark| serde_json::from_str(&mark.0)).transpose().map_err(|_| nobody)?;
+        let system_namespace = StoreError::Invalid("the mark was not made by this store");
+        let name: Option<Name> =
+            after.map(|mark| serde_json::from_str(&mark.0)).transpose().map_err(|_| system_namespace)?;
         let (start, key) = match &name {
             Some((tenant, subject, session, kind, key)) => {
                 (Bound::Included((Namespace::new(tenant, subject, session.as_deref()), *kind)), key.as_str())
@@ -176,7 +178,7 @@ impl Driver for Memory {
                 }
             }
         }
-        if batch.ops.iter().any(|op| matches!(op, DraftOp::Delete(_))) {
+        if batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_))) {
             state.generation += 1;
         }
         state.spaces.retain(|_, space| space.len() > 0);
@@ -241,7 +243,7 @@ impl Driver for Memory {
     }
 
     async fn close(&self) -> Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         *state = State { closed: true, ..State::default() };
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use helmdeck_core::Timestamp;
 
 use super::space::Space;
-use crate::driver::{Batch, Canary, Draft, DraftOp, Existing, Position, Range};
+use crate::driver::{Batch, Canary, Existing, PendingOp, PendingWrite, Position, Range};
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::Result;
 use crate::sealed::RawRow;
@@ -45,12 +45,12 @@ impl State {
     }
 
     /// Does an operation; what it replaced is added to `undo`, also if it fails.
-    pub(super) fn apply(&mut self, op: &DraftOp, batch: &Batch, undo: &mut Undo) -> Result<Written> {
+    pub(super) fn apply(&mut self, op: &PendingOp, batch: &Batch, undo: &mut Undo) -> Result<Written> {
         Ok(match op {
-            DraftOp::Put(draft) => Written::Put(Box::new(self.put(draft, batch, undo)?)),
-            DraftOp::Delete(delete) => Written::Deleted(self.delete(delete, undo)),
-            DraftOp::Evict { kind, bytes, limit } => Written::Deleted(self.evict(*kind, *bytes, *limit, undo)),
-            DraftOp::Sweep(limit) => {
+            PendingOp::Put(pending) => Written::Put(Box::new(self.put(pending, batch, undo)?)),
+            PendingOp::Delete(delete) => Written::Deleted(self.delete(delete, undo)),
+            PendingOp::Evict { kind, bytes, limit } => Written::Deleted(self.evict(*kind, *bytes, *limit, undo)),
+            PendingOp::Sweep(limit) => {
                 Written::Deleted(self.delete_where(undo, *limit, |meta| meta.is_expired(batch.now)))
             }
         })
@@ -67,18 +67,18 @@ impl State {
         }
     }
 
-    fn put(&mut self, draft: &Draft, batch: &Batch, undo: &mut Undo) -> Result<EntryMeta> {
-        let (namespace, kind) = (draft.put.namespace.clone(), draft.put.kind);
+    fn put(&mut self, pending: &PendingWrite, batch: &Batch, undo: &mut Undo) -> Result<EntryMeta> {
+        let (namespace, kind) = (pending.put.namespace.clone(), pending.put.kind);
         let space = self.spaces.entry((namespace.clone(), kind)).or_default();
-        let old = space.get(&draft.put.key).map(|row| &row.meta);
+        let old = space.get(&pending.put.key).map(|row| &row.meta);
         let existing = old.filter(|meta| !meta.is_expired(batch.now)).map(|meta| Existing {
             version: meta.version,
             created_at: meta.created_at,
             updated_at: meta.updated_at,
         });
-        let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
+        let meta = pending.resolve(existing, batch.now, batch.seal.overhead())?;
         make_room(space, &meta, batch, undo)?;
-        let sealed = draft.seal(&meta, existing.is_none(), &*batch.seal)?.into_owned();
+        let sealed = pending.seal(&meta, existing.is_none(), &*batch.seal)?.into_owned();
         let old = space.insert(RawRow { meta: meta.clone(), sealed });
         undo.push((namespace, kind, meta.key.clone(), old));
         Ok(meta)

@@ -11,8 +11,8 @@ use super::listen::Origin;
 use super::locked::{self, Name, RowName};
 use super::rows;
 use super::wide::{self, Excess};
-use super::work::{Place, Settled, Work};
-use crate::driver::{Batch, DraftOp};
+use super::work::{RowKey, Settled, Work};
+use crate::driver::{Batch, PendingOp};
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::SealedValue;
@@ -32,10 +32,10 @@ pub(super) fn is_named(batch: &Batch) -> bool {
     batch.ops.iter().all(|op| row_of(op).is_some())
 }
 
-fn row_of(op: &DraftOp) -> Option<RowName<'_>> {
+fn row_of(op: &PendingOp) -> Option<RowName<'_>> {
     match op {
-        DraftOp::Put(draft) => Some((&draft.put.namespace, draft.put.kind, &draft.put.key)),
-        DraftOp::Delete(Delete::Key { namespace, kind, key }) => Some((namespace, *kind, key)),
+        PendingOp::Put(pending) => Some((&pending.put.namespace, pending.put.kind, &pending.put.key)),
+        PendingOp::Delete(Delete::Key { namespace, kind, key }) => Some((namespace, *kind, key)),
         _ => None,
     }
 }
@@ -45,7 +45,7 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
     let (mut names, mut rows) = (BTreeMap::new(), BTreeSet::new());
     for op in batches.flat_map(|batch| &batch.ops) {
         if let Some((namespace, kind, key)) = row_of(op) {
-            *names.entry((namespace.clone(), kind)).or_default() |= matches!(op, DraftOp::Put(_));
+            *names.entry((namespace.clone(), kind)).or_default() |= matches!(op, PendingOp::Put(_));
             rows.insert((namespace, kind, key));
         }
     }
@@ -77,13 +77,13 @@ async fn named_batch(work: &mut Work, batch: &Arc<Batch>) -> Result<Vec<Written>
     let mut written = Vec::with_capacity(batch.ops.len());
     for (index, op) in batch.ops.iter().enumerate() {
         match op {
-            DraftOp::Put(draft) => {
-                let settled = work.settle(draft, batch)?;
-                work.check(&settled, batch.quotas.of(draft.put.kind))?;
+            PendingOp::Put(pending) => {
+                let settled = work.resolve(pending, batch)?;
+                work.check(&settled, batch.quotas.of(pending.put.kind))?;
                 written.push(put(work, batch, index, settled).await?);
             }
-            DraftOp::Delete(delete) => written.push(delete_row(work, delete)),
-            DraftOp::Sweep(_) | DraftOp::Evict { .. } => {}
+            PendingOp::Delete(delete) => written.push(delete_row(work, delete)),
+            PendingOp::Sweep(_) | PendingOp::Evict { .. } => {}
         }
     }
     Ok(written)
@@ -109,12 +109,12 @@ fn delete_row(work: &mut Work, delete: &Delete) -> Written {
 async fn seal(batch: &Arc<Batch>, index: usize, settled: &Settled) -> Result<SealedValue> {
     let (meta, is_new) = (settled.meta.clone(), settled.is_new);
     let size = batch.ops.get(index).map_or(0, |op| match op {
-        DraftOp::Put(draft) if draft.fresh.is_none() || !is_new => draft.put.value.len(),
+        PendingOp::Put(pending) if pending.fresh.is_none() || !is_new => pending.put.value.len(),
         _ => 0,
     });
     let batch = Arc::clone(batch);
     let work = move || match batch.ops.get(index) {
-        Some(DraftOp::Put(draft)) => Ok(draft.seal(&meta, is_new, &*batch.seal)?.into_owned()),
+        Some(PendingOp::Put(pending)) => Ok(pending.seal(&meta, is_new, &*batch.seal)?.into_owned()),
         _ => Err(StoreError::Corrupt("a put is no put".to_owned())),
     };
     rows::open(size, work).await.map_err(|failure| failure.error)?
@@ -129,10 +129,10 @@ pub(super) async fn alone(db: &Object, batch: &Arc<Batch>, origin: &Origin) -> O
     let mut ids: BTreeSet<i64> = locked::ids(db, names.keys()).await?.into_iter().collect();
     for op in &batch.ops {
         ids.extend(match op {
-            DraftOp::Delete(delete @ (Delete::Prefix { .. } | Delete::Tagged { .. })) => {
+            PendingOp::Delete(delete @ (Delete::Prefix { .. } | Delete::Tagged { .. })) => {
                 wide::spaces_of(db, delete).await?
             }
-            DraftOp::Evict { kind, bytes, limit } => {
+            PendingOp::Evict { kind, bytes, limit } => {
                 wide::too_large(db, &held, Excess { kind: *kind, bytes: *bytes, limit: *limit }).await?.0
             }
             _ => Vec::new(),
@@ -161,7 +161,7 @@ async fn step(
     db: &Object,
     work: &mut Work,
     batch: &Arc<Batch>,
-    (index, op): (usize, &DraftOp),
+    (index, op): (usize, &PendingOp),
 ) -> Outcome<Result<Written>> {
     if let Some((namespace, kind, key)) = row_of(op) {
         look_again(db, work, namespace, kind, key).await?;
@@ -169,27 +169,27 @@ async fn step(
         write_rows(db, work).await?;
     }
     Ok(Ok(match op {
-        DraftOp::Put(draft) => {
-            let quota = batch.quotas.of(draft.put.kind);
-            let settled = match work.settle(draft, batch) {
+        PendingOp::Put(pending) => {
+            let quota = batch.quotas.of(pending.put.kind);
+            let settled = match work.resolve(pending, batch) {
                 Ok(settled) => settled,
                 Err(refusal) => return Ok(Err(refusal)),
             };
             if work.check(&settled, quota).is_err() {
-                make_room(db, work, batch, draft.put.kind, &settled).await?;
+                make_room(db, work, batch, pending.put.kind, &settled).await?;
             }
             if let Err(full) = work.check(&settled, quota) {
                 return Ok(Err(full));
             }
             put(work, batch, index, settled).await?
         }
-        DraftOp::Delete(delete @ Delete::Key { .. }) => delete_row(work, delete),
-        DraftOp::Delete(delete) => {
+        PendingOp::Delete(delete @ Delete::Key { .. }) => delete_row(work, delete),
+        PendingOp::Delete(delete) => {
             work.deletes.push(delete.clone());
             Written::Deleted(wide::delete(db, work, delete).await?)
         }
-        DraftOp::Sweep(limit) => Written::Deleted(wide::sweep(db, work, batch.now, *limit).await?),
-        DraftOp::Evict { kind, bytes, limit } => {
+        PendingOp::Sweep(limit) => Written::Deleted(wide::sweep(db, work, batch.now, *limit).await?),
+        PendingOp::Evict { kind, bytes, limit } => {
             Written::Deleted(wide::evict(db, work, Excess { kind: *kind, bytes: *bytes, limit: *limit }).await?)
         }
     }))
@@ -218,7 +218,7 @@ async fn write_rows(db: &Object, work: &mut Work) -> Outcome<()> {
 }
 
 async fn look_again(db: &Object, work: &mut Work, namespace: &Namespace, kind: Kind, key: &str) -> Outcome<()> {
-    let place: Option<Place> = work.place(namespace, kind, key);
+    let place: Option<RowKey> = work.place(namespace, kind, key);
     match place.filter(|place| !work.slots.contains_key(place)) {
         Some(place) => locked::look(db, work, &place).await,
         None => Ok(()),

@@ -37,7 +37,7 @@ const READS: usize = 3;
 pub(super) type Asking<'c, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send + 'c>>;
 
 /// One half of a connection: it moves bytes and hands out what the server says by itself.
-pub(super) type Line = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+pub(super) type PgConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// Makes connections.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Dialer {
     }
 
     /// Makes a connection and leaves it to the caller to move its bytes.
-    pub(super) async fn dial(&self) -> Outcome<(Client, Line)> {
+    pub(super) async fn dial(&self) -> Outcome<(Client, PgConnection)> {
         match tokio::time::timeout(self.timeout, self.config.connect(self.tls.clone())).await {
             Ok(connected) => Ok(connected?),
             Err(_) => Err(Failure::timeout("connecting to the PostgreSQL server")),

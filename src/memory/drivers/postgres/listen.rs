@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::connect::{Dialer, Line};
+use super::connect::{Dialer, PgConnection};
 use super::error::Outcome;
 use super::flush::Notice;
 use crate::entry::{Kind, Namespace, Reach};
@@ -139,7 +139,7 @@ impl Deleted {
 /// A connection that listens, and holds the advisory lock that says that this process lives.
 pub(super) struct Ear {
     client: Client,
-    line: Line,
+    line: PgConnection,
 }
 
 /// Connects and listens.
@@ -179,7 +179,7 @@ impl Ear {
 }
 
 /// Waits for the next notification.
-async fn next(line: &mut Line) -> Outcome<String> {
+async fn next(line: &mut PgConnection) -> Outcome<String> {
     loop {
         match poll_fn(|context| line.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(notification))) => return Ok(notification.payload().to_owned()),

@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 
 use super::error::{Outcome, unavailable};
 use super::rows::{self, get};
-use super::work::{Next, Place, Slot, Space, Stored, Work};
+use super::work::{DriverStore, Next, RowKey, Slot, Space, Work};
 use crate::driver::Existing;
 use crate::entry::{Kind, Namespace};
 
@@ -158,7 +158,7 @@ pub(super) async fn ids(db: &Object, names: impl Iterator<Item = &Name>) -> Outc
 }
 
 fn fill(work: &mut Work, rows: &[RowName<'_>], looked: &[Row]) {
-    let mut found: Vec<Option<(i64, Stored)>> = rows.iter().map(|_| None).collect();
+    let mut found: Vec<Option<(i64, DriverStore)>> = rows.iter().map(|_| None).collect();
     for row in looked {
         if let Some(place) = found.get_mut(index(row)) {
             *place = Some((get(row, 1).unwrap_or_default(), stored(row)));
@@ -186,7 +186,7 @@ pub(super) async fn lock(db: &Object, work: &mut Work, ids: &[i64], only_free: b
 }
 
 /// Looks at a row again, after the database was written.
-pub(super) async fn look(db: &Object, work: &mut Work, place: &Place) -> Outcome<()> {
+pub(super) async fn look(db: &Object, work: &mut Work, place: &RowKey) -> Outcome<()> {
     let statement = db.prepare_cached(LOOK).await?;
     let found = db.query_opt(&statement, &[&[place.0].as_slice(), &[place.1.as_bytes()].as_slice()]).await?;
     work.slots.insert(place.clone(), Slot { stored: found.as_ref().map(stored), next: Next::Same });
@@ -203,8 +203,8 @@ fn space(row: &Row, first: usize) -> Space {
     Space { rows: get(row, first).unwrap_or_default(), bytes, stored_bytes: bytes, changed: false }
 }
 
-fn stored(row: &Row) -> Stored {
-    Stored {
+fn stored(row: &Row) -> DriverStore {
+    DriverStore {
         id: get(row, 2).unwrap_or_default(),
         existing: Existing {
             version: rows::unsigned(row, 3),

@@ -37,7 +37,7 @@ use self::locks::Claim;
 use self::url::Target;
 use self::writer::{Command, Waiting, Writer, again, give_back};
 use crate::config::Config;
-use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range};
+use crate::driver::{Batch, Canary, Driver, PendingOp, Position, Range};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::Seal;
@@ -225,7 +225,7 @@ impl Driver for Postgres {
 
     async fn write(&self, batch: Batch) -> Result<Vec<Written>> {
         self.check_open()?;
-        let kib = batch.ops.iter().map(DraftOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
+        let kib = batch.ops.iter().map(PendingOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
         let permits = Arc::clone(&self.write_permits).acquire_many_owned(u32::try_from(kib).unwrap_or(1)).await;
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { batch: Arc::new(batch), reply, _permit: permits.map_err(|_| StoreError::Closed)? };

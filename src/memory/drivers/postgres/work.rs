@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use helmdeck_core::Timestamp;
 
 use super::rows::signed;
-use crate::driver::{Batch, Draft, Existing, Quota};
+use crate::driver::{Batch, Existing, PendingWrite, Quota};
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::SealedValue;
 use crate::store::Delete;
 
 /// The place of a row: its space and its key.
-pub(super) type Place = (i64, String);
+pub(super) type RowKey = (i64, String);
 
 /// A key space that the transaction has locked.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub(super) struct Space {
 
 /// What is known of a stored row.
 #[derive(Debug, Clone)]
-pub(super) struct Stored {
+pub(super) struct DriverStore {
     /// Its id.
     pub(super) id: i64,
     /// Its version and times.
@@ -69,7 +69,7 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Slot {
     /// What is stored there.
-    pub(super) stored: Option<Stored>,
+    pub(super) stored: Option<DriverStore>,
     /// What will be.
     pub(super) next: Next,
 }
@@ -78,7 +78,7 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Settled {
     /// Where.
-    pub(super) place: Place,
+    pub(super) place: RowKey,
     /// Everything but the value.
     pub(super) meta: EntryMeta,
     /// Whether no live row was there.
@@ -90,7 +90,7 @@ pub(super) struct Settled {
 /// What was before a step of a batch.
 #[derive(Debug)]
 struct Undo {
-    place: Place,
+    place: RowKey,
     next: Next,
     space: Space,
 }
@@ -103,7 +103,7 @@ pub(super) struct Work {
     /// The spaces that are locked.
     pub(super) spaces: BTreeMap<i64, Space>,
     /// The rows that were looked at.
-    pub(super) slots: HashMap<Place, Slot>,
+    pub(super) slots: HashMap<RowKey, Slot>,
     /// Rows that went in the database already, for each space and key id.
     pub(super) gone: HashMap<(i64, String), i64>,
     /// What others have to be told.
@@ -131,7 +131,7 @@ impl Work {
     }
 
     /// Returns the place of a row, `None` if its space is not there.
-    pub(super) fn place(&self, namespace: &Namespace, kind: Kind, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, namespace: &Namespace, kind: Kind, key: &str) -> Option<RowKey> {
         Some((*self.names.get(&(namespace.clone(), kind))?, key.to_owned()))
     }
 
@@ -139,8 +139,8 @@ impl Work {
     ///
     /// # Errors
     /// `VersionMismatch`, `NotNewer`.
-    pub(super) fn settle(&self, draft: &Draft, batch: &Batch) -> Result<Settled> {
-        let put = &draft.put;
+    pub(super) fn resolve(&self, pending: &PendingWrite, batch: &Batch) -> Result<Settled> {
+        let put = &pending.put;
         let place = self
             .place(&put.namespace, put.kind, &put.key)
             .ok_or_else(|| StoreError::Corrupt("a space that was locked is gone".to_owned()))?;
@@ -150,7 +150,7 @@ impl Work {
                 (Some(cost), expires_at.is_none_or(|end| end > batch.now).then_some(existing))
             }
         };
-        let meta = draft.settle(live, batch.now, batch.seal.overhead())?;
+        let meta = pending.resolve(live, batch.now, batch.seal.overhead())?;
         let grows = (i64::from(cost.is_none()), signed(meta.cost()).saturating_sub(cost.unwrap_or_default()));
         Ok(Settled { place, meta, is_new: live.is_none(), grows })
     }
@@ -183,13 +183,13 @@ impl Work {
     }
 
     /// Deletes a row; says whether one was there.
-    pub(super) fn delete(&mut self, place: Place) -> bool {
+    pub(super) fn delete(&mut self, place: RowKey) -> bool {
         let Some((_, _, cost)) = self.slots.get(&place).and_then(Slot::row) else { return false };
         self.set(place, Next::Nothing, (-1, -cost));
         true
     }
 
-    fn set(&mut self, place: Place, next: Next, (rows, bytes): (i64, i64)) {
+    fn set(&mut self, place: RowKey, next: Next, (rows, bytes): (i64, i64)) {
         let Some(space) = self.spaces.get_mut(&place.0) else { return };
         let before = *space;
         space.grow(rows, bytes);

@@ -15,7 +15,7 @@ use super::apply::{self, Done};
 use super::connect::{discard, take, within, within_long};
 use super::error::{Failure, Outcome, Remedy};
 use super::listen::Origin;
-use crate::driver::{Batch, DraftOp};
+use crate::driver::{Batch, PendingOp};
 use crate::error::{Result, StoreError};
 use crate::store::Written;
 
@@ -197,7 +197,7 @@ fn group_length(waiting: &VecDeque<Waiting>) -> usize {
     let fits = |waiting: &&Waiting| {
         let is_within = ops < GROUP_OPS && bytes < GROUP_BYTES;
         ops += waiting.batch.ops.len();
-        bytes += waiting.batch.ops.iter().map(DraftOp::weight).sum::<usize>();
+        bytes += waiting.batch.ops.iter().map(PendingOp::weight).sum::<usize>();
         is_within && apply::is_named(&waiting.batch)
     };
     waiting.iter().take(GROUP_BATCHES).take_while(fits).count()

@@ -6,10 +6,10 @@
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
 
-use super::holes::{Holes, scattered};
+use super::free_row_ids::{FreeRowIds, scattered};
 use super::usage::Usage;
 use super::{locks, rows};
-use crate::driver::{Batch, Draft, DraftOp, Existing};
+use crate::driver::{Batch, Existing, PendingOp, PendingWrite};
 use crate::entry::{EntryMeta, Kind, Reach};
 use crate::error::{Result, StoreError};
 use crate::sealed::SealedValue;
@@ -21,7 +21,7 @@ pub(super) struct Work<'c> {
     pub(super) db: &'c Connection,
     pub(super) usage: Usage,
     done: Finished,
-    holes: &'c mut Holes,
+    free_row_ids: &'c mut FreeRowIds,
 }
 
 /// What a transaction did that calls for tidying up.
@@ -49,8 +49,8 @@ struct Old {
 
 impl<'c> Work<'c> {
     /// Starts inside an open transaction.
-    pub(super) fn new(db: &'c Connection, holes: &'c mut Holes) -> Self {
-        Self { db, usage: Usage::default(), done: Finished::default(), holes }
+    pub(super) fn new(db: &'c Connection, free_row_ids: &'c mut FreeRowIds) -> Self {
+        Self { db, usage: Usage::default(), done: Finished::default(), free_row_ids }
     }
 
     /// Does a batch: all of it, or nothing and the error of the first operation that failed.
@@ -80,24 +80,24 @@ impl<'c> Work<'c> {
         Ok(self.done)
     }
 
-    fn op(&mut self, op: &DraftOp, batch: &Batch) -> Result<Written> {
+    fn op(&mut self, op: &PendingOp, batch: &Batch) -> Result<Written> {
         match op {
-            DraftOp::Put(draft) => Ok(Written::Put(Box::new(self.put(draft, batch)?))),
-            DraftOp::Delete(delete) => {
+            PendingOp::Put(pending) => Ok(Written::Put(Box::new(self.put(pending, batch)?))),
+            PendingOp::Delete(delete) => {
                 self.done.forgot = true;
                 Ok(Written::Deleted(self.delete(delete)?))
             }
-            DraftOp::Evict { kind, bytes, limit } => Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?)),
-            DraftOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
+            PendingOp::Evict { kind, bytes, limit } => Ok(Written::Deleted(self.evict(*kind, *bytes, *limit)?)),
+            PendingOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
         }
     }
 
-    fn put(&mut self, draft: &Draft, batch: &Batch) -> Result<EntryMeta> {
-        let put = &draft.put;
+    fn put(&mut self, pending: &PendingWrite, batch: &Batch) -> Result<EntryMeta> {
+        let put = &pending.put;
         let space = self.usage.find_or_make(self.db, &put.namespace, put.kind)?;
         // Most puts are of new entries: try that first, without a look at what is there.
-        if let Some(sealed) = &draft.fresh {
-            let meta = draft.settle(None, batch.now, batch.seal.overhead())?;
+        if let Some(sealed) = &pending.fresh {
+            let meta = pending.resolve(None, batch.now, batch.seal.overhead())?;
             let fits = batch
                 .quotas
                 .of(put.kind)
@@ -114,9 +114,9 @@ impl<'c> Work<'c> {
             .as_ref()
             .filter(|old| old.expires_at.is_none_or(|end| end > batch.now.micros()))
             .map(|old| Existing { version: old.version, created_at: old.created_at, updated_at: old.updated_at });
-        let meta = draft.settle(existing, batch.now, batch.seal.overhead())?;
+        let meta = pending.resolve(existing, batch.now, batch.seal.overhead())?;
         self.make_room(space.id, &meta, old.as_ref().map(|old| (old.id, old.cost)), batch)?;
-        let sealed = draft.seal(&meta, existing.is_none(), &*batch.seal)?;
+        let sealed = pending.seal(&meta, existing.is_none(), &*batch.seal)?;
         let id = match &old {
             Some(old) => self.update(old.id, &meta, &sealed)?,
             None => self
@@ -165,7 +165,7 @@ impl<'c> Work<'c> {
 
     /// Inserts a row and returns its id, `None` if one is there.
     fn insert(&mut self, space: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<Option<i64>> {
-        let hole = self.holes.take();
+        let hole = self.free_row_ids.take();
         let mut statement = self.db.prepare_cached(
             "INSERT INTO memory_entries (version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
                                          attributes, value_nonce, value_ciphertext, cost, space_id, key, id)
@@ -180,11 +180,11 @@ impl<'c> Work<'c> {
         if !inserted && let Some(id) = hole {
             let taken = self.db.prepare_cached("SELECT 1 FROM memory_entries WHERE id = ?1")?.exists([id])?;
             if taken {
-                self.holes.forget();
+                self.free_row_ids.forget();
                 statement.raw_bind_parameter(15, None::<i64>)?;
                 inserted = statement.raw_execute()? > 0;
             } else {
-                self.holes.give_back(id);
+                self.free_row_ids.give_back(id);
             }
         }
         Ok(inserted.then(|| self.db.last_insert_rowid()))

@@ -29,7 +29,7 @@ type Id = (u64, u64);
 
 /// The files of an open database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     main: Id,
     wal: Option<Id>,
     shm: Option<Id>,
@@ -66,7 +66,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// `Corrupt` if it is not a database, or not ours; `Unavailable`.
-    pub(crate) fn open_for_writing(&self, gone: Option<Identity>) -> Result<(Connection, Identity)> {
+    pub(crate) fn open_for_writing(&self, gone: Option<FileIdentity>) -> Result<(Connection, FileIdentity)> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -97,7 +97,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// `Corrupt`; `Unavailable`, also if another file is at the path.
-    pub(crate) fn open_for_reading(&self, current: &Identity) -> Result<Connection> {
+    pub(crate) fn open_for_reading(&self, current: &FileIdentity) -> Result<Connection> {
         let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         if self.is_still(current) { Ok(connection) } else { Err(self.swapped()) }
     }
@@ -106,7 +106,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// As [`Self::open_for_writing`]; `Unavailable` if another file is at the path.
-    pub(crate) fn open_again(&self, current: &Identity) -> Result<Connection> {
+    pub(crate) fn open_again(&self, current: &FileIdentity) -> Result<Connection> {
         let (connection, identity) = self.open_for_writing(None)?;
         if identity.main == current.main { Ok(connection) } else { Err(self.swapped()) }
     }
@@ -120,13 +120,13 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// `Unavailable` if the folder cannot be read.
-    pub(crate) fn identity(&self) -> Result<Option<Identity>> {
+    pub(crate) fn identity(&self) -> Result<Option<FileIdentity>> {
         let Some(main) = self.id("")? else { return Ok(None) };
-        Ok(Some(Identity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
+        Ok(Some(FileIdentity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
     }
 
     /// Says whether the file at the path is the one that was opened.
-    pub(crate) fn is_still(&self, identity: &Identity) -> bool {
+    pub(crate) fn is_still(&self, identity: &FileIdentity) -> bool {
         matches!(self.id(""), Ok(Some(main)) if main == identity.main)
     }
 
@@ -170,7 +170,7 @@ impl DatabaseFile {
     }
 
     /// Removes a `-wal` and a `-shm` that belong to no file, or to the file that was here before.
-    fn clear_leftovers(&self, gone: Option<Identity>) -> Result<()> {
+    fn clear_leftovers(&self, gone: Option<FileIdentity>) -> Result<()> {
         let now = self.identity()?;
         let absent = now.is_none();
         if !absent && gone.is_none_or(|gone| now.is_some_and(|now| now.main == gone.main)) {

@@ -5,18 +5,18 @@
 mod apply;
 mod error;
 pub(crate) mod file;
-mod holes;
-mod lanes;
+mod free_row_ids;
 mod locks;
 pub(crate) mod migrate;
+mod pool;
 mod queries;
 mod ranges;
-mod relay;
 mod room;
 mod rows;
 mod tidy;
 mod usage;
 mod walk;
+mod work_queue;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ use rusqlite::TransactionBehavior;
 use tokio::sync::{Semaphore, oneshot};
 
 use self::file::DatabaseFile;
-use self::lanes::{Lane, Lanes, WRITER};
 use self::migrate::Migrations;
-use self::relay::Relay;
+use self::pool::{ConnectionPool, PooledConnection, WRITER};
+use self::work_queue::WorkQueue;
 use self::writer::{Command, Waiting, Writer};
 use crate::config::Config;
-use crate::driver::{Batch, Canary, DraftOp, Driver, Position, Range};
+use crate::driver::{Batch, Canary, Driver, PendingOp, Position, Range};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::sealed::Seal;
@@ -60,8 +60,8 @@ const WAITING_WRITE_KIB: usize = 64 << 10;
 /// The driver.
 #[derive(Debug)]
 pub struct Sqlite {
-    lanes: Arc<Lanes>,
-    reads: Arc<Relay<Read>>,
+    pool: Arc<ConnectionPool>,
+    reads: Arc<WorkQueue<Read>>,
     writes: Sender<Command>,
     read_permits: Arc<Semaphore>,
     write_permits: Arc<Semaphore>,
@@ -70,8 +70,8 @@ pub struct Sqlite {
     locked: bool,
 }
 
-/// A query, to be run on a lane.
-type Query = Box<dyn FnOnce(&Lanes, usize) + Send>;
+/// A query, to be run on a connection.
+type Query = Box<dyn FnOnce(&ConnectionPool, usize) + Send>;
 
 /// What a reading thread is asked to do.
 enum Read {
@@ -88,18 +88,18 @@ impl Sqlite {
         let readers = config.readers.max(1);
         let log_bytes = (config.limits.cache_bytes / 32).clamp(1 << 20, 16 << 20);
         let file = DatabaseFile::new(path.into(), config.busy_timeout, log_bytes, &MIGRATIONS);
-        let lanes = Arc::new(Lanes::open(file, readers)?);
-        let locked = lanes.is_locked()?;
-        let reads = Arc::new(Relay::new(readers));
+        let pool = Arc::new(ConnectionPool::open(file, readers)?);
+        let locked = pool.is_locked()?;
+        let reads = Arc::new(WorkQueue::new(readers));
         let (writes, write_queue) = crossbeam_channel::unbounded();
-        for lane in WRITER + 1..=readers {
-            let (lanes, reads) = (Arc::clone(&lanes), Arc::clone(&reads));
-            spawn(format!("memory-read-{lane}"), move || read(&lanes, lane, &reads))?;
+        for index in WRITER + 1..=readers {
+            let (pool, reads) = (Arc::clone(&pool), Arc::clone(&reads));
+            spawn(format!("memory-read-{index}"), move || read(&pool, index, &reads))?;
         }
-        let writer = Writer::new(Arc::clone(&lanes), write_queue, locked);
+        let writer = Writer::new(Arc::clone(&pool), write_queue, locked);
         spawn("memory-write".to_owned(), move || writer.run())?;
         Ok(Self {
-            lanes,
+            pool,
             reads,
             writes,
             read_permits: Arc::new(Semaphore::new(WAITING_READS)),
@@ -119,14 +119,14 @@ impl Sqlite {
     /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.lanes.file().path()
+        self.pool.file().path()
     }
 
     /// Runs a query on a reading thread. Dropping the future drops the query if it has not started.
     async fn read<T: Send + 'static>(
         &self,
         look: bool,
-        query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
+        query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, _) = self.ask(look, query).await?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -135,7 +135,7 @@ impl Sqlite {
     /// As [`Sqlite::read`], for a query of microseconds: if a thread is awake for it, its answer is waited for on the spot.
     async fn read_point<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
+        query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (mut answer, awake) = self.ask(false, query).await?;
         if awake {
@@ -155,14 +155,14 @@ impl Sqlite {
     async fn ask<T: Send + 'static>(
         &self,
         look: bool,
-        query: impl FnOnce(&Lanes, &mut Lane) -> Result<T> + Send + 'static,
+        query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,
     ) -> Result<(oneshot::Receiver<Result<T>>, bool)> {
         self.check_open()?;
         let permit = Arc::clone(&self.read_permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        let run = move |lanes: &Lanes, lane: usize| {
+        let run = move |pool: &ConnectionPool, pooled: usize| {
             if !reply.is_closed() {
-                let _ = reply.send(lanes.with(lane, look, |lane| query(lanes, lane)));
+                let _ = reply.send(pool.with(pooled, look, |pooled| query(pool, pooled)));
             }
             drop(permit);
         };
@@ -171,11 +171,14 @@ impl Sqlite {
     }
 
     /// Does something on the writing thread, after what waits there.
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Lanes) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ConnectionPool) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.check_open()?;
         let (reply, answer) = oneshot::channel();
-        let run = move |lanes: &Lanes| {
-            let _ = reply.send(work(lanes));
+        let run = move |pool: &ConnectionPool| {
+            let _ = reply.send(work(pool));
         };
         self.writes.send(Command::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -191,14 +194,14 @@ fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-fn read(lanes: &Lanes, lane: usize, reads: &Relay<Read>) {
-    reads.run(lane - WRITER - 1, |read| match read {
+fn read(pool: &ConnectionPool, pooled: usize, reads: &WorkQueue<Read>) {
+    reads.run(pooled - WRITER - 1, |read| match read {
         Read::Run(run) => {
-            run(lanes, lane);
+            run(pool, pooled);
             true
         }
         Read::Stop(reply) => {
-            lanes.close(lane);
+            pool.close(pooled);
             let _ = reply.send(());
             false
         }
@@ -223,7 +226,7 @@ impl Driver for Sqlite {
     }
 
     async fn canary(&self, fresh: Canary) -> Result<Canary> {
-        self.run(move |lanes| lanes.set_canary(fresh)).await
+        self.run(move |pool| pool.set_canary(fresh)).await
     }
 
     async fn get(
@@ -235,37 +238,37 @@ impl Driver for Sqlite {
         seal: &Arc<dyn Seal>,
     ) -> Result<Option<Entry>> {
         let (namespace, key, seal) = (namespace.clone(), key.to_owned(), Arc::clone(seal));
-        self.read_point(move |_, lane| queries::get(&lane.connection, &namespace, kind, &key, now, &seal)).await
+        self.read_point(move |_, pooled| queries::get(&pooled.connection, &namespace, kind, &key, now, &seal)).await
     }
 
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
-        self.read(false, move |_, lane| ranges::list(&lane.connection, &range, after, limit)).await
+        self.read(false, move |_, pooled| ranges::list(&pooled.connection, &range, after, limit)).await
     }
 
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
         let seal = Arc::clone(seal);
-        self.read(false, move |_, lane| ranges::scan(&lane.connection, &range, order, limit, &seal)).await
+        self.read(false, move |_, pooled| ranges::scan(&pooled.connection, &range, order, limit, &seal)).await
     }
 
     async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>> {
-        self.read(false, move |_, lane| queries::namespaces(&lane.connection, now)).await
+        self.read(false, move |_, pooled| queries::namespaces(&pooled.connection, now)).await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
-        self.read(false, move |lanes, lane| {
-            let stats = queries::stats(&lane.connection, now)?;
-            Ok(Stats { disk_bytes: lanes.file().disk_bytes(), ..stats })
+        self.read(false, move |pool, pooled| {
+            let stats = queries::stats(&pooled.connection, now)?;
+            Ok(Stats { disk_bytes: pool.file().disk_bytes(), ..stats })
         })
         .await
     }
 
     async fn generation(&self) -> Result<u64> {
-        self.read(true, |lanes, lane| lanes.generation(lane)).await
+        self.read(true, |pool, pooled| pool.generation(pooled)).await
     }
 
     async fn write(&self, batch: Batch) -> Result<Vec<Written>> {
         self.check_open()?;
-        let kib = batch.ops.iter().map(DraftOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
+        let kib = batch.ops.iter().map(PendingOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
         let permits = Arc::clone(&self.write_permits).acquire_many_owned(u32::try_from(kib).unwrap_or(1)).await;
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { batch, reply, _permit: permits.map_err(|_| StoreError::Closed)? };
@@ -275,15 +278,15 @@ impl Driver for Sqlite {
 
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
         let seal = Arc::clone(seal);
-        self.read(false, move |_, lane| walk::walk(&lane.connection, after.as_ref(), limit, &seal)).await
+        self.read(false, move |_, pooled| walk::walk(&pooled.connection, after.as_ref(), limit, &seal)).await
     }
 
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed> {
         let (current, seal) = (current.to_owned(), Arc::clone(seal));
-        self.run(move |lanes| {
-            lanes.with(WRITER, true, |lane| {
-                lane.set_durable(true)?;
-                let transaction = lane.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.run(move |pool| {
+            pool.with(WRITER, true, |pooled| {
+                pooled.set_durable(true)?;
+                let transaction = pooled.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
                 let done = walk::reseal(&transaction, after.as_ref(), limit, &current, &seal)?;
                 transaction.commit()?;
                 Ok(done)
@@ -293,19 +296,19 @@ impl Driver for Sqlite {
     }
 
     async fn replace_canary(&self, canary: Canary) -> Result<()> {
-        self.run(move |lanes| lanes.replace_canary(canary)).await
+        self.run(move |pool| pool.replace_canary(canary)).await
     }
 
     async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool> {
-        self.run(move |lanes| lanes.adopt_if_empty(canary, now)).await
+        self.run(move |pool| pool.adopt_if_empty(canary, now)).await
     }
 
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
         let (name, owner) = (name.to_owned(), owner.to_owned());
-        self.run(move |lanes| {
-            lanes.with(WRITER, true, |lane| {
-                lane.set_durable(false)?;
-                locks::take(&lane.connection, &name, &owner, now, until)
+        self.run(move |pool| {
+            pool.with(WRITER, true, |pooled| {
+                pooled.set_durable(false)?;
+                locks::take(&pooled.connection, &name, &owner, now, until)
             })
         })
         .await
@@ -313,10 +316,10 @@ impl Driver for Sqlite {
 
     async fn unlock(&self, name: &str, owner: &str) -> Result<()> {
         let (name, owner) = (name.to_owned(), owner.to_owned());
-        self.run(move |lanes| {
-            lanes.with(WRITER, true, |lane| {
-                lane.set_durable(false)?;
-                locks::free(&lane.connection, &name, &owner)
+        self.run(move |pool| {
+            pool.with(WRITER, true, |pooled| {
+                pooled.set_durable(false)?;
+                locks::free(&pooled.connection, &name, &owner)
             })
         })
         .await

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::apply::Finished;
-use super::lanes::{Lanes, WRITER};
+use super::pool::{ConnectionPool, WRITER};
 use crate::error::Result;
 
 /// How long after a delete the log is emptied, so that what was forgotten is not in it any more.
@@ -47,15 +47,15 @@ impl Tidy {
     }
 
     /// Does what is due. A failure costs nothing but time: the next delete tries again.
-    pub(super) fn work(&mut self, lanes: &Lanes) {
+    pub(super) fn work(&mut self, pool: &ConnectionPool) {
         let now = Instant::now();
         if self.empty_log_at.is_some_and(|at| at <= now) {
-            let again = !empty_log(lanes).unwrap_or(true);
+            let again = !empty_log(pool).unwrap_or(true);
             self.empty_log_at = again.then(|| Instant::now() + EMPTY_LOG_AGAIN);
         } else if self.shrink_at.is_some_and(|at| at <= now) {
-            let step = lanes.with(WRITER, false, |lane| {
-                lane.set_durable(false)?;
-                shrink(&lane.connection)
+            let step = pool.with(WRITER, false, |pooled| {
+                pooled.set_durable(false)?;
+                shrink(&pooled.connection)
             });
             self.shrink_at = None;
             match step.unwrap_or(Step::Nothing) {
@@ -69,13 +69,13 @@ impl Tidy {
 }
 
 /// Moves the log into the database and cuts it to nothing; `false` if a reader or another process was in the way.
-pub(super) fn empty_log(lanes: &Lanes) -> Result<bool> {
-    lanes.with(WRITER, false, |lane| {
-        let timeout = lanes.file().busy_timeout();
-        lane.connection.busy_timeout(Duration::ZERO)?;
+pub(super) fn empty_log(pool: &ConnectionPool) -> Result<bool> {
+    pool.with(WRITER, false, |pooled| {
+        let timeout = pool.file().busy_timeout();
+        pooled.connection.busy_timeout(Duration::ZERO)?;
         let busy: rusqlite::Result<bool> =
-            lane.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
-        lane.connection.busy_timeout(timeout)?;
+            pooled.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        pooled.connection.busy_timeout(timeout)?;
         Ok(!busy?)
     })
 }

@@ -27,7 +27,7 @@ const ALL: &str = concat!(
 );
 
 /// A row, and whether anybody has it.
-struct Found {
+struct WalkedRow {
     id: i64,
     raw: RawRow,
     is_lost: bool,
@@ -35,14 +35,14 @@ struct Found {
 
 /// A part of the rows.
 struct Part {
-    rows: Vec<Found>,
+    rows: Vec<WalkedRow>,
     next: Option<Mark>,
 }
 
 /// Returns rows after a mark, opened.
 pub(super) fn walk(db: &Connection, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
     let Part { rows, next } = part(db, after, limit, WALK_BYTES, None)?;
-    let open = |found: Found| {
+    let open = |found: WalkedRow| {
         let walked = Walked::open(found.raw, seal);
         if found.is_lost { Walked { value: Err("it is in no namespace"), ..walked } } else { walked }
     };
@@ -101,7 +101,7 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
         let (namespace, kind, is_lost) = place(row)?;
         let raw = rows::raw(row, &namespace, kind, rows::text(row.get_ref("key")?))?;
         read += raw.sealed.value.len();
-        rows.push(Found { id, raw, is_lost });
+        rows.push(WalkedRow { id, raw, is_lost });
     }
     // Fewer than asked for, and not because they were large: there are no more.
     let next = if looked < limit && read < bytes { None } else { last };

@@ -13,9 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::apply::Work;
 use super::error::is_environmental;
 use super::file::LOCK_WAIT;
-use super::lanes::{Lane, Lanes, WRITER};
+use super::pool::{ConnectionPool, PooledConnection, WRITER};
 use super::tidy::{Tidy, empty_log};
-use crate::driver::{Batch, DraftOp};
+use crate::driver::{Batch, PendingOp};
 use crate::error::{Result, StoreError};
 use crate::store::Written;
 
@@ -32,7 +32,7 @@ pub(super) enum Command {
     /// Do a batch.
     Write(Waiting),
     /// Do something else with the connections.
-    Run(Box<dyn FnOnce(&Lanes) + Send>),
+    Run(Box<dyn FnOnce(&ConnectionPool) + Send>),
     /// Empty the log, close the connection, end.
     Close(oneshot::Sender<Result<()>>),
 }
@@ -49,7 +49,7 @@ pub(super) struct Waiting {
 
 /// The thread's state.
 pub(super) struct Writer {
-    lanes: Arc<Lanes>,
+    pool: Arc<ConnectionPool>,
     commands: Receiver<Command>,
     tidy: Tidy,
     /// Until when the lock is taken at once or not at all, by writes that can be lost: another process holds it.
@@ -58,14 +58,14 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Makes the thread's state. `locked` says that another process holds the lock for writing.
-    pub(super) fn new(lanes: Arc<Lanes>, commands: Receiver<Command>, locked: bool) -> Self {
+    pub(super) fn new(pool: Arc<ConnectionPool>, commands: Receiver<Command>, locked: bool) -> Self {
         let impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
-        Self { lanes, commands, tidy: Tidy::default(), impatient_until }
+        Self { pool, commands, tidy: Tidy::default(), impatient_until }
     }
 
     /// Returns how long a group waits for the lock: what can be computed again, only for as long as a commit of somebody else may take.
     fn patience(&self, group: &Group) -> Duration {
-        let all = self.lanes.file().busy_timeout();
+        let all = self.pool.file().busy_timeout();
         if group.waiting.iter().any(Waiting::must_not_be_lost) {
             return all;
         }
@@ -82,14 +82,14 @@ impl Writer {
             let command = match next.take().map_or_else(|| self.wait(), Ok) {
                 Ok(command) => command,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.tidy.work(&self.lanes);
+                    self.tidy.work(&self.pool);
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => break self.end().unwrap_or_default(),
             };
             match command {
                 Command::Write(first) => next = self.group(first),
-                Command::Run(work) => work(&self.lanes),
+                Command::Run(work) => work(&self.pool),
                 Command::Close(reply) => {
                     let _ = reply.send(self.end());
                     break;
@@ -126,17 +126,17 @@ impl Writer {
     }
 
     fn commit(&mut self, group: &mut Group) -> Result<Vec<Result<Vec<Written>>>> {
-        let (patience, all) = (self.patience(group), self.lanes.file().busy_timeout());
+        let (patience, all) = (self.patience(group), self.pool.file().busy_timeout());
         let mut locked = false;
-        let done = self.lanes.with(WRITER, true, |lane| {
-            lane.set_durable(group.durable)?;
-            let Lane { connection, holes, .. } = lane;
+        let done = self.pool.with(WRITER, true, |pooled| {
+            pooled.set_durable(group.durable)?;
+            let PooledConnection { connection, free_row_ids, .. } = pooled;
             let connection = &*connection;
             let begun = begin(connection, patience, patience.max(IMPATIENCE).min(all));
             connection.busy_timeout(all)?;
             locked = begun.is_err();
             let transaction = begun?;
-            let mut work = Work::new(&transaction, holes);
+            let mut work = Work::new(&transaction, free_row_ids);
             let mut results = Vec::new();
             loop {
                 for waiting in &group.waiting[results.len()..] {
@@ -156,7 +156,7 @@ impl Writer {
             }
             let finished = work.finish()?;
             transaction.commit()?;
-            holes.add(&finished.gone);
+            free_row_ids.add(&finished.gone);
             Ok((results, finished))
         });
         self.impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
@@ -167,8 +167,8 @@ impl Writer {
 
     fn end(&self) -> Result<()> {
         // What is in the log is safe there; the next process moves it.
-        let emptied = empty_log(&self.lanes);
-        self.lanes.close(WRITER);
+        let emptied = empty_log(&self.pool);
+        self.pool.close(WRITER);
         emptied.map(|_| ())
     }
 }
@@ -258,16 +258,16 @@ impl Group {
 
 impl Waiting {
     fn weight(&self) -> usize {
-        self.batch.ops.iter().map(DraftOp::weight).sum()
+        self.batch.ops.iter().map(PendingOp::weight).sum()
     }
 
     fn is_durable(&self) -> bool {
-        self.batch.ops.iter().any(DraftOp::is_durable)
+        self.batch.ops.iter().any(PendingOp::is_durable)
     }
 
     /// Says whether it is worth a long wait: what cannot be computed again, and deletes.
     fn must_not_be_lost(&self) -> bool {
-        self.is_durable() || self.batch.ops.iter().any(|op| matches!(op, DraftOp::Delete(_)))
+        self.is_durable() || self.batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_)))
     }
 }
 

@@ -7,12 +7,12 @@ use super::*;
 const NOW: Timestamp = Timestamp(1_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct Place {
+struct Fixture {
     folder: tempfile::TempDir,
     system: System,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let system = System::at(folder.path().join("helmdeck.db"));
@@ -73,7 +73,7 @@ fn ended(row: &JobRow) -> JobRow {
 
 #[tokio::test]
 async fn reading_makes_nothing_and_the_first_owner_makes_only_its_lock() {
-    let place = Place::new();
+    let place = Fixture::new();
     assert!(place.find(&row("o", "a", 1)).await.is_none());
     assert!(place.system.jobs(JobFilter::default(), 10, NOW).await.unwrap().is_empty());
     assert!(!place.system.ask_to_cancel_job("x").await.unwrap());
@@ -89,7 +89,7 @@ async fn reading_makes_nothing_and_the_first_owner_makes_only_its_lock() {
 
 #[tokio::test]
 async fn a_row_reads_back_as_it_was_written_and_an_older_write_never_wins() {
-    let place = Place::new();
+    let place = Fixture::new();
     let first = place.add("o", "a", 1).await;
     assert_eq!(place.find(&first).await, Some(first.clone()));
     let mut running = JobRow { state: "running".into(), revision: 5, started_at: Some(NOW), ..first.clone() };
@@ -109,7 +109,7 @@ async fn a_row_reads_back_as_it_was_written_and_an_older_write_never_wins() {
 
 #[tokio::test]
 async fn ended_jobs_of_the_same_caller_make_room_and_live_ones_do_not() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows = [place.add("o", "a", 1).await, place.add("o", "a", 2).await, place.add("o", "b", 3).await];
     assert!(!place.system.add_job(row("o", "a", 4), 2).await.unwrap());
     assert!(place.system.add_job(row("o", "b", 5), 2).await.unwrap(), "another caller has its own room");
@@ -122,7 +122,7 @@ async fn ended_jobs_of_the_same_caller_make_room_and_live_ones_do_not() {
 
 #[tokio::test]
 async fn jobs_are_listed_by_caller_and_state_from_any_place_on() {
-    let place = Place::new();
+    let place = Fixture::new();
     for number in 1..=4 {
         place.add("o", if number % 2 == 0 { "even" } else { "odd" }, number).await;
     }
@@ -141,7 +141,7 @@ async fn jobs_are_listed_by_caller_and_state_from_any_place_on() {
 
 #[tokio::test]
 async fn a_cancel_reaches_the_owner_of_a_live_job_only() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (live, done) = (place.add("o", "a", 1).await, place.add("o", "a", 2).await);
     place.system.save_jobs(vec![(ended(&done), None)]).await.unwrap();
     assert!(place.system.ask_to_cancel_job(&live.id).await.unwrap());
@@ -154,7 +154,7 @@ async fn a_cancel_reaches_the_owner_of_a_live_job_only() {
 
 #[tokio::test]
 async fn jobs_end_with_their_owner_and_not_before() {
-    let place = Place::new();
+    let place = Fixture::new();
     let (one, two) = (place.system.own_jobs().await.unwrap(), place.system.own_jobs().await.unwrap());
     let (mine, theirs) = (place.add(one.name(), "a", 1).await, place.add(two.name(), "a", 2).await);
     let done = place.add(one.name(), "a", 3).await;
@@ -171,7 +171,7 @@ async fn jobs_end_with_their_owner_and_not_before() {
 
 #[tokio::test]
 async fn a_lock_that_a_killed_process_left_behind_is_no_life_and_goes() {
-    let place = Place::new();
+    let place = Fixture::new();
     let owner = place.system.own_jobs().await.unwrap();
     for (number, name) in [(1, "00ff"), (2, "00aa"), (3, "../helmdeck"), (4, "")] {
         place.add(name, "a", number).await;
@@ -189,7 +189,7 @@ async fn a_lock_that_a_killed_process_left_behind_is_no_life_and_goes() {
 
 #[tokio::test]
 async fn what_has_ended_is_swept_after_its_time_and_forgotten_with_its_caller() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rows = [place.add("o", "a", 1).await, place.add("o", "a", 2).await, place.add("o", "b", 3).await];
     place
         .system
@@ -210,7 +210,7 @@ async fn what_has_ended_is_swept_after_its_time_and_forgotten_with_its_caller() 
 
 #[tokio::test]
 async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
-    let place = Place::new();
+    let place = Fixture::new();
     let _owner = place.system.own_jobs().await.unwrap();
     let (odd, lost) = (place.add("00aa", "a", 1).await, place.add("00ff", "a", 2).await);
     // A link to itself cannot be opened, whoever tries.
@@ -222,7 +222,7 @@ async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
 
 #[tokio::test]
 async fn rows_that_are_gone_are_told_from_those_that_are_there() {
-    let place = Place::new();
+    let place = Fixture::new();
     let ids = |numbers: &[u32]| -> Vec<String> { numbers.iter().map(|number| format!("{number:032x}")).collect() };
     assert_eq!(place.system.gone_jobs(ids(&[1])).await.unwrap(), ids(&[1]), "there is no database");
     place.add("o", "a", 1).await;

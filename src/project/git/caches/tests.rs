@@ -91,7 +91,7 @@ fn branches_are_measured_against_their_upstream_or_the_base() {
     run(&["branch", "--no-track", "old", "origin/main~1"]);
     run(&["switch", "--quiet", "--no-track", "-c", "feature/SX9-123-nats", "origin/main"]);
     run(&["commit", "--quiet", "--allow-empty", "-m", MESSAGE]);
-    let project = Project::open(&clone, crate::World::default()).unwrap().unwrap();
+    let project = Project::open(&clone, crate::ProjectEnvironment::default()).unwrap().unwrap();
     project.commits().refresh().unwrap();
     let text = std::fs::read_to_string(clone.join(layout::BRANCHES)).unwrap();
     let read: Branches = serde_json::from_str(&text).unwrap();

@@ -278,7 +278,7 @@ fn worker_without_identity() {
     if !Path::new(".git/forge-worker").exists() {
         return;
     }
-    let project = Project::open(Path::new("."), crate::World::default()).unwrap().unwrap();
+    let project = Project::open(Path::new("."), crate::ProjectEnvironment::default()).unwrap().unwrap();
     std::fs::write(Path::new("a"), "2\n").unwrap();
     project.commits().create(&new(&["a"]), &origin()).unwrap();
 }

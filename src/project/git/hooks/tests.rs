@@ -72,7 +72,7 @@ fn a_hook_finds_a_memory_below_the_root() {
     let repository = Repository::new();
     let below = repository.path().join("it's/below");
     fs::create_dir_all(below.join(".forge")).unwrap();
-    let project = crate::Project::open(&below, crate::World::default()).unwrap().unwrap();
+    let project = crate::Project::open(&below, crate::ProjectEnvironment::default()).unwrap().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path());
     project.commits().install_hook(Hook::CommitMsg, &program).unwrap();
@@ -106,7 +106,8 @@ fn work_trees_share_their_hooks() {
     repository.commit("first");
     let folder = tempfile::tempdir().unwrap();
     run_at(repository.path(), &["worktree", "add", "--quiet", folder.path().join("w").to_str().unwrap()]);
-    let project = crate::Project::open(&folder.path().join("w"), crate::World::default()).unwrap().unwrap();
+    let project =
+        crate::Project::open(&folder.path().join("w"), crate::ProjectEnvironment::default()).unwrap().unwrap();
     let installed = project.commits().install_hook(Hook::CommitMsg, "helmdeck").unwrap();
     assert_eq!(installed.path, hook(&repository, "commit-msg").canonicalize().unwrap());
 }

@@ -178,7 +178,7 @@ fn a_path_that_is_no_text_is_found_all_the_same() {
     let git = Repository::git_at(&root);
     assert_eq!((git.root(), git.git_dir()), (root.as_path(), root.join(".git").as_path()));
     assert_eq!(git.branch().unwrap().as_deref(), Some("main"));
-    let project = crate::Project::open(&root, crate::World::default()).unwrap().unwrap();
+    let project = crate::Project::open(&root, crate::ProjectEnvironment::default()).unwrap().unwrap();
     project.progress().log("Done").unwrap();
     assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
     project.emit(crate::Subject::Learning, 1);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::load;
-use super::repository::Found;
+use super::repository::RepositoryFacts;
 use crate::config::LinearMode;
 use crate::files::Files;
 use crate::git::message;
@@ -50,7 +50,7 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
 }
 
 /// Returns what the mirror and the commits tell.
-pub(super) fn linear(known: Option<Known>, found: &Found) -> Linear {
+pub(super) fn linear(known: Option<Known>, found: &RepositoryFacts) -> Linear {
     let Some(known) = known else { return Linear { off: true, ..Linear::default() } };
     Linear {
         no_git: found.git.disabled || found.git.absent,

@@ -14,7 +14,7 @@ use crate::layout;
 use crate::progress::Log;
 use crate::project::Project;
 use crate::recovery::Paused;
-use crate::sessions::{Living, State};
+use crate::sessions::{ActiveSessions, State};
 use crate::subjects::Subject;
 use crate::time::Time;
 
@@ -23,7 +23,7 @@ pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
     let (found, file) = load::<KnowledgeFile>(files);
     let bytes = files.entry(layout::KNOWLEDGE).ok().flatten().map_or(0, |entry| entry.bytes);
     let entries = file.as_ref().map_or(0, |file| file.entries().count() as u64);
-    let fresh = file.and_then(|file| file.fresh_at()).map(|at| Last { at, source: Source::Entry });
+    let fresh = file.and_then(|file| file.fresh_at()).map(|at| Last { at, source: Source::HealthSample });
     (LongTerm { knowledge: found, bytes, entries, ..LongTerm::default() }, fresh)
 }
 
@@ -70,9 +70,9 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
         Err(error) => given.progress = File::Damaged(error.message),
         Ok(Some(bytes)) => match std::str::from_utf8(&bytes) {
             Ok(text) if !text.contains('\0') => {
-                let log = Log::parse(text, &project.world().zone);
+                let log = Log::parse(text, &project.environment().zone);
                 given.malformed_lines = log.malformed_lines as u64;
-                noted = log.last_at().map(|at| Last { at, source: Source::Entry });
+                noted = log.last_at().map(|at| Last { at, source: Source::HealthSample });
             }
             _ => given.progress = File::Damaged(format!("{} is no UTF-8 text", layout::PROGRESS)),
         },
@@ -83,8 +83,8 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     };
     given.last = journal(files).or(noted).or_else(|| modified(files, layout::PROGRESS));
     // Damage of the list is told where sessions are worked with.
-    let living = files.load::<Living>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
-    let now = project.world().now();
+    let living = files.load::<ActiveSessions>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
+    let now = project.environment().now();
     for session in &living {
         // A process that was killed left its lock free.
         let free = project.sessions().is_free(&session.id);

@@ -17,7 +17,7 @@ const COMMITS: &str = "--max-count=20000";
 
 /// What git told.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct RepositoryFacts {
     pub(super) git: Git,
     /// The commits that belong to no issue, shortened, newest first.
     pub(super) orphans: Vec<String>,
@@ -25,27 +25,27 @@ pub(super) struct Found {
     pub(super) committed: Option<Last>,
 }
 
-impl Found {
+impl RepositoryFacts {
     pub(super) fn failed(why: impl Into<String>) -> Self {
         Self { git: Git { failed: Some(why.into()), ..Git::default() }, ..Self::default() }
     }
 }
 
 /// Asks git.
-pub(super) fn ask(project: &Project, known: Option<&Known>, committed: bool) -> Found {
+pub(super) fn ask(project: &Project, known: Option<&Known>, committed: bool) -> RepositoryFacts {
     if !project.config().git.enabled {
-        return Found { git: Git { disabled: true, ..Git::default() }, ..Found::default() };
+        return RepositoryFacts { git: Git { disabled: true, ..Git::default() }, ..RepositoryFacts::default() };
     }
     match project.git() {
-        Ok(git) => look(project, git, known, committed).unwrap_or_else(|error| Found::failed(error.message)),
+        Ok(git) => look(project, git, known, committed).unwrap_or_else(|error| RepositoryFacts::failed(error.message)),
         Err(error) if error.code == "E_NOT_A_REPO" => {
-            Found { git: Git { absent: true, ..Git::default() }, ..Found::default() }
+            RepositoryFacts { git: Git { absent: true, ..Git::default() }, ..RepositoryFacts::default() }
         }
-        Err(error) => Found::failed(error.message),
+        Err(error) => RepositoryFacts::failed(error.message),
     }
 }
 
-fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: bool) -> Result<Found> {
+fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: bool) -> Result<RepositoryFacts> {
     let named = project.config().git.base.as_deref();
     let (status, refs, committed) = std::thread::scope(|scope| {
         let status = scope.spawn(|| git.status());
@@ -56,7 +56,7 @@ fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: b
         (status, refs, committed.and_then(|time| time.join().ok()).flatten())
     });
     let (status, refs) = (status?, refs?);
-    let mut found = Found { git: about(project, git, &status), committed, ..Found::default() };
+    let mut found = RepositoryFacts { git: about(project, git, &status), committed, ..RepositoryFacts::default() };
     checkpoint(git, &refs, &mut found.git)?;
     if found.git.checkpoint.is_none() && is_missing_checkpoints(project, git, &refs) {
         found.git.fetch_checkpoints = Some(git.fetch_checkpoints()?);
@@ -206,7 +206,7 @@ fn is_missing_checkpoints(project: &Project, git: &Repository, refs: &[Ref]) -> 
 }
 
 /// Compares HEAD with the base, and looks through the commits that the base has not.
-fn compare(git: &Repository, base: &Ref, head: &Oid, known: Option<&Known>, found: &mut Found) -> Result<()> {
+fn compare(git: &Repository, base: &Ref, head: &Oid, known: Option<&Known>, found: &mut RepositoryFacts) -> Result<()> {
     let Some((behind, ahead)) = apart(git, base)? else { return Ok(()) };
     (found.git.ahead, found.git.behind) = (ahead, behind);
     if ahead > 0 && behind > 0 {

@@ -1,13 +1,13 @@
 //! A memory below the root of the repository: a day, and going back.
 
-use super::ground::{FEATURES, KNOWLEDGE};
+use super::fixture::{FEATURES, KNOWLEDGE};
 use crate::checkpoints::Create;
+use crate::environment::ProjectEnvironment;
 use crate::git::fixture::Repository;
 use crate::knowledge::{Learning, What};
 use crate::project::Project;
 use crate::recovery::{Apply, Mode};
 use crate::sessions::{End, Start};
-use crate::world::World;
 
 const FEATURE: &str = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":["t::*"],"blocked_by":null}]}"#;
 
@@ -27,7 +27,7 @@ pub(super) fn begun() -> (Repository, Project) {
     repository.write("sub/a.txt", "one\n");
     repository.write("top.txt", "top\n");
     repository.commit("first");
-    let project = Project::open(&repository.path().join("sub"), World::default()).unwrap().unwrap();
+    let project = Project::open(&repository.path().join("sub"), ProjectEnvironment::default()).unwrap().unwrap();
     (repository, project)
 }
 
@@ -69,7 +69,7 @@ fn what_was_learned_survives_going_back() {
         assert!(knowledge.contains("learned since") && knowledge.contains("A-1-v1"), "{knowledge}");
         assert_eq!(repository.run(&["ls-tree", "--name-only", &done.made.unwrap()]), "sub\ntop.txt");
         // It is one project: opened there, it is whole.
-        let there = Project::open(&root.join("sub"), World::default()).unwrap().unwrap();
+        let there = Project::open(&root.join("sub"), ProjectEnvironment::default()).unwrap().unwrap();
         assert!(there.knowledge().read().is_ok() && there.features().read().is_ok());
     }
 }

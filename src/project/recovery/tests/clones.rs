@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::checkpoints::Create;
 use crate::error::Category;
 use crate::git::fixture::run_at;
@@ -13,21 +13,21 @@ use crate::sessions::{Start, Started};
 
 /// A project with a checkpoint whose file is committed and whose tag is not pushed, and the server.
 struct Team {
-    ground: Ground,
+    fixture: Fixture,
     folder: tempfile::TempDir,
 }
 
 impl Team {
     fn new() -> Self {
-        let ground = Ground::new();
+        let fixture = Fixture::new();
         let asked = Create { key: Some("A-1".into()), ..Create::default() };
-        ground.project().checkpoints().create(&asked).unwrap();
-        ground.write("later.txt", "later\n");
-        ground.commit("[A-1] Later, with the file of the checkpoint");
+        fixture.project().checkpoints().create(&asked).unwrap();
+        fixture.write("later.txt", "later\n");
+        fixture.commit("[A-1] Later, with the file of the checkpoint");
         let folder = tempfile::tempdir().unwrap();
-        let team = Self { ground, folder };
-        team.ground.run(&["clone", "-q", "--bare", "--no-tags", ".", &team.server()]);
-        team.ground.run(&["remote", "add", "origin", &team.server()]);
+        let team = Self { fixture, folder };
+        team.fixture.run(&["clone", "-q", "--bare", "--no-tags", ".", &team.server()]);
+        team.fixture.run(&["remote", "add", "origin", &team.server()]);
         team
     }
 
@@ -36,14 +36,14 @@ impl Team {
     }
 
     fn push_tags(&self) {
-        self.ground.run(&["push", "-q", "--tags", "origin"]);
+        self.fixture.run(&["push", "-q", "--tags", "origin"]);
     }
 
     fn clone(&self, args: &[&str]) -> PathBuf {
         let clone = self.folder.path().join("clone");
         let url = format!("file://{}", self.server());
         let all = [&["clone", "-q"][..], args, &[&url, clone.to_str().unwrap()]].concat();
-        self.ground.run(&all);
+        self.fixture.run(&all);
         for (name, value) in [("user.name", "Bob"), ("user.email", "bob@example.com")] {
             run_at(&clone, &["config", name, value]);
         }
@@ -72,7 +72,7 @@ fn clone_without_tags_is_not_paused() {
     let team = Team::new();
     let clone = team.clone(&[]);
     assert_eq!(run_at(&clone, &["tag"]), "");
-    let project = Ground::open(&clone);
+    let project = Fixture::open(&clone);
     assert_eq!(codes(&project), ["checkpoints_not_here"]);
     let started = start(&project);
     assert_eq!(started.paused, None);
@@ -93,7 +93,7 @@ fn shallow_clone_is_not_paused_and_can_be_completed() {
     let team = Team::new();
     team.push_tags();
     let clone = team.clone(&["--depth", "1"]);
-    let project = Ground::open(&clone);
+    let project = Fixture::open(&clone);
     assert_eq!(codes(&project), ["checkpoints_not_here"]);
     assert_eq!(start(&project).paused, None);
     let git = project.health().git;
@@ -114,7 +114,7 @@ fn shallow_clone_with_the_tag_is_not_paused() {
         &clone,
         &["fetch", "-q", "--depth", "1", "origin", "refs/tags/checkpoint/A-1-v1:refs/tags/checkpoint/A-1-v1"],
     );
-    let project = Ground::open(&clone);
+    let project = Fixture::open(&clone);
     assert_eq!(codes(&project), ["checkpoints_not_here"]);
     assert_eq!(start(&project).paused, None);
 }
@@ -124,18 +124,18 @@ fn ci_checkout_with_detached_head_is_not_paused() {
     let team = Team::new();
     let clone = team.clone(&["--depth", "1"]);
     run_at(&clone, &["checkout", "-q", "--detach"]);
-    let project = Ground::open(&clone);
+    let project = Fixture::open(&clone);
     assert_eq!(start(&project).paused, None);
     assert_eq!(codes(&project), ["checkpoints_not_here"], "the session explains the detached HEAD");
 }
 
 #[test]
 fn session_start_lifts_a_pause_whose_reason_is_gone() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    ground.project().checkpoints().create(&asked).unwrap();
-    ground.write(".git/BISECT_LOG", "x");
-    let project = ground.project();
+    fixture.project().checkpoints().create(&asked).unwrap();
+    fixture.write(".git/BISECT_LOG", "x");
+    let project = fixture.project();
     assert!(start(&project).paused.is_some());
     let error = project.sessions().start(&Start::default()).unwrap_err();
     assert_eq!(error.category, Category::Paused, "the reason is still there");
@@ -143,7 +143,7 @@ fn session_start_lifts_a_pause_whose_reason_is_gone() {
     let reason = found.reasons.iter().find(|reason| reason.code == Code::Paused).unwrap();
     assert!(reason.detail.contains("bisect") && reason.since.is_some(), "{reason:?}");
 
-    std::fs::remove_file(ground.path().join(".git/BISECT_LOG")).unwrap();
+    std::fs::remove_file(fixture.path().join(".git/BISECT_LOG")).unwrap();
     let started = start(&project);
     assert_eq!(started.paused, None);
     assert!(started.warnings.iter().any(|warning| warning.contains("its reason is gone")), "{:?}", started.warnings);
@@ -153,13 +153,13 @@ fn session_start_lifts_a_pause_whose_reason_is_gone() {
 
 #[test]
 fn session_start_runs_the_verify_command_before_it_lifts_a_pause_of_it() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    ground.project().checkpoints().create(&asked).unwrap();
+    fixture.project().checkpoints().create(&asked).unwrap();
     let outside = tempfile::tempdir().unwrap();
     let broken = outside.path().join("broken");
     std::fs::write(&broken, "").unwrap();
-    let project = ground.project_with(&format!("[verify]\ncommands = [\"sh: test ! -e {}\"]\n", broken.display()));
+    let project = fixture.project_with(&format!("[verify]\ncommands = [\"sh: test ! -e {}\"]\n", broken.display()));
     project.recovery().apply(&crate::recovery::Apply::default()).unwrap_err();
     let paused = || project.sessions().start(&Start::default()).err().map(|error| error.category);
     assert_eq!(paused(), Some(Category::Paused));
@@ -171,56 +171,56 @@ fn session_start_runs_the_verify_command_before_it_lifts_a_pause_of_it() {
 
 #[test]
 fn a_pause_by_request_stays_until_a_person_ends_it() {
-    let ground = Ground::new();
-    let project = ground.project();
+    let fixture = Fixture::new();
+    let project = fixture.project();
     project.recovery().pause("somebody must look", None).unwrap();
     assert_eq!(project.sessions().start(&Start::default()).unwrap_err().category, Category::Paused);
 }
 
 #[test]
 fn an_acknowledgement_holds_on_later_commits() {
-    let ground = Ground::new();
-    ground.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
-    let project = ground.project();
+    let fixture = Fixture::new();
+    fixture.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
+    let project = fixture.project();
     assert!(start(&project).paused.unwrap().contains("none can be gone back to"));
     project.recovery().ack(&Ack { reason: "it is fine".into(), by: By::Terminal }).unwrap();
-    ground.commit("[session] Session checkpoint");
+    fixture.commit("[session] Session checkpoint");
     let report = project.recovery().assess(Assess { verify: false }).unwrap();
     assert!(matches!(report.unknown[0].reason, Unknown::NoUsableCheckpoint { .. }), "{:?}", report.unknown);
     assert!(report.acknowledged && !report.must_pause());
     assert_eq!(start(&project).paused, None);
-    ground.run(&["checkout", "-q", "--orphan", "elsewhere"]);
-    ground.commit("[session] Another root");
+    fixture.run(&["checkout", "-q", "--orphan", "elsewhere"]);
+    fixture.commit("[session] Another root");
     let elsewhere = project.recovery().assess(Assess { verify: false }).unwrap();
     assert!(!elsewhere.acknowledged, "no descendant");
 }
 
 #[test]
 fn an_acknowledged_bisect_ends_with_the_next_commit() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    ground.project().checkpoints().create(&asked).unwrap();
-    ground.write(".git/BISECT_LOG", "x");
-    let project = ground.project();
+    fixture.project().checkpoints().create(&asked).unwrap();
+    fixture.write(".git/BISECT_LOG", "x");
+    let project = fixture.project();
     start(&project);
     project.recovery().ack(&Ack { reason: "I bisect".into(), by: By::Terminal }).unwrap();
     assert!(!project.recovery().assess(Assess { verify: false }).unwrap().must_pause());
-    ground.commit("next");
+    fixture.commit("next");
     assert!(project.recovery().assess(Assess { verify: false }).unwrap().must_pause());
 }
 
 #[test]
 fn a_checkpoint_ends_a_pause_for_want_of_one() {
-    let ground = Ground::new();
-    ground.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
-    let project = ground.project();
+    let fixture = Fixture::new();
+    fixture.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
+    let project = fixture.project();
     assert!(start(&project).paused.is_some());
-    ground.write("broken", "");
-    ground.commit("[A-1] Broken");
+    fixture.write("broken", "");
+    fixture.commit("[A-1] Broken");
     assert_eq!(project.checkpoints().create(&Create::default()).unwrap_err().code, "E_CHECK");
     assert!(project.check_not_paused().is_err(), "a check that fails ends no pause");
-    ground.run(&["rm", "-q", "broken"]);
-    ground.commit("[A-1] Mended");
+    fixture.run(&["rm", "-q", "broken"]);
+    fixture.commit("[A-1] Mended");
     assert!(project.checkpoints().create(&Create::default()).unwrap().can_rollback_to);
     assert!(project.check_not_paused().is_ok());
 }
@@ -231,7 +231,7 @@ fn push_checkpoints_pushes_each_tag() {
     let tags = || run_at(Path::new(&team.server()), &["tag"]);
     assert_eq!(tags(), "");
     let config = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n[git]\npush_checkpoints = true\n";
-    let project = team.ground.project_with(config);
+    let project = team.fixture.project_with(config);
     let made = project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
     assert!(made.pushed, "{:?}", made.warnings);
     assert_eq!(tags(), made.tag);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::bytes::{bytes, nothing_is_lost, staged, walk};
 use super::fault::{When, die_at};
-use super::ground::{FEATURES, Ground, KNOWLEDGE};
+use super::fixture::{FEATURES, Fixture, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
 use crate::recovery::{Mode, Step};
 
@@ -21,55 +21,56 @@ fn worker() {
     let place: Vec<usize> = place.split(' ').map(|number| number.parse().unwrap()).collect();
     die_at(Step::ALL[place[0]], WHENS[place[1]]);
     let mode = if place[2] == 0 { Mode::Branch } else { Mode::Restore };
-    let done = Ground::open(Path::new(".")).recovery().apply(&back(mode));
+    let done = Fixture::open(Path::new(".")).recovery().apply(&back(mode));
     panic!("it was to die: {done:?}");
 }
 
-fn kill(ground: &Ground, step: usize, when: usize, mode: Mode) {
-    ground.write(WHERE, format!("{step} {when} {}", usize::from(mode == Mode::Restore)));
+fn kill(fixture: &Fixture, step: usize, when: usize, mode: Mode) {
+    fixture.write(WHERE, format!("{step} {when} {}", usize::from(mode == Mode::Restore)));
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "recovery::tests::killed::worker", "--ignored", "--nocapture"])
-        .current_dir(ground.path())
+        .current_dir(fixture.path())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && !text.contains("it was to die"), "{step} {when}: {text}");
 }
 
-fn go_on(dirty: fn(&Ground), mode: Mode, steps: &[usize]) {
+fn go_on(dirty: fn(&Fixture), mode: Mode, steps: &[usize]) {
     let (kept, before) = {
-        let ground = with_checkpoint();
-        dirty(&ground);
-        (ground.kept(), bytes(ground.path()))
+        let fixture = with_checkpoint();
+        dirty(&fixture);
+        (fixture.kept(), bytes(fixture.path()))
     };
     for step in steps.iter().copied() {
         // Before a step is after the one before it.
         let first = steps.first() == Some(&step);
         for (when, named) in WHENS.iter().enumerate().filter(|(_, when)| first || **when != When::Before) {
             let what = format!("{:?} {named:?} {mode:?}", Step::ALL[step]);
-            let ground = kept.lay_out();
-            kill(&ground, step, when, mode);
+            let fixture = kept.lay_out();
+            kill(&fixture, step, when, mode);
             // Before the rescue, what is staged is where it was.
-            let staged = staged(ground.path());
+            let staged = staged(fixture.path());
             let elsewhere = before.difference(&staged).cloned().collect();
-            nothing_is_lost(ground.path(), &elsewhere, &format!("{what}, killed"));
-            let applied = ground.project().recovery().apply(&back(mode)).unwrap();
+            nothing_is_lost(fixture.path(), &elsewhere, &format!("{what}, killed"));
+            let applied = fixture.project().recovery().apply(&back(mode)).unwrap();
             assert!(applied.resumed, "{what}");
-            nothing_is_lost(ground.path(), &before, &what);
+            nothing_is_lost(fixture.path(), &before, &what);
             let done = applied.rollback.unwrap();
-            let branches = ground.run(&["for-each-ref", "--format=%(refname)", "refs/heads/forge/"]);
+            let branches = fixture.run(&["for-each-ref", "--format=%(refname)", "refs/heads/forge/"]);
             assert_eq!(branches.lines().count(), usize::from(mode == Mode::Branch), "{what}: {branches}");
-            let trees = ground.run(&["worktree", "list"]).lines().count();
+            let trees = fixture.run(&["worktree", "list"]).lines().count();
             assert_eq!(trees, 1 + usize::from(done.worktree.is_some()), "{what}");
-            let folder = done.worktree.map_or_else(|| ground.path().to_owned(), Into::into);
+            let folder = done.worktree.map_or_else(|| fixture.path().to_owned(), Into::into);
             let read = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
             assert_eq!(read("a.txt"), "one\ntwo\nthree\n", "{what}");
             assert_eq!(read(KNOWLEDGE).matches("\"resolution\"").count(), 1, "{what}");
             assert!(read(FEATURES).contains("A-003"), "{what}");
-            let journal: serde_json::Value = serde_json::from_str(&ground.read(".forge/.local/recovery.json")).unwrap();
+            let journal: serde_json::Value =
+                serde_json::from_str(&fixture.read(".forge/.local/recovery.json")).unwrap();
             assert!(journal["current"].is_null(), "{what}");
             assert_eq!(journal["past"].as_array().unwrap().len(), 1, "{what}");
-            assert_eq!(leftovers(&ground.path().join(".git")), [""; 0], "{what}");
+            assert_eq!(leftovers(&fixture.path().join(".git")), [""; 0], "{what}");
         }
     }
 }
@@ -82,13 +83,13 @@ fn leftovers(git: &Path) -> Vec<String> {
         .collect()
 }
 
-fn dirty(ground: &Ground) {
-    ground.write("a.txt", "later\n");
-    ground.commit("later");
-    ground.write("a.txt", "staged\n");
-    ground.run(&["add", "a.txt"]);
-    ground.write("a.txt", "changed\n");
-    ground.write("new.txt", "untracked\n");
+fn dirty(fixture: &Fixture) {
+    fixture.write("a.txt", "later\n");
+    fixture.commit("later");
+    fixture.write("a.txt", "staged\n");
+    fixture.run(&["add", "a.txt"]);
+    fixture.write("a.txt", "changed\n");
+    fixture.write("new.txt", "untracked\n");
 }
 
 #[test]
@@ -98,9 +99,9 @@ fn a_rollback_of_a_dirty_tree_that_is_killed_anywhere_is_taken_up_again() {
 
 #[test]
 fn a_rollback_in_place_that_is_killed_around_the_switch_is_taken_up_again() {
-    let clean = |ground: &Ground| {
-        ground.write("a.txt", "later\n");
-        ground.commit("later");
+    let clean = |fixture: &Fixture| {
+        fixture.write("a.txt", "later\n");
+        fixture.commit("later");
     };
     go_on(clean, Mode::Branch, &[3, 4]);
 }
@@ -112,80 +113,80 @@ fn a_restore_that_is_killed_anywhere_is_taken_up_again() {
 
 #[test]
 fn what_is_changed_between_a_kill_and_the_next_run_is_rescued_as_well() {
-    let ground = with_checkpoint();
-    dirty(&ground);
-    kill(&ground, 3, 2, Mode::Restore);
-    ground.write("a.txt", "written after the kill\n");
-    let before = bytes(ground.path());
-    ground.project().recovery().apply(&back(Mode::Restore)).unwrap();
-    nothing_is_lost(ground.path(), &before, "changed meanwhile");
-    assert_eq!(ground.read("a.txt"), "one\ntwo\nthree\n");
+    let fixture = with_checkpoint();
+    dirty(&fixture);
+    kill(&fixture, 3, 2, Mode::Restore);
+    fixture.write("a.txt", "written after the kill\n");
+    let before = bytes(fixture.path());
+    fixture.project().recovery().apply(&back(Mode::Restore)).unwrap();
+    nothing_is_lost(fixture.path(), &before, "changed meanwhile");
+    assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
 }
 
 #[test]
 fn a_restore_that_can_never_go_on_is_given_up_and_another_may_begin() {
-    let ground = with_checkpoint();
-    dirty(&ground);
-    kill(&ground, 2, 2, Mode::Restore);
-    ground.commit("work went on");
-    let head = ground.head();
-    let before = bytes(ground.path());
-    let error = ground.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+    let fixture = with_checkpoint();
+    dirty(&fixture);
+    kill(&fixture, 2, 2, Mode::Restore);
+    fixture.commit("work went on");
+    let head = fixture.head();
+    let before = bytes(fixture.path());
+    let error = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
     assert_eq!(error.code, "E_MOVED");
-    assert_eq!(ground.head(), head);
-    let journal = ground.project().recovery().journal().unwrap();
+    assert_eq!(fixture.head(), head);
+    let journal = fixture.project().recovery().journal().unwrap();
     assert_eq!((journal.current, journal.past.len()), (None, 1));
-    let done = ground.project().recovery().apply(&back(Mode::Restore)).unwrap();
+    let done = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap();
     assert!(!done.resumed && done.rollback.is_some());
-    nothing_is_lost(ground.path(), &before, "given up");
-    assert_eq!(ground.read("a.txt"), "one\ntwo\nthree\n");
+    nothing_is_lost(fixture.path(), &before, "given up");
+    assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
 }
 
 #[test]
 fn a_work_tree_that_git_was_killed_making_is_made_anew() {
-    let ground = with_checkpoint();
-    dirty(&ground);
-    kill(&ground, 3, 2, Mode::Branch);
+    let fixture = with_checkpoint();
+    dirty(&fixture);
+    kill(&fixture, 3, 2, Mode::Branch);
     let branch = "forge/rollback/A-1-v1-1";
-    let folder = ground.path().join(".forge/.local/worktrees/A-1-v1-1");
+    let folder = fixture.path().join(".forge/.local/worktrees/A-1-v1-1");
     // As git leaves it: listed and locked, without the files.
-    ground.run(&["worktree", "add", "-q", "--no-checkout", folder.to_str().unwrap(), branch]);
-    ground.write(".git/worktrees/A-1-v1-1/locked", "initializing");
-    let before = bytes(ground.path());
-    let done = ground.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+    fixture.run(&["worktree", "add", "-q", "--no-checkout", folder.to_str().unwrap(), branch]);
+    fixture.write(".git/worktrees/A-1-v1-1/locked", "initializing");
+    let before = bytes(fixture.path());
+    let done = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     assert_eq!(done.target.as_deref(), Some("forge/rollback/A-1-v1-2"));
     let other = std::path::PathBuf::from(done.worktree.unwrap());
     assert_ne!(other, folder);
     assert_eq!(std::fs::read_to_string(other.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
     assert_eq!(crate::git::fixture::run_at(&other, &["status", "--porcelain"]), "");
-    nothing_is_lost(ground.path(), &before, "half a work tree");
+    nothing_is_lost(fixture.path(), &before, "half a work tree");
 }
 
 #[test]
 fn a_restore_touches_nothing_where_one_went_elsewhere_meanwhile() {
-    let ground = with_checkpoint();
-    dirty(&ground);
-    kill(&ground, 3, 2, Mode::Restore);
-    ground.run(&["checkout", "-q", "-f", "-b", "elsewhere", "HEAD^"]);
-    ground.write("a.txt", "work of another day\n");
-    let error = ground.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+    let fixture = with_checkpoint();
+    dirty(&fixture);
+    kill(&fixture, 3, 2, Mode::Restore);
+    fixture.run(&["checkout", "-q", "-f", "-b", "elsewhere", "HEAD^"]);
+    fixture.write("a.txt", "work of another day\n");
+    let error = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
     assert_eq!(error.code, "E_MOVED");
-    assert_eq!(ground.read("a.txt"), "work of another day\n");
-    let journal = ground.project().recovery().journal().unwrap();
+    assert_eq!(fixture.read("a.txt"), "work of another day\n");
+    let journal = fixture.project().recovery().journal().unwrap();
     assert_eq!((journal.current, journal.past.len()), (None, 1));
 }
 
 #[test]
 fn a_person_can_give_up_a_rollback_that_was_cut_short() {
-    let ground = with_checkpoint();
-    dirty(&ground);
-    assert_eq!(ground.project().recovery().give_up_rollback().unwrap_err().category.exit_code(), 3);
-    kill(&ground, 3, 2, Mode::Restore);
-    let before = bytes(ground.path());
-    let given_up = ground.project().recovery().give_up_rollback().unwrap();
+    let fixture = with_checkpoint();
+    dirty(&fixture);
+    assert_eq!(fixture.project().recovery().give_up_rollback().unwrap_err().category.exit_code(), 3);
+    kill(&fixture, 3, 2, Mode::Restore);
+    let before = bytes(fixture.path());
+    let given_up = fixture.project().recovery().give_up_rollback().unwrap();
     assert_eq!(given_up.step, Step::Branched);
-    let journal = ground.project().recovery().journal().unwrap();
+    let journal = fixture.project().recovery().journal().unwrap();
     assert_eq!((journal.current, journal.past), (None, vec![given_up]));
-    nothing_is_lost(ground.path(), &before, "given up");
-    assert_eq!(ground.read("a.txt"), "changed\n");
+    nothing_is_lost(fixture.path(), &before, "given up");
+    assert_eq!(fixture.read("a.txt"), "changed\n");
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::ground::{FEATURES, Ground};
+use super::fixture::{FEATURES, Fixture};
 use super::rolled::{back, with_checkpoint};
 use crate::focus::SetFocus;
 use crate::git::fixture::run_at;
@@ -18,29 +18,29 @@ fn start() -> Start {
 }
 
 /// Goes back from a dirty tree, and returns the new work tree.
-fn apart(ground: &Ground) -> PathBuf {
-    ground.write("a.txt", "wrong way\n");
-    let done = ground.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+fn apart(fixture: &Fixture) -> PathBuf {
+    fixture.write("a.txt", "wrong way\n");
+    let done = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     PathBuf::from(done.worktree.unwrap())
 }
 
 #[test]
 fn new_work_tree_has_the_issues_and_takes_up_the_focus() {
-    let ground = with_checkpoint();
-    ground.write(ACTIVE, ISSUES);
-    let project = ground.project();
+    let fixture = with_checkpoint();
+    fixture.write(ACTIVE, ISSUES);
+    let project = fixture.project();
     project.sessions().start(&start()).unwrap();
     let set = SetFocus { task: Some("Mend seven".into()), linear_issue: Some("A-7".into()), ..SetFocus::default() };
     project.sessions().set_focus(&set).unwrap();
-    let there = apart(&ground);
+    let there = apart(&fixture);
     let issues = std::fs::read_to_string(there.join(ACTIVE)).unwrap();
     assert!(issues.contains("A-7"), "{issues}");
-    let started = Ground::open(&there).sessions().start(&start()).unwrap();
+    let started = Fixture::open(&there).sessions().start(&start()).unwrap();
     let chosen = started.chosen.unwrap();
     assert_eq!((chosen.task.as_deref(), chosen.linear_issue.as_deref()), (Some("Mend seven"), Some("A-7")));
     // It is handed over once.
-    Ground::open(&there).sessions().end(&End::default()).unwrap();
-    let chosen = Ground::open(&there).sessions().start(&start()).unwrap().chosen.unwrap();
+    Fixture::open(&there).sessions().end(&End::default()).unwrap();
+    let chosen = Fixture::open(&there).sessions().start(&start()).unwrap().chosen.unwrap();
     assert_ne!(chosen.task.as_deref(), Some("Mend seven"));
 }
 
@@ -77,15 +77,15 @@ fn feature_seen_to_work_after_the_rollback_is_no_regression_after_the_merge() {
 
 #[test]
 fn verified_feature_remembers_the_failure_before() {
-    let ground = Ground::new();
-    let project = ground
+    let fixture = Fixture::new();
+    let project = fixture
         .project_with("[verify]\nrunner = \"sh: test ! -e broken && echo ran {prefix}\"\ncount_regex = \"ran\"\n");
-    ground.features(&[("A-001", "passing")]);
-    ground.write("broken", "");
+    fixture.features(&[("A-001", "passing")]);
+    fixture.write("broken", "");
     assert!(!project.features().verify("A-001").unwrap().passed);
     let failed = project.features().read().unwrap().get("A-001").unwrap().regressed_at;
     assert!(failed.is_some());
-    std::fs::remove_file(ground.path().join("broken")).unwrap();
+    std::fs::remove_file(fixture.path().join("broken")).unwrap();
     assert!(project.features().verify("A-001").unwrap().passed);
     let file = project.features().read().unwrap();
     let feature = file.get("A-001").unwrap();
@@ -94,33 +94,33 @@ fn verified_feature_remembers_the_failure_before() {
 
 #[test]
 fn work_tree_of_a_rollback_goes_away_once_it_is_merged() {
-    let ground = with_checkpoint();
-    let there = apart(&ground);
-    let clean = |yes: bool| ground.project().recovery().clean(yes).unwrap();
+    let fixture = with_checkpoint();
+    let there = apart(&fixture);
+    let clean = |yes: bool| fixture.project().recovery().clean(yes).unwrap();
     assert!(clean(true).kept[0].why.contains("merged nowhere"), "{:?}", clean(false));
     std::fs::write(there.join("new.txt"), "new\n").unwrap();
     assert!(clean(true).kept[0].why.contains("not committed"));
     run_at(&there, &["add", "new.txt"]);
     run_at(&there, &["commit", "-q", "-m", "mended"]);
     // What was given up goes, as a person decides; the rescue has it.
-    ground.run(&["checkout", "-q", "--", "."]);
-    ground.run(&["add", "-A"]);
-    ground.run(&["commit", "-q", "--allow-empty", "-m", "the memory"]);
-    ground.run(&["merge", "-q", "--no-edit", "-X", "ours", "forge/rollback/A-1-v1-1"]);
-    let session = Ground::open(&there).sessions().start(&start()).unwrap();
+    fixture.run(&["checkout", "-q", "--", "."]);
+    fixture.run(&["add", "-A"]);
+    fixture.run(&["commit", "-q", "--allow-empty", "-m", "the memory"]);
+    fixture.run(&["merge", "-q", "--no-edit", "-X", "ours", "forge/rollback/A-1-v1-1"]);
+    let session = Fixture::open(&there).sessions().start(&start()).unwrap();
     assert!(clean(true).kept[0].why.contains(&session.session.id));
-    Ground::open(&there).sessions().end(&End { leave_dirty: Some("over".into()), ..End::default() }).unwrap();
+    Fixture::open(&there).sessions().end(&End { leave_dirty: Some("over".into()), ..End::default() }).unwrap();
     run_at(&there, &["add", "-A"]);
     let dirty = !run_at(&there, &["status", "--porcelain"]).is_empty();
     if dirty {
         run_at(&there, &["commit", "-q", "-m", "its end"]);
     }
-    ground.run(&["merge", "-q", "--no-edit", "-X", "ours", "forge/rollback/A-1-v1-1"]);
+    fixture.run(&["merge", "-q", "--no-edit", "-X", "ours", "forge/rollback/A-1-v1-1"]);
     let shown = clean(false);
     assert_eq!((shown.removed.len(), shown.applied), (1, false), "{shown:?}");
     assert!(there.exists());
     assert_eq!(clean(true).removed.len(), 1);
     assert!(!there.exists());
-    assert_eq!(ground.run(&["worktree", "list"]).lines().count(), 1);
-    assert!(!ground.run(&["branch", "--list", "forge/rollback/A-1-v1-1"]).is_empty(), "the branch stays");
+    assert_eq!(fixture.run(&["worktree", "list"]).lines().count(), 1);
+    assert!(!fixture.run(&["branch", "--list", "forge/rollback/A-1-v1-1"]).is_empty(), "the branch stays");
 }

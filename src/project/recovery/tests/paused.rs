@@ -1,6 +1,6 @@
 //! Pauses, and who ends them.
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use crate::checkpoints::Create;
 use crate::error::Category;
 use crate::recovery::{Ack, Apply, Assess, By};
@@ -10,20 +10,20 @@ fn ack(by: By) -> Ack {
 }
 
 /// A project that paused, since HEAD is detached.
-fn paused() -> Ground {
-    let ground = Ground::new();
+fn paused() -> Fixture {
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    ground.project().checkpoints().create(&asked).unwrap();
-    ground.run(&["checkout", "-q", "--detach"]);
-    let error = ground.project().recovery().apply(&Apply::default()).unwrap_err();
+    fixture.project().checkpoints().create(&asked).unwrap();
+    fixture.run(&["checkout", "-q", "--detach"]);
+    let error = fixture.project().recovery().apply(&Apply::default()).unwrap_err();
     assert_eq!((error.code, error.category), ("E_UNKNOWN", Category::Unknown));
-    ground
+    fixture
 }
 
 #[test]
 fn what_is_unknown_pauses_and_whatever_changes_something_is_refused() {
-    let ground = paused();
-    let project = ground.project();
+    let fixture = paused();
+    let project = fixture.project();
     let recovery = project.recovery();
     let paused = recovery.paused().unwrap().unwrap();
     assert!(paused.reason.contains("detached"));
@@ -36,8 +36,8 @@ fn what_is_unknown_pauses_and_whatever_changes_something_is_refused() {
 
 #[test]
 fn a_person_ends_a_pause_and_is_not_asked_the_same_again() {
-    let ground = paused();
-    let project = ground.project();
+    let fixture = paused();
+    let project = fixture.project();
     let recovery = project.recovery();
     assert_eq!(recovery.ack(&Ack { reason: " ".into(), by: By::Terminal }).unwrap_err().category, Category::Usage);
     let answer = recovery.ack(&ack(By::Terminal)).unwrap();
@@ -46,19 +46,19 @@ fn a_person_ends_a_pause_and_is_not_asked_the_same_again() {
     let report = recovery.assess(Assess::default()).unwrap();
     assert!(report.acknowledged && !report.must_pause());
     // A new reason pauses again.
-    ground.write(".git/BISECT_LOG", "x");
+    fixture.write(".git/BISECT_LOG", "x");
     assert!(recovery.assess(Assess::default()).unwrap().must_pause());
     assert_eq!(recovery.ack(&ack(By::Terminal)).unwrap_err().category, Category::NotFound);
 }
 
 #[test]
 fn a_token_ends_a_pause_once() {
-    let ground = paused();
-    let project = ground.project();
+    let fixture = paused();
+    let project = fixture.project();
     let recovery = project.recovery();
     let old = recovery.token().unwrap();
     let token = recovery.token().unwrap();
-    assert!(!ground.read(".forge/.local/paused.json").contains(&token), "only its hash is kept");
+    assert!(!fixture.read(".forge/.local/paused.json").contains(&token), "only its hash is kept");
     for wrong in [old.as_str(), "", "0"] {
         let error = recovery.ack(&ack(By::Token(wrong.to_owned()))).unwrap_err();
         assert_eq!(error.code, "E_TOKEN", "{wrong}");
@@ -71,9 +71,9 @@ fn a_token_ends_a_pause_once() {
 
 #[test]
 fn a_damaged_pause_ends_only_at_a_terminal() {
-    let ground = paused();
-    ground.write(".forge/.local/paused.json", "{");
-    let project = ground.project();
+    let fixture = paused();
+    fixture.write(".forge/.local/paused.json", "{");
+    let project = fixture.project();
     assert!(project.check_not_paused().is_err());
     assert!(project.recovery().ack(&ack(By::Token("x".into()))).is_err());
     project.recovery().ack(&ack(By::Terminal)).unwrap();
@@ -82,15 +82,15 @@ fn a_damaged_pause_ends_only_at_a_terminal() {
 
 #[test]
 fn a_report_with_something_like_a_secret_pauses_all_the_same() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    ground.project().checkpoints().create(&asked).unwrap();
+    fixture.project().checkpoints().create(&asked).unwrap();
     // Put together here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
-    let project = ground.project_with(&format!("[verify]\ncommands = [\"sh: echo first; echo {token}; exit 1\"]\n"));
+    let project = fixture.project_with(&format!("[verify]\ncommands = [\"sh: echo first; echo {token}; exit 1\"]\n"));
     let error = project.recovery().apply(&Apply::default()).unwrap_err();
     assert_eq!(error.code, "E_UNKNOWN", "{error}");
-    let file = ground.read(".forge/.local/paused.json");
+    let file = fixture.read(".forge/.local/paused.json");
     assert!(!file.contains(&token) && file.contains("withheld"), "{file}");
     assert_eq!(project.check_not_paused().unwrap_err().category, Category::Paused);
     let answer = project.recovery().ack(&ack(By::Terminal)).unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::bytes::{bytes, nothing_is_lost, staged};
-use super::ground::{Ground, KNOWLEDGE};
+use super::fixture::{Fixture, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
 use crate::checkpoints::Create;
 use crate::git::fixture::{Repository, run_at};
@@ -14,7 +14,7 @@ use crate::recovery::{Applied, Mode};
 
 const ARTIFACTS: &str = ".forge/memory/artifacts/docs";
 
-type Dirty = (&'static str, fn(&Ground));
+type Dirty = (&'static str, fn(&Fixture));
 
 const STATES: &[Dirty] = &[
     ("clean", |_| {}),
@@ -126,7 +126,7 @@ const STATES: &[Dirty] = &[
         let _ = std::process::Command::new("git").args(["merge", "-q", "side"]).current_dir(g.path()).output();
     }),
     ("a submodule with changes", |g| {
-        let inner = Ground::new();
+        let inner = Fixture::new();
         g.run(&["submodule", "add", "-q", inner.path().to_str().unwrap(), "module"]);
         g.run(&["commit", "-q", "-m", "module"]);
         g.write("module/a.txt", "changed in the module\n");
@@ -205,7 +205,7 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
     let stood = run_at(root, &status);
     let what = format!("{what}, {mode:?}");
     let project = root.join(forge);
-    match Ground::open(project.parent().unwrap()).recovery().apply(&back(mode)) {
+    match Fixture::open(project.parent().unwrap()).recovery().apply(&back(mode)) {
         Ok(Applied { rollback: Some(done), .. }) => {
             assert!(!what.starts_with("an unmerged path") && !what.starts_with("an unborn"), "{what}");
             assert!(done.rescue.is_some(), "{what}");
@@ -245,9 +245,9 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
 fn every_other(from: usize, mode: Mode) {
     assert!(STATES.len() >= 36);
     for (what, dirty) in STATES.iter().skip(from).step_by(2) {
-        let ground = with_checkpoint();
-        dirty(&ground);
-        goes_back(what, ground.path(), ".forge", mode);
+        let fixture = with_checkpoint();
+        dirty(&fixture);
+        goes_back(what, fixture.path(), ".forge", mode);
     }
 }
 
@@ -283,27 +283,27 @@ fn some_changes(root: &Path) {
 #[test]
 fn nothing_is_lost_in_a_linked_work_tree() {
     for mode in [Mode::Branch, Mode::Restore] {
-        let ground = with_checkpoint();
+        let fixture = with_checkpoint();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("linked");
-        ground.run(&["worktree", "add", "-q", "-b", "linked", root.to_str().unwrap()]);
+        fixture.run(&["worktree", "add", "-q", "-b", "linked", root.to_str().unwrap()]);
         some_changes(&root);
-        let main = (ground.head(), bytes(ground.path()));
+        let main = (fixture.head(), bytes(fixture.path()));
         goes_back("a linked work tree", &root, ".forge", mode);
-        assert_eq!(ground.head(), main.0);
-        nothing_is_lost(ground.path(), &main.1, "the main work tree");
+        assert_eq!(fixture.head(), main.0);
+        nothing_is_lost(fixture.path(), &main.1, "the main work tree");
     }
 }
 
 #[test]
 fn nothing_is_lost_where_objects_have_longer_names() {
     for mode in [Mode::Branch, Mode::Restore] {
-        let ground = Ground::of(Repository::with_format("sha256"));
-        ground.project().checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
-        assert_eq!(ground.head().len(), 64);
-        some_changes(ground.path());
-        ground.write(".git/info/attributes", "*.txt text eol=crlf\n");
-        goes_back("names of 64 digits", ground.path(), ".forge", mode);
+        let fixture = Fixture::of(Repository::with_format("sha256"));
+        fixture.project().checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+        assert_eq!(fixture.head().len(), 64);
+        some_changes(fixture.path());
+        fixture.write(".git/info/attributes", "*.txt text eol=crlf\n");
+        goes_back("names of 64 digits", fixture.path(), ".forge", mode);
     }
 }
 

@@ -13,13 +13,14 @@ fn day(project: &Project, text: &str) -> Session {
 
 #[test]
 fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("clone");
     let clone =
-        ["clone", "--quiet", &bench.path().display().to_string(), &there.display().to_string()].map(str::to_owned);
+        ["clone", "--quiet", &fixture.path().display().to_string(), &there.display().to_string()].map(str::to_owned);
     run_at(folder.path(), &clone.iter().map(String::as_str).collect::<Vec<_>>());
-    let (here, other) = (bench.open(), open(&there, World { agent: "Axiom".to_owned(), ..bench.world() }));
+    let (here, other) =
+        (fixture.open(), open(&there, ProjectEnvironment { agent: "Axiom".to_owned(), ..fixture.environment() }));
     let sessions = [(day(&here, "Work here"), "Work here"), (day(&other, "Work there"), "Work there")];
     assert_eq!(sessions[0].0.id, sessions[1].0.id);
     assert_ne!(sessions[0].0.uuid, sessions[1].0.uuid);
@@ -45,26 +46,26 @@ fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
 #[test]
 fn a_folder_with_the_old_name_is_read_on() {
     for kept in [true, false] {
-        let bench = Bench::new();
-        let project = bench.open();
+        let fixture = Fixture::new();
+        let project = fixture.open();
         let session = start(&project).session;
         let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
         project.focus().set(&set).unwrap();
         project.sessions().end(&End { next: Some("Go on".to_owned()), ..End::default() }).unwrap();
-        let at = |folder: &str| bench.path().join(SESSIONS).join(folder);
+        let at = |folder: &str| fixture.path().join(SESSIONS).join(folder);
         std::fs::rename(at(&session.folder()), at(&session.id)).unwrap();
-        bench.repository.commit("As it was");
+        fixture.repository.commit("As it was");
         if !kept {
-            std::fs::remove_file(bench.path().join(crate::layout::ENDED)).unwrap();
+            std::fs::remove_file(fixture.path().join(crate::layout::ENDED)).unwrap();
         }
         let again = project.sessions().end(&End::default()).unwrap();
         assert_eq!((again.session.as_str(), again.again), (session.id.as_str(), true));
-        let named = bench.in_session(&session.id).sessions().end(&End::default()).unwrap();
+        let named = fixture.in_session(&session.id).sessions().end(&End::default()).unwrap();
         assert_eq!(named.session, session.id);
         assert_eq!(project.sessions().folder_of(&session.id).unwrap(), session.id);
         let next = start(&project);
         assert_eq!(next.session.id, "2025-12-24-session-002");
         assert!(next.prime.text.contains("Go on"), "{}", next.prime.text);
-        assert_eq!(bench.repository.run(&["status", "--porcelain"]), "", "{kept}: it is not put away once more");
+        assert_eq!(fixture.repository.run(&["status", "--porcelain"]), "", "{kept}: it is not put away once more");
     }
 }

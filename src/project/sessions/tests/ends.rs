@@ -9,8 +9,8 @@ fn about(context: &str, approach: &str) -> Learning {
 
 #[test]
 fn an_end_that_a_later_step_would_refuse_leaves_the_session_as_it_is() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
     let next = |text: &str| End { next: Some(text.to_owned()), ..End::default() };
     let learned = |context: &str| End { learned: vec![about(context, "Run the tests")], ..End::default() };
@@ -47,10 +47,10 @@ fn poison(project: &Project, id: &str, ending: Ending) {
 
 #[test]
 fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let id = start(&project).session.id;
-    let since = Some(bench.world().now());
+    let since = Some(fixture.environment().now());
     poison(&project, &id, Ending { since, next: Some("one\ntwo".to_owned()), ..Ending::default() });
     project.sessions().end(&End::default()).unwrap_err();
     let ended = project.sessions().end(&End { next: Some("Do more".to_owned()), ..End::default() }).unwrap();
@@ -59,12 +59,12 @@ fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
 
 #[test]
 fn an_end_that_stopped_does_not_stop_the_next_start() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let session = start(&project).session;
     let id = session.id.clone();
     let ending = Ending {
-        since: Some(bench.world().now()),
+        since: Some(fixture.environment().now()),
         next: Some("one\ntwo".to_owned()),
         learned: vec![about(&"x".repeat(501), "y")],
         key: Some("no key".to_owned()),
@@ -74,23 +74,23 @@ fn an_end_that_stopped_does_not_stop_the_next_start() {
     let begun = start(&project);
     assert_eq!(begun.session.id, "2025-12-24-session-002");
     assert_eq!(begun.warnings.iter().filter(|warning| warning.contains("went on without")).count(), 3);
-    let record = bench.read(&format!(".forge/memory/short-term/sessions/{}/session.json", session.folder()));
+    let record = fixture.read(&format!(".forge/memory/short-term/sessions/{}/session.json", session.folder()));
     let record: Session = serde_json::from_str(&record).unwrap();
     assert_eq!((record.state, record.ending), (State::Ended, Some(ending)), "what was to be learned is not lost");
 }
 
 #[test]
 fn a_hook_that_refuses_stops_an_end_but_no_start() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
-    bench.repository.write("hooks/pre-commit", "#!/bin/sh\nexit 1\n");
-    bench.repository.run(&["add", "hooks"]);
-    bench.repository.commit("Add a hook");
-    let hook = bench.path().join("hooks/pre-commit");
+    fixture.repository.write("hooks/pre-commit", "#!/bin/sh\nexit 1\n");
+    fixture.repository.run(&["add", "hooks"]);
+    fixture.repository.commit("Add a hook");
+    let hook = fixture.path().join("hooks/pre-commit");
     assert!(Command::new("chmod").arg("+x").arg(&hook).status().unwrap().success());
-    bench.repository.run(&["config", "core.hooksPath", "hooks"]);
-    bench.repository.run(&["config", "core.fileMode", "false"]);
+    fixture.repository.run(&["config", "core.hooksPath", "hooks"]);
+    fixture.repository.run(&["config", "core.fileMode", "false"]);
     let end = End { learned: vec![learned()], ..End::default() };
     assert_eq!(project.sessions().end(&end).unwrap_err().code, "E_GIT");
     let begun = start(&project);
@@ -100,12 +100,12 @@ fn a_hook_that_refuses_stops_an_end_but_no_start() {
 
 #[test]
 fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
-    let bench = Bench::bare();
-    bench.repository.write(".git/info/exclude", ".forge/\n");
-    Project::init(bench.path(), bench.world(), &Init::default()).unwrap();
-    bench.repository.write("src/main.rs", "fn main() {}\n");
-    bench.repository.commit("Begin");
-    let project = bench.open();
+    let fixture = Fixture::bare();
+    fixture.repository.write(".git/info/exclude", ".forge/\n");
+    Project::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
+    fixture.repository.write("src/main.rs", "fn main() {}\n");
+    fixture.repository.commit("Begin");
+    let project = fixture.open();
     start(&project);
     let ended = project.sessions().end(&End { leave_dirty: Some("x".to_owned()), ..End::default() }).unwrap();
     assert_eq!(ended.commit, None);
@@ -114,14 +114,14 @@ fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
 
 #[test]
 fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_is_missed_at_the_end() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
     let set = |task: &str| crate::focus::SetFocus { task: Some(task.to_owned()), ..Default::default() };
     project.focus().set(&set("First")).unwrap();
-    let other = bench.as_agent("Axiom");
+    let other = fixture.as_agent("Axiom");
     let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
-    let inside = bench.in_session(&joined.id);
+    let inside = fixture.in_session(&joined.id);
     inside.sessions().focus_now().unwrap().set(&set("Second")).unwrap();
     inside.skills().activate("code-generation", "agent").unwrap();
     let active = |focus: crate::focus::Focused<'_>| focus.show().unwrap().unwrap().focus.active_skill;
@@ -133,8 +133,8 @@ fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_i
 
 #[test]
 fn a_session_that_did_nothing_leaves_no_commit_and_no_file() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
     project.sessions().end(&End { next: Some("Begin".to_owned()), ..End::default() }).unwrap();
     let head = || project.git().unwrap().head().unwrap();

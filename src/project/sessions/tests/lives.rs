@@ -8,10 +8,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_session_lives_as_long_as_a_check_of_it_runs() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
-    let go = bench.path().join("go");
+    let go = fixture.path().join("go");
     let ran = std::thread::scope(|scope| {
         let check =
             scope.spawn(|| project.run_check("sh: touch begun; until [ -e go ]; do sleep 0.01; done", PATIENCE));
@@ -22,75 +22,80 @@ fn a_session_lives_as_long_as_a_check_of_it_runs() {
                 std::thread::yield_now();
             }
         };
-        wait(&|| bench.path().join("begun").exists(), "it does not run");
+        wait(&|| fixture.path().join("begun").exists(), "it does not run");
         // Three times nearly the lease, and each time it is renewed meanwhile.
         for _ in 0..3 {
-            bench.minutes(50);
-            let now = bench.world().now();
-            let seen = || bench.open().sessions().current().unwrap().unwrap().seen_at;
+            fixture.minutes(50);
+            let now = fixture.environment().now();
+            let seen = || fixture.open().sessions().current().unwrap().unwrap().seen_at;
             wait(&|| seen() >= now, "nobody renews the lease");
         }
         std::fs::write(&go, "").unwrap();
         check.join().unwrap()
     });
     assert!(ran.unwrap().passed());
-    let again = start(&bench.open());
+    let again = start(&fixture.open());
     assert!(again.again && again.abandoned.is_empty(), "{again:?}");
 }
 
 #[test]
 fn who_looks_on_does_not_keep_the_session_of_another_alive() {
-    let bench = Bench::new();
-    let id = start(&bench.open()).session.id;
-    let seen = || bench.open().sessions().current().unwrap().unwrap().seen_at;
+    let fixture = Fixture::new();
+    let id = start(&fixture.open()).session.id;
+    let seen = || fixture.open().sessions().current().unwrap().unwrap().seen_at;
     let before = seen();
-    bench.minutes(30);
-    bench.as_agent("Axiom").sessions().lives();
+    fixture.minutes(30);
+    fixture.as_agent("Axiom").sessions().lives();
     assert_eq!(seen(), before);
-    bench.as_agent("Forge").sessions().lives();
-    assert_eq!(seen(), bench.world().now());
-    bench.minutes(2);
-    open(bench.path(), World { agent: "Axiom".to_owned(), ..bench.in_session(&id).world().clone() }).sessions().lives();
-    assert_eq!(seen(), bench.world().now(), "who names it is in it");
+    fixture.as_agent("Forge").sessions().lives();
+    assert_eq!(seen(), fixture.environment().now());
+    fixture.minutes(2);
+    open(
+        fixture.path(),
+        ProjectEnvironment { agent: "Axiom".to_owned(), ..fixture.in_session(&id).environment().clone() },
+    )
+    .sessions()
+    .lives();
+    assert_eq!(seen(), fixture.environment().now(), "who names it is in it");
 }
 
 #[test]
 fn two_who_have_no_name_are_told_that_they_share_a_session() {
-    let bench = Bench::new();
-    assert!(!start(&bench.open()).warnings.iter().any(|warning| warning.contains("--agent")));
-    let id = start(&bench.open()).session.id;
+    let fixture = Fixture::new();
+    assert!(!start(&fixture.open()).warnings.iter().any(|warning| warning.contains("--agent")));
+    let id = start(&fixture.open()).session.id;
     let told = |project: &Project| {
         start(project).warnings.iter().any(|warning| warning.contains("--agent") && warning.contains(&id))
     };
-    assert!(told(&bench.open()));
-    assert!(!told(&bench.in_session(&id)), "who names it knows");
+    assert!(told(&fixture.open()));
+    assert!(!told(&fixture.in_session(&id)), "who names it knows");
 }
 
 #[test]
 fn a_record_whose_id_is_a_path_is_damaged() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let id = start(&project).session.id;
     let path = ".forge/.local/sessions.json";
-    bench.repository.write(path, bench.read(path).replace(&id, "../../../outside"));
+    fixture.repository.write(path, fixture.read(path).replace(&id, "../../../outside"));
     let command = ["true".to_owned()];
-    let error = bench.open().sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
+    let error = fixture.open().sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"), "{error}");
-    assert!(!bench.path().join("outside.lock").exists() && !bench.path().join("../outside.lock").exists());
+    assert!(!fixture.path().join("outside.lock").exists() && !fixture.path().join("../outside.lock").exists());
 }
 
 #[test]
 fn a_feature_whose_tests_make_no_sense_stops_no_start() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let features =
         r#"{"schema_version":"1.0","features":[{"id":"FORGE-001","name":"n","status":"failing","tests":["t"]}]}"#;
-    bench.repository.write(".forge/memory/long-term/features.json", features);
+    fixture.repository.write(".forge/memory/long-term/features.json", features);
     let config = "[verify]\nrunner = \"echo ran {prefix}\"\ncount_regex = \"ran\"\n";
-    bench.repository.write(".forge/config.toml", config);
-    bench.repository.commit("Features");
-    assert!(bench.open().features().verify("FORGE-001").unwrap().passed);
-    bench.repository.write(".forge/config.toml", config.replace("echo ran {prefix}", "echo 'ran {prefix}"));
-    let begun = start(&bench.open());
+    fixture.repository.write(".forge/config.toml", config);
+    fixture.repository.commit("Features");
+    assert!(fixture.open().features().verify("FORGE-001").unwrap().passed);
+    fixture.repository.write(".forge/config.toml", config.replace("echo ran {prefix}", "echo 'ran {prefix}"));
+    let begun = start(&fixture.open());
     assert_eq!(begun.session.state, State::Live, "{begun:?}");
     assert!(matches!(&begun.probed[..], [probed] if !probed.passing && !probed.regressed), "{:?}", begun.probed);
 }

@@ -15,15 +15,15 @@ fn data(event: &crate::events::Envelope) -> serde_json::Value {
 
 #[test]
 fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let id = start(&project).session.id;
-    let hook = bench.path().join("hooks/pre-commit");
+    let hook = fixture.path().join("hooks/pre-commit");
     std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
     std::fs::write(&hook, "#!/bin/sh\nsleep 600\n").unwrap();
     std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    bench.repository.run(&["config", "core.hooksPath", hook.parent().unwrap().to_str().unwrap()]);
-    let child = bench.path().join("child");
+    fixture.repository.run(&["config", "core.hooksPath", hook.parent().unwrap().to_str().unwrap()]);
+    let child = fixture.path().join("child");
     let script = format!("sleep 600 & echo $! > '{0}.new'; mv '{0}.new' '{0}'; wait", child.display());
     let command = ["sh", "-c", &script].map(str::to_owned);
     let stop = AtomicBool::new(false);
@@ -44,21 +44,21 @@ fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end(
     while is_alive(&pid) {
         std::thread::yield_now();
     }
-    assert!(!bench.path().join(".git/index.lock").exists());
+    assert!(!fixture.path().join(".git/index.lock").exists());
     let told = project.events().replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
     assert_eq!(data(&told.events[0])["reason"], "signal");
-    start(&bench.open());
+    start(&fixture.open());
 }
 
 #[test]
 fn what_was_learned_in_a_session_stands_in_its_commit_and_its_end() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     start(&project);
     project.sessions().learn(learned()).unwrap();
     let ended = project.sessions().end(&End::default()).unwrap();
     assert_eq!(ended.learned.len(), 1);
-    let message = bench.repository.run(&["log", "-1", "--format=%B"]);
+    let message = fixture.repository.run(&["log", "-1", "--format=%B"]);
     assert!(message.contains("- Learned: Adding a subject"), "{message}");
     assert!(!message.contains("- None"), "{message}");
     let told = project.events().replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
@@ -68,23 +68,23 @@ fn what_was_learned_in_a_session_stands_in_its_commit_and_its_end() {
 
 #[test]
 fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let config = "[verify]\nrunner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
-    bench.repository.write(".forge/config.toml", config);
+    fixture.repository.write(".forge/config.toml", config);
     let path = ".forge/memory/long-term/features.json";
     let feature = |n: u8| format!(r#"{{"id":"A-00{n}","name":"n{n}","status":"failing","tests":["t"]}}"#);
     let features = |all: &[String]| format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, all.join(","));
-    bench.repository.write(path, features(&[feature(1), feature(2)]));
-    bench.repository.commit("Features");
-    let project = bench.open();
+    fixture.repository.write(path, features(&[feature(1), feature(2)]));
+    fixture.repository.commit("Features");
+    let project = fixture.open();
     start(&project);
-    bench.minutes(1);
+    fixture.minutes(1);
     assert!(project.features().verify("A-001").unwrap().passed);
     assert_eq!(project.sessions().advice().unwrap(), Some(Advice::FeaturePassing));
     project.sessions().end(&End::default()).unwrap();
     project.checkpoints().create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
-    bench.minutes(1);
-    let project = bench.open();
+    fixture.minutes(1);
+    let project = fixture.open();
     assert_eq!(start(&project).probed.len(), 1);
     assert_eq!(project.sessions().advice().unwrap(), None, "it worked before");
     assert!(project.features().verify("A-002").unwrap().passed);
@@ -93,7 +93,7 @@ fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
 
 #[test]
 fn what_comes_next_is_what_the_last_session_said() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     for (folder, next) in [
         ("2025-12-24-session-999", "Old"),
         ("2025-12-24-session-1000", "New"),
@@ -101,24 +101,24 @@ fn what_comes_next_is_what_the_last_session_said() {
         ("2025-12-23-session-1001", "Of the day before"),
     ] {
         let path = format!(".forge/memory/short-term/sessions/{folder}/progress.txt");
-        bench.repository.write(&path, format!("=== FORGE Session 2025-12-24 ===\n\n[10:00] Done\n\nNEXT: {next}\n"));
+        fixture.repository.write(&path, format!("=== FORGE Session 2025-12-24 ===\n\n[10:00] Done\n\nNEXT: {next}\n"));
     }
-    let text = bench.open().prime(None).unwrap().text;
+    let text = fixture.open().prime(None).unwrap().text;
     assert!(text.contains("New") && !text.contains("Old") && !text.contains("body's"), "{text}");
 }
 
 #[test]
 fn commits_that_only_keep_the_memory_are_no_work() {
-    let bench = Bench::new();
-    let from = bench.repository.run(&["rev-parse", "HEAD"]).trim().to_owned();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let from = fixture.repository.run(&["rev-parse", "HEAD"]).trim().to_owned();
+    let project = fixture.open();
     for key in [None, Some("SX9-1".to_owned())] {
         start(&project);
         project.sessions().log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
         let ended = project.sessions().end(&End { key, ..End::default() }).unwrap();
         assert!(ended.commit.is_some());
     }
-    bench.repository.commit("[SX9-1] Work");
+    fixture.repository.commit("[SX9-1] Work");
     let git = project.git().unwrap();
     let range = format!("{from}..HEAD");
     assert_eq!((git.count(&range).unwrap(), git.count_work(&range).unwrap()), (3, 1));

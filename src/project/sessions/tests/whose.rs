@@ -17,11 +17,11 @@ fn join(project: &Project) -> Session {
 
 #[test]
 fn who_names_no_session_never_works_in_another_agents() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let theirs = start(&project).session.id;
-    let before = bench.read(".forge/memory/short-term/progress.txt");
-    let other = bench.as_agent("Axiom");
+    let before = fixture.read(".forge/memory/short-term/progress.txt");
+    let other = fixture.as_agent("Axiom");
     let sessions = other.sessions();
     let refused = [
         log(&other, "Mine").unwrap_err(),
@@ -38,18 +38,18 @@ fn who_names_no_session_never_works_in_another_agents() {
     }
     // What belongs to no session can be said all the same, and who only looks sees who is there.
     sessions.learn(learned()).unwrap();
-    assert!(!bench.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
+    assert!(!fixture.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
     assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
-    assert_eq!(bench.read(".forge/memory/short-term/progress.txt"), before);
+    assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), before);
     assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
 }
 
 #[test]
 fn who_joined_is_in_their_own_session_without_naming_it() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let first = start(&project).session.id;
-    let other = bench.as_agent("Axiom");
+    let other = fixture.as_agent("Axiom");
     let second = join(&other).id;
     assert_eq!(log(&other, "Beside").unwrap().session, Some(second.clone()));
     assert_eq!(log(&project, "Before").unwrap().session, Some(first.clone()));
@@ -66,15 +66,15 @@ fn who_joined_is_in_their_own_session_without_naming_it() {
 
 #[test]
 fn two_sessions_of_one_name_must_be_named() {
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let first = start(&project).session.id;
     let second = join(&project).id;
     for error in [log(&project, "Whose").unwrap_err(), project.sessions().end(&End::default()).unwrap_err()] {
         assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"), "{error}");
         assert!(error.message.contains(&first) && error.message.contains(&second), "{error}");
     }
-    assert_eq!(log(&bench.in_session(&first), "Here").unwrap().session, Some(first));
+    assert_eq!(log(&fixture.in_session(&first), "Here").unwrap().session, Some(first));
     let begun = project.events().replay(&Replay { about: vec![Subject::SessionStart], ..Replay::default() }).unwrap();
     assert_eq!(begun.events.last().unwrap().session.as_deref(), Some(second.as_str()), "it began, not the first");
 }
@@ -82,11 +82,11 @@ fn two_sessions_of_one_name_must_be_named() {
 #[test]
 fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
     for take_over in [false, true] {
-        let bench = Bench::new();
-        let project = bench.open();
+        let fixture = Fixture::new();
+        let project = fixture.open();
         let id = start(&project).session.id;
         let ending = Ending {
-            since: Some(bench.world().now()),
+            since: Some(fixture.environment().now()),
             next: Some("Wire it".to_owned()),
             learned: vec![learned()],
             ..Ending::default()
@@ -99,12 +99,12 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
             })
             .unwrap();
         if !take_over {
-            bench.minutes(61);
+            fixture.minutes(61);
         }
         let begin = Start { take_over, ..Start::default() };
-        let begun = bench.as_agent("Axiom").sessions().start(&begin).unwrap();
+        let begun = fixture.as_agent("Axiom").sessions().start(&begin).unwrap();
         assert_eq!((begun.session.agent.as_str(), begun.abandoned.len()), ("Axiom", 0), "{:?}", begun.warnings);
-        let knowledge = bench.read(".forge/memory/long-term/knowledge.json");
+        let knowledge = fixture.read(".forge/memory/long-term/knowledge.json");
         assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
         assert_eq!(over(&project, &id).state, State::Ended);
         assert_eq!((told(&project, Subject::SessionEnd), told(&project, Subject::SessionAbandoned)), (1, 0));
@@ -115,16 +115,16 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
 #[test]
 fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowledge() {
     let path = ".forge/memory/long-term/knowledge.json";
-    let bench = Bench::new();
-    let project = bench.open();
+    let fixture = Fixture::new();
+    let project = fixture.open();
     let id = start(&project).session.id;
-    let newer = |bench: &Bench| bench.repository.write(path, bench.read(path).replace("\"1.0\"", "\"2.0\""));
-    newer(&bench);
+    let newer = |fixture: &Fixture| fixture.repository.write(path, fixture.read(path).replace("\"1.0\"", "\"2.0\""));
+    newer(&fixture);
     let error = project.sessions().end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_SCHEMA_NEWER"), "{error}");
     assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
     // One that began to end before that comes to its end, too, and says what was not kept.
-    let ending = Ending { since: Some(bench.world().now()), learned: vec![learned()], ..Ending::default() };
+    let ending = Ending { since: Some(fixture.environment().now()), learned: vec![learned()], ..Ending::default() };
     project
         .sessions()
         .change(&id, |session| {

@@ -85,7 +85,7 @@ impl Host {
         let (count, give) = (Arc::clone(&reads), Arc::clone(&answer));
         let handler = get(move || async move {
             count.fetch_add(1, Ordering::SeqCst);
-            let (status, body) = give.read().unwrap().clone();
+            let (status, body) = give.read().clone();
             (StatusCode::from_u16(status).unwrap(), body)
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -95,7 +95,7 @@ impl Host {
     }
 
     fn answers(&self, status: u16, body: String) {
-        *self.answer.write().unwrap() = (status, body);
+        *self.answer.write() = (status, body);
     }
 
     fn reads(&self) -> usize {

@@ -6,9 +6,9 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"
 
 #[tokio::test]
 async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
-    let door = Door::plain().await;
-    let (id, token) = door.api_token("acme", "alice", "packs:run", None).await;
-    let (_, other) = door.api_token("acme", "alice", "packs:run", None).await;
+    let client = Client::plain().await;
+    let (id, token) = client.api_token("acme", "alice", "packs:run", None).await;
+    let (_, other) = client.api_token("acme", "alice", "packs:run", None).await;
     let send = async |method: Method, token: &str, session: &str, body: &str| {
         let bearer = format!("Bearer {token}");
         let headers = [
@@ -18,7 +18,7 @@ async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
             ("mcp-session-id", session),
         ];
         let shown = headers.len() - usize::from(session.is_empty());
-        door.fixture.send(method, "/mcp", &headers[..shown], body).await
+        client.fixture.send(method, "/mcp", &headers[..shown], body).await
     };
     let begin = async |token: &str| {
         let answer = send(Method::POST, token, "", HELLO).await;
@@ -30,8 +30,8 @@ async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
     let listening = send(Method::GET, &token, &session, "");
     let revoking = async {
-        assert!(door.system.revoke_token(&id, START).await.unwrap());
-        door.fixture.clock.advance(Duration::from_secs(1));
+        assert!(client.system.revoke_token(&id, START).await.unwrap());
+        client.fixture.clock.advance(Duration::from_secs(1));
         // Whoever begins a session makes all be looked at; else it happens every ten seconds.
         begin(&other).await;
     };
@@ -44,8 +44,8 @@ async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
 
 #[tokio::test]
 async fn a_session_outlives_a_time_in_which_nobody_can_tell_whether_its_token_holds() {
-    let door = Door::plain().await;
-    let (id, alice) = door.api_token("acme", "alice", "packs:run", None).await;
+    let client = Client::plain().await;
+    let (id, alice) = client.api_token("acme", "alice", "packs:run", None).await;
     let send = async |token: &str, session: &str, body: &str| {
         let bearer = format!("Bearer {token}");
         let headers = [
@@ -55,13 +55,13 @@ async fn a_session_outlives_a_time_in_which_nobody_can_tell_whether_its_token_ho
             ("mcp-session-id", session),
         ];
         let shown = headers.len() - usize::from(session.is_empty());
-        door.fixture.send(Method::POST, "/mcp", &headers[..shown], body).await
+        client.fixture.send(Method::POST, "/mcp", &headers[..shown], body).await
     };
     let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
     let bob = shared("bob", "packs:run");
     let session = send(&alice, "", HELLO).await.header("mcp-session-id").to_owned();
     // The database cannot be read; whoever begins a session makes all be looked at.
-    let database = |suffix: &str| door.folder.path().join(format!("helmdeck.db{suffix}"));
+    let database = |suffix: &str| client.folder.path().join(format!("helmdeck.db{suffix}"));
     let aside = tempfile::tempdir().unwrap();
     let moved = |suffix: &str| aside.path().join(format!("helmdeck.db{suffix}"));
     let files = ["", "-wal", "-shm"].map(|suffix| (database(suffix), moved(suffix)));
@@ -69,8 +69,8 @@ async fn a_session_outlives_a_time_in_which_nobody_can_tell_whether_its_token_ho
         std::fs::rename(from, to).unwrap();
     }
     std::fs::create_dir(database("")).unwrap();
-    door.fixture.clock.advance(Duration::from_secs(1));
-    let asked = door.post(RUN, &alice, "{}").await;
+    client.fixture.clock.advance(Duration::from_secs(1));
+    let asked = client.post(RUN, &alice, "{}").await;
     assert_eq!((asked.status.as_u16(), asked.problem().as_str()), (503, "overloaded"));
     assert_eq!(send(&bob, "", HELLO).await.status, 200);
     std::fs::remove_dir(database("")).unwrap();
@@ -80,8 +80,8 @@ async fn a_session_outlives_a_time_in_which_nobody_can_tell_whether_its_token_ho
     let again = send(&alice, &session, ping).await;
     assert_eq!(again.status, 200, "{}", again.body);
     // A refusal ends it.
-    assert!(door.system.revoke_token(&id, START).await.unwrap());
-    door.fixture.clock.advance(Duration::from_secs(1));
+    assert!(client.system.revoke_token(&id, START).await.unwrap());
+    client.fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(send(&bob, "", HELLO).await.status, 200);
     assert_eq!(send(&shared("alice", "packs:run"), &session, ping).await.status, 404);
 }

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn each_route_asks_for_its_scope_and_names_the_one_that_is_missing() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let every = ["packs:run", "metrics:read", "memory:read", "memory:write", "admin"];
     let fact = r#"{"key":"a","value":"b"}"#;
     for (method, path, body, scope, missing) in [
@@ -23,7 +23,7 @@ async fn each_route_asks_for_its_scope_and_names_the_one_that_is_missing() {
         (Method::POST, "/api/v1/memory/purge", r#"{"all":true}"#, "admin", "memory:write"),
     ] {
         for held in every {
-            let answer = door.send(method.clone(), path, &shared("alice", held), body).await;
+            let answer = client.send(method.clone(), path, &shared("alice", held), body).await;
             if held == scope || held == "admin" {
                 assert_eq!(answer.status, 200, "{method} {path} with {held}: {answer:?}");
                 continue;
@@ -42,56 +42,56 @@ async fn each_route_asks_for_its_scope_and_names_the_one_that_is_missing() {
 
 #[tokio::test]
 async fn a_glob_narrows_what_is_run_listed_and_shown() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let narrow = shared("alice", "packs:run:test.c*");
-    assert_eq!(door.post(CACHED, &narrow, "{}").await.status, 200);
-    assert_eq!(door.post(RUN, &narrow, "{}").await.problem(), "forbidden");
+    assert_eq!(client.post(CACHED, &narrow, "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &narrow, "{}").await.problem(), "forbidden");
     // One that does not exist is told apart only by who may know.
-    assert_eq!(door.post("/api/v1/packs/test.nothing", &narrow, "{}").await.problem(), "forbidden");
-    assert_eq!(door.post("/api/v1/packs/test.cnothing", &narrow, "{}").await.problem(), "not_found");
-    let listed = door.get("/api/v1/packs", &narrow).await.json();
+    assert_eq!(client.post("/api/v1/packs/test.nothing", &narrow, "{}").await.problem(), "forbidden");
+    assert_eq!(client.post("/api/v1/packs/test.cnothing", &narrow, "{}").await.problem(), "not_found");
+    let listed = client.get("/api/v1/packs", &narrow).await.json();
     let names: Vec<_> = listed["packs"].as_array().unwrap().iter().map(|pack| pack["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["test.cached"]);
-    let document = door.get("/api/v1/openapi.json", &narrow).await.json();
+    let document = client.get("/api/v1/openapi.json", &narrow).await.json();
     assert!(document["paths"]["/api/v1/packs/test.cached"].is_object());
     assert!(document["paths"]["/api/v1/packs/test.plain"].is_null());
-    let page = door.get("/docs", &narrow).await.body;
+    let page = client.get("/docs", &narrow).await.body;
     assert!(page.contains("test.cached") && !page.contains("test.plain"));
     // Somebody who may do nothing is still somebody.
-    assert_eq!(door.get("/api/v1/packs", &shared("alice", "")).await.json(), json!({"packs": [], "refused": []}));
+    assert_eq!(client.get("/api/v1/packs", &shared("alice", "")).await.json(), json!({"packs": [], "refused": []}));
 }
 
 #[tokio::test]
 async fn tenant_a_does_not_get_the_artifacts_of_tenant_b_and_neither_does_a_colleague() {
-    let door = Door::plain().await;
-    let token = async |tenant: &str, user: &str, scope: &str| door.api_token(tenant, user, scope, None).await.1;
+    let client = Client::plain().await;
+    let token = async |tenant: &str, user: &str, scope: &str| client.api_token(tenant, user, scope, None).await.1;
     let owner = token("b", "alice", "packs:run").await;
-    let outcome = door.post(RUN, &owner, r#"{"file":"canary"}"#).await.json();
+    let outcome = client.post(RUN, &owner, r#"{"file":"canary"}"#).await.json();
     let path = format!("/api/v1/artifacts/{}", outcome["artifacts"][0]["key"].as_str().unwrap());
-    assert_eq!(door.get(&path, &owner).await.body, "canary");
+    assert_eq!(client.get(&path, &owner).await.body, "canary");
     for (tenant, user) in [("a", "alice"), ("b", "bob"), ("local", "local")] {
         let answer =
-            door.get(&path, &token(tenant, user, "packs:run memory:read memory:write metrics:read").await).await;
+            client.get(&path, &token(tenant, user, "packs:run memory:read memory:write metrics:read").await).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{tenant}/{user}");
-        let never = door.get("/api/v1/artifacts/test.plain/none/page.html", &owner).await;
+        let never = client.get("/api/v1/artifacts/test.plain/none/page.html", &owner).await;
         assert_eq!(answer.body, never.body, "somebody else's file and none at all are the same answer");
     }
-    assert_eq!(door.get(&path, &token("ops", "root", "admin").await).await.body, "canary");
-    assert_eq!(door.get(&path, "").await.status, 401);
+    assert_eq!(client.get(&path, &token("ops", "root", "admin").await).await.body, "canary");
+    assert_eq!(client.get(&path, "").await.status, 401);
 }
 
 #[tokio::test]
 async fn memory_of_others_is_not_listed_purged_or_inferred() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let all = "packs:run memory:read memory:write";
-    let token = async |tenant: &str, user: &str| door.api_token(tenant, user, all, None).await.1;
+    let token = async |tenant: &str, user: &str| client.api_token(tenant, user, all, None).await.1;
     let (alice, bob, other) = (token("acme", "alice").await, token("acme", "bob").await, token("b", "alice").await);
-    assert_eq!(door.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
-    door.fixture.engine.memory().unwrap().flush().await;
+    assert_eq!(client.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
+    client.fixture.engine.memory().unwrap().flush().await;
     for stranger in [&bob, &other] {
-        assert_eq!(door.post(CACHED, stranger, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
-        door.fixture.engine.memory().unwrap().flush().await;
-        let namespaces = door.get("/api/v1/memory/namespaces", stranger).await.json();
+        assert_eq!(client.post(CACHED, stranger, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
+        client.fixture.engine.memory().unwrap().flush().await;
+        let namespaces = client.get("/api/v1/memory/namespaces", stranger).await.json();
         let mine = |found: &Value| found["subject"] != "alice" || found["tenant"] == "b";
         assert!(namespaces["namespaces"].as_array().unwrap().iter().all(mine), "{namespaces}");
         let owner = r#""namespace":{"tenant":"acme","subject":"alice"}"#;
@@ -106,31 +106,31 @@ async fn memory_of_others_is_not_listed_purged_or_inferred() {
             ("/api/v1/memory/purge", r#"{"pack":"test.cached"}"#),
         ] {
             let method = if body.is_empty() { Method::GET } else { Method::POST };
-            let answer = door.send(method, path, stranger, body).await;
+            let answer = client.send(method, path, stranger, body).await;
             assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (403, "forbidden"), "{path} {body}");
         }
     }
-    assert_eq!(door.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "hit");
+    assert_eq!(client.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "hit");
     let own = r#"{"namespace":{"tenant":"acme","subject":"alice"}}"#;
-    assert_eq!(door.post("/api/v1/memory/purge", &alice, own).await.status, 200);
-    assert_eq!(door.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
-    assert_eq!(door.post(CACHED, &bob, r#"{"text":"a"}"#).await.json()["cache"]["status"], "hit");
+    assert_eq!(client.post("/api/v1/memory/purge", &alice, own).await.status, 200);
+    assert_eq!(client.post(CACHED, &alice, r#"{"text":"a"}"#).await.json()["cache"]["status"], "miss");
+    assert_eq!(client.post(CACHED, &bob, r#"{"text":"a"}"#).await.json()["cache"]["status"], "hit");
 }
 
 #[tokio::test]
 async fn callers_without_a_token_may_do_what_is_allowed_to_all_and_are_never_cached() {
     let config = AuthConfig { anonymous_scope: "packs:run:test.*".to_owned(), ..AuthConfig::default() };
-    let door = Door::open(config, &[]).await;
+    let client = Client::open(config, &[]).await;
     for _ in 0..2 {
-        let answer = door.post(CACHED, "", "{}").await;
+        let answer = client.post(CACHED, "", "{}").await;
         assert_eq!(answer.status, 200);
         assert!(!answer.header("cache-status").contains("hit"), "{answer:?}");
     }
-    assert_eq!(door.fixture.probe.runs(), 2);
-    let file = door.post(RUN, "", r#"{"file":"canary"}"#).await.json();
+    assert_eq!(client.fixture.probe.runs(), 2);
+    let file = client.post(RUN, "", r#"{"file":"canary"}"#).await.json();
     let artifact = format!("/api/v1/artifacts/{}", file["artifacts"][0]["key"].as_str().unwrap());
     for path in [artifact.as_str(), "/api/v1/memory/facts", "/api/v1/memory/entries", "/metrics"] {
-        let answer = door.get(path, "").await;
+        let answer = client.get(path, "").await;
         assert_eq!(
             (answer.status.as_u16(), answer.header("www-authenticate")),
             (401, "Bearer realm=\"helmdeck\""),
@@ -139,33 +139,33 @@ async fn callers_without_a_token_may_do_what_is_allowed_to_all_and_are_never_cac
     }
     // All of them are one caller, so what one kept under a key would be another's answer.
     let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
-    let answer = door.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
+    let answer = client.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
     assert_eq!(answer.problem(), "unauthenticated");
-    assert_eq!(door.post(RUN, "nonsense", "{}").await.status, 401, "a bad token is worse than none");
+    assert_eq!(client.post(RUN, "nonsense", "{}").await.status, 401, "a bad token is worse than none");
 }
 
 #[tokio::test]
 async fn callers_have_a_rate_each() {
     let server = ServerConfig { rate_per_second: 2, ..ServerConfig::default() };
-    let door = Door::over(server, AuthConfig::default(), &[]).await;
+    let client = Client::over(server, AuthConfig::default(), &[]).await;
     let (alice, bob) = (shared("alice", "packs:run"), shared("bob", "packs:run"));
     for _ in 0..2 {
-        assert_eq!(door.post(RUN, &alice, "{}").await.status, 200);
+        assert_eq!(client.post(RUN, &alice, "{}").await.status, 200);
     }
     // Another token of the same person does not help.
-    assert_eq!(door.post(RUN, &shared("alice", "admin"), "{}").await.problem(), "rate_limited");
-    assert_eq!(door.post(RUN, &bob, "{}").await.status, 200);
+    assert_eq!(client.post(RUN, &shared("alice", "admin"), "{}").await.problem(), "rate_limited");
+    assert_eq!(client.post(RUN, &bob, "{}").await.status, 200);
 }
 
 #[tokio::test]
 async fn idempotency_keys_of_two_callers_do_not_meet() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let mut runs = Vec::new();
     for user in ["alice", "bob", "alice"] {
         let bearer = format!("Bearer {}", shared(user, "packs:run"));
         let headers =
             [("authorization", bearer.as_str()), ("idempotency-key", "k"), ("content-type", "application/json")];
-        let answer = door.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
+        let answer = client.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
         runs.push(answer.json()["output"]["run"].as_u64().unwrap());
     }
     assert_eq!(runs, [1, 2, 1]);

@@ -1,4 +1,4 @@
-//! Calls: what they answer, and that every way through the door answers the same.
+//! Calls: what they answer, and that every way through the transport answers the same.
 
 use super::*;
 
@@ -151,7 +151,7 @@ async fn progress_grows_and_comes_before_the_answer() {
 #[tokio::test]
 async fn a_caller_sees_and_runs_what_its_token_allows() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let some = caller("t", "u", "packs:run:test.p*");
     let session = begin_as(&mcp, &some).await.unwrap();
     let list = message(&ask_as(&mcp, &some, &session, "tools/list", json!({})).await);
@@ -172,7 +172,7 @@ async fn a_caller_sees_and_runs_what_its_token_allows() {
 #[tokio::test]
 async fn lists_come_in_pages() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig { page_size: 2, ..McpConfig::default() });
+    let mcp = mcp_of(&fixture, McpConfig { page_size: 2, ..McpConfig::default() });
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();
     let first = message(&ask_as(&mcp, &local, &session, "tools/list", json!({})).await);

@@ -25,7 +25,7 @@ async fn nobody_waits(fixture: &Fixture) {
 #[tokio::test]
 async fn a_cancelled_call_ends_without_an_answer() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     for meta in [json!({}), json!({"progressToken": 1})] {
         let session = begin_as(&mcp, &local).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_cancel_that_overtook_its_call_is_not_lost() {
 #[tokio::test]
 async fn hanging_up_cancels() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();
     for meta in [json!({}), json!({"progressToken": 1})] {
@@ -81,7 +81,7 @@ async fn hanging_up_cancels() {
 #[tokio::test]
 async fn a_call_whose_id_another_has_is_refused_and_the_first_can_still_be_cancelled() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();
     let asking = async { ask_as(&mcp, &local, &session, "tools/call", waiting(json!({}))).await };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use helmdeck_engine::{Config, Engine};
 
 use super::*;
-use crate::mcp::door::{Door, Validity};
+use crate::mcp::state::{McpState, Validity};
 use crate::mcp::table::Tables;
 use crate::mcp::watch;
 
@@ -22,8 +22,8 @@ fn engine(folder: &Path) -> Engine {
     Engine::builder(Config::default()).packs_dir(folder.to_owned()).build()
 }
 
-fn door_of(engine: &Engine) -> Arc<Door> {
-    Arc::new(Door {
+fn door_of(engine: &Engine) -> Arc<McpState> {
+    Arc::new(McpState {
         engine: engine.clone(),
         config: McpConfig::default(),
         tables: Tables::new(engine.clone()),
@@ -38,7 +38,7 @@ fn door_of(engine: &Engine) -> Arc<Door> {
 async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
-    let door = door_of(&engine);
+    let mcp = door_of(&engine);
     let (all, all_told) = tokio::sync::mpsc::unbounded_channel();
     let (some, mut some_told) = tokio::sync::mpsc::unbounded_channel();
     let mut all_told = all_told;
@@ -46,10 +46,10 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
     let own = Arc::clone(&holds);
     let listen = |caller, validity, heard: tokio::sync::mpsc::UnboundedSender<()>| {
         tokio::spawn(watch::changes(
-            Arc::clone(&door),
+            Arc::clone(&mcp),
             caller,
             validity,
-            door.tables.current(),
+            mcp.tables.current(),
             || false,
             move || {
                 let heard = heard.clone();

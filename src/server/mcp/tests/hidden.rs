@@ -23,7 +23,7 @@ impl Handler for Still {
 }
 
 /// Packs of which `a.seen` is for everybody; two of the others would be told from none by their name or their headers.
-fn door() -> Mcp {
+fn mcp() -> Mcp {
     let pack = |name: &str, property: &str| {
         let manifest = format!(
             "name = \"{name}\"\nversion = \"v1\"\ndescription = \"Says it again\"\nread_only = true\n[handler]\n\
@@ -45,7 +45,7 @@ fn caller(scope: &str) -> Caller {
 }
 
 /// Sends a message of the newest revision and returns the status and the message that comes back.
-async fn ask_as(door: &Mcp, caller: &Caller, method: &str, name: &str) -> (u16, Value) {
+async fn ask_as(mcp: &Mcp, caller: &Caller, method: &str, name: &str) -> (u16, Value) {
     let key = if method == "tools/call" { "name" } else { "uri" };
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {},
@@ -61,7 +61,7 @@ async fn ask_as(door: &Mcp, caller: &Caller, method: &str, name: &str) -> (u16, 
     for (header, value) in HEADERS.into_iter().chain(headers) {
         built = built.header(header, value);
     }
-    let response = door.handle(caller.clone(), None, built.body(Body::from(request(method, &params))).unwrap()).await;
+    let response = mcp.handle(caller.clone(), None, built.body(Body::from(request(method, &params))).unwrap()).await;
     let (parts, body) = response.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();
@@ -69,9 +69,9 @@ async fn ask_as(door: &Mcp, caller: &Caller, method: &str, name: &str) -> (u16, 
 }
 
 /// Asks for a pack that there is and for one that there is not, and returns the one answer to both.
-async fn same(door: &Mcp, caller: &Caller, method: &str, [real, unreal]: [&str; 2]) -> (u16, String) {
-    let there = ask_as(door, caller, method, real).await;
-    let not_there = ask_as(door, caller, method, unreal).await;
+async fn same(mcp: &Mcp, caller: &Caller, method: &str, [real, unreal]: [&str; 2]) -> (u16, String) {
+    let there = ask_as(mcp, caller, method, real).await;
+    let not_there = ask_as(mcp, caller, method, unreal).await;
     let without = |text: String, name: &str| text.replace(name, "*").replace(&name.replace("__", "."), "*");
     let (there, not_there) =
         ((there.0, without(there.1.to_string(), real)), (not_there.0, without(not_there.1.to_string(), unreal)));
@@ -82,27 +82,27 @@ async fn same(door: &Mcp, caller: &Caller, method: &str, [real, unreal]: [&str; 
 
 #[tokio::test]
 async fn a_tool_that_one_may_not_use_is_like_one_that_there_is_not() {
-    let door = door();
+    let mcp = mcp();
     for scope in ["packs:run:a.*", "packs:run:b.x*", "memory:read"] {
         let caller = caller(scope);
         for real in ["b__hidden", "b__asks"] {
-            let (_, told) = same(&door, &caller, "tools/call", [real, "b__nothin"]).await;
+            let (_, told) = same(&mcp, &caller, "tools/call", [real, "b__nothin"]).await;
             assert!(told.contains("packs:run:*"), "{told}");
         }
     }
-    let seen = ask_as(&door, &caller("packs:run:a.*"), "tools/call", "a__seen").await;
+    let seen = ask_as(&mcp, &caller("packs:run:a.*"), "tools/call", "a__seen").await;
     assert!(seen.1["result"].is_object(), "{seen:?}");
-    let missing = ask_as(&door, &caller("packs:run:a.*"), "tools/call", "a__sen").await.1.to_string();
+    let missing = ask_as(&mcp, &caller("packs:run:a.*"), "tools/call", "a__sen").await.1.to_string();
     assert!(missing.contains("Unknown tool: a__sen"), "{missing}");
-    let asks = ask_as(&door, &caller("packs:run"), "tools/call", "b__asks").await;
+    let asks = ask_as(&mcp, &caller("packs:run"), "tools/call", "b__asks").await;
     assert_eq!((asks.0, asks.1["error"]["code"].as_i64()), (400, Some(-32020)), "the header is missing: {asks:?}");
 }
 
 #[tokio::test]
 async fn a_pack_that_one_may_not_run_cannot_be_read_nor_told_from_none() {
-    let door = door();
+    let mcp = mcp();
     let address = |pack: &str| format!("helmdeck://packs/{pack}");
-    let read = async |scope: &str, pack: &str| ask_as(&door, &caller(scope), "resources/read", &address(pack)).await.1;
+    let read = async |scope: &str, pack: &str| ask_as(&mcp, &caller(scope), "resources/read", &address(pack)).await.1;
     for scope in ["packs:run:a.*", "memory:read"] {
         let (there, not_there) = (read(scope, "b.hidden").await, read(scope, "b.hiddem").await);
         assert_eq!(there.to_string(), not_there.to_string().replace("b.hiddem", "b.hidden"), "{scope}");

@@ -1,10 +1,9 @@
-//! Protocol tests of the MCP door: what each revision says, byte for byte where it matters.
+//! Protocol tests of the MCP transport: what each revision says, byte for byte where it matters.
 
 mod bounds;
 mod calls;
 mod cancels;
 mod changes;
-mod doors;
 mod extras;
 mod hidden;
 mod http;
@@ -14,6 +13,7 @@ mod scopes;
 mod sessions;
 mod stdio;
 mod tasks;
+mod transports;
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn message(answer: &Answer) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("{} {:?}", answer.status, answer.body))
 }
 
-/// Sends a message to the door.
+/// Sends a message to the transport.
 async fn post(fixture: &Fixture, headers: &[(&str, &str)], body: &str) -> Answer {
     let headers: Vec<(&str, &str)> = HEADERS.iter().chain(headers).copied().collect();
     fixture.send(Method::POST, "/mcp", &headers, body).await
@@ -101,12 +101,12 @@ fn caller(tenant: &str, user: &str, scope: &str) -> Caller {
     Caller { identity, permissions: Arc::new(Permissions::of_scope(scope)) }
 }
 
-/// The door of a fixture's engine alone, for callers of whom the whole server knows nothing yet.
-fn door(fixture: &Fixture, config: McpConfig) -> Mcp {
+/// The transport of a fixture's engine alone, for callers of whom the whole server knows nothing yet.
+fn mcp_of(fixture: &Fixture, config: McpConfig) -> Mcp {
     Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config, Arc::clone(&fixture.clock) as _, None)
 }
 
-/// Sends a message to a door as this caller; the answer's body is not read yet.
+/// Sends a message to a transport as this caller; the answer's body is not read yet.
 async fn send_as(mcp: &Mcp, caller: &Caller, method: Method, session: Option<&str>, body: String) -> Response {
     let mut request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
     for (name, value) in HEADERS.iter().copied().chain(session.map(|session| ("mcp-session-id", session))) {

@@ -59,7 +59,7 @@ async fn without_a_key_there_is_no_trace_of_memory() {
 #[tokio::test]
 async fn a_file_is_linked_in_the_answer_and_only_its_owner_reads_it() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&mcp, &owner).await.unwrap();
     let call = json!({"name": "test__plain", "arguments": {"file": "<h1>hi</h1>"}});
@@ -82,7 +82,7 @@ async fn a_file_is_linked_in_the_answer_and_only_its_owner_reads_it() {
 #[tokio::test]
 async fn what_a_token_does_not_allow_is_neither_listed_nor_read() {
     let fixture = Fixture::with_memory().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let some = caller("t", "u", "packs:run:test.plain");
     let session = begin_as(&mcp, &some).await.unwrap();
     let list = message(&ask_as(&mcp, &some, &session, "resources/list", json!({})).await).to_string();

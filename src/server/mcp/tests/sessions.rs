@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::*;
-use crate::mcp::door::Validity;
+use crate::mcp::state::Validity;
 
 #[tokio::test]
 async fn a_session_of_another_caller_does_not_exist() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let owner = caller("t", "u", "packs:run");
     let session = begin_as(&mcp, &owner).await.unwrap();
     let call = json!({"name": "test__plain", "arguments": {}});
@@ -35,7 +35,7 @@ async fn a_session_of_another_caller_does_not_exist() {
 #[tokio::test]
 async fn sessions_are_bounded_for_each_and_for_all() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig { sessions_max: 3, sessions_per_caller: 2, ..McpConfig::default() });
+    let mcp = mcp_of(&fixture, McpConfig { sessions_max: 3, sessions_per_caller: 2, ..McpConfig::default() });
     let (one, two, three) = (caller("t", "1", ""), caller("t", "2", ""), caller("t", "3", ""));
     let oldest = begin_as(&mcp, &one).await.unwrap();
     fixture.clock.advance(Duration::from_secs(1));
@@ -59,7 +59,7 @@ async fn sessions_are_bounded_for_each_and_for_all() {
 #[tokio::test]
 async fn an_open_stream_keeps_a_session_and_ends_with_the_server() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();
     let stream = send_as(&mcp, &local, Method::GET, Some(&session), String::new()).await;
@@ -79,9 +79,9 @@ async fn an_open_stream_keeps_a_session_and_ends_with_the_server() {
 }
 
 #[tokio::test]
-async fn a_session_is_a_dialogue_of_its_own() {
+async fn a_session_is_a_conversation_of_its_own() {
     let fixture = Fixture::with_memory().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     let status = async |session: &str| {
         let params = json!({"name": "test__cached", "arguments": {"text": "x"}});
@@ -89,14 +89,14 @@ async fn a_session_is_a_dialogue_of_its_own() {
         answer["result"]["_meta"]["helmdeck/cache"]["status"].as_str().unwrap().to_owned()
     };
     let (one, two) = (begin_as(&mcp, &local).await.unwrap(), begin_as(&mcp, &local).await.unwrap());
-    // What belongs to the caller is shared by its dialogues.
+    // What belongs to the caller is shared by its conversations.
     assert_eq!((status(&one).await.as_str(), status(&two).await.as_str()), ("miss", "hit"));
 }
 
 #[tokio::test]
 async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     let with_token = async |session: Option<&str>, method: &str, valid: Arc<AtomicBool>| {
         let params =
@@ -130,7 +130,7 @@ async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another(
 #[tokio::test]
 async fn who_comes_without_a_token_closes_nobody_elses_session() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig { sessions_per_caller: 2, ..McpConfig::default() });
+    let mcp = mcp_of(&fixture, McpConfig { sessions_per_caller: 2, ..McpConfig::default() });
     let permissions = Arc::new(Permissions::of_scope("packs:run"));
     let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions };
     let sessions = [begin_as(&mcp, &anonymous).await.unwrap(), begin_as(&mcp, &anonymous).await.unwrap()];
@@ -148,7 +148,7 @@ async fn who_comes_without_a_token_closes_nobody_elses_session() {
 #[tokio::test]
 async fn hanging_up_while_a_session_begins_leaves_none_that_nothing_ends() {
     let fixture = Fixture::plain().await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();
     let mut begun = 0;
     for polls in 1..=40 {

@@ -18,7 +18,7 @@ fn call(name: &str, arguments: Value) -> Value {
     json!({"name": name, "arguments": arguments})
 }
 
-/// Asks a door, as the newest revision does, what a client asks that can do this.
+/// Asks a transport, as the newest revision does, what a client asks that can do this.
 async fn ask_able(mcp: &Mcp, caller: &Caller, method: &str, mut params: Value, able: Value) -> Answer {
     let name = ["name", "uri", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned()));
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
@@ -78,7 +78,7 @@ async fn said(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
 #[tokio::test]
 async fn what_comes_of_a_task_is_what_a_plain_call_answers() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     for arguments in [
         json!({"text": "x"}),
         json!({"text": "x", "file": "<p>"}),
@@ -112,7 +112,7 @@ async fn what_comes_of_a_task_is_what_a_plain_call_answers() {
 #[tokio::test]
 async fn a_mistake_is_answered_at_once_and_a_failure_of_the_server_is_no_answer_of_the_tool() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let refused = ask(&mcp, &local, "tools/call", call("test__long", json!({"text": 7}))).await;
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert_eq!(refused["result"]["_meta"]["helmdeck/problem"]["code"], "invalid_input");
@@ -130,11 +130,11 @@ async fn a_mistake_is_answered_at_once_and_a_failure_of_the_server_is_no_answer_
 #[tokio::test]
 async fn a_task_runs_on_when_its_client_hangs_up_and_ends_when_it_is_cancelled() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let id = task(&mcp, &local, json!({"wait": true})).await;
     timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
     // Neither the connection nor a session holds it; another client of the same caller finds it.
-    let working = said(&door(&fixture, McpConfig::default()), &local, &id).await;
+    let working = said(&mcp_of(&fixture, McpConfig::default()), &local, &id).await;
     assert_eq!(working["status"], "working", "{working}");
     assert!(working.get("result").is_none() && working["ttlMs"].is_u64() && working["pollIntervalMs"].is_u64());
     assert!(working["createdAt"].as_str().unwrap().ends_with('Z'), "{working}");
@@ -156,7 +156,7 @@ async fn a_task_runs_on_when_its_client_hangs_up_and_ends_when_it_is_cancelled()
 #[tokio::test]
 async fn a_task_of_somebody_else_is_like_one_that_there_is_not() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let mcp = door(&fixture, McpConfig::default());
+    let mcp = mcp_of(&fixture, McpConfig::default());
     let owner = caller("acme", "alice", "packs:run");
     let id = task(&mcp, &owner, json!({"wait": true})).await;
     timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_task_of_somebody_else_is_like_one_that_there_is_not() {
 #[tokio::test]
 async fn who_declares_no_tasks_waits_for_the_answer_and_has_no_tasks() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let params = json!({"taskId": "0".repeat(32), "inputResponses": {}});
         let refused = message(&ask_able(&mcp, &local, method, params, json!({})).await);
@@ -225,7 +225,7 @@ async fn who_declares_no_tasks_waits_for_the_answer_and_has_no_tasks() {
 #[tokio::test]
 async fn a_session_whose_client_declared_tasks_has_them_and_another_does_not() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let begin = async |able: Value| {
         let info = json!({"name": "t", "version": "1"});
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": info});
@@ -260,7 +260,7 @@ async fn a_session_whose_client_declared_tasks_has_them_and_another_does_not() {
 #[tokio::test]
 async fn the_extension_is_announced_and_headers_must_name_the_task() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let found = ask(&mcp, &local, "server/discover", json!({})).await;
     assert!(found["result"]["capabilities"]["extensions"][EXTENSION].is_object(), "{found}");
     assert!(found["result"]["capabilities"].get("tasks").is_none(), "{found}");
@@ -297,7 +297,7 @@ async fn a_long_pack_has_its_own_limit_and_not_that_of_requests() {
 #[tokio::test]
 async fn what_came_of_a_job_can_be_read_as_a_resource() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let read = async |uri: &str| {
         let answer = ask(&mcp, &local, "resources/read", json!({"uri": uri})).await;
         let contents = &answer["result"]["contents"][0];
@@ -333,7 +333,7 @@ async fn what_came_of_a_job_can_be_read_as_a_resource() {
 #[tokio::test]
 async fn a_client_without_tasks_waits_its_turn_among_the_jobs_and_takes_its_job_along_when_it_goes() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
-    let (mcp, local) = (door(&fixture, McpConfig::default()), Caller::local());
+    let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let jobs = async || fixture.engine.jobs(None, &helmdeck_engine::JobQuery::default()).await.unwrap().jobs;
     for (n, meta) in [json!({}), json!({"progressToken": "p"})].into_iter().enumerate() {
         let mut params = call("test__long", json!({"wait": true}));

@@ -1,4 +1,4 @@
-//! The counters of dialogues, as `OpenMetrics` text after those of the engine.
+//! The counters of conversations, as `OpenMetrics` text after those of the engine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -30,8 +30,8 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     for (name, help, value) in [
         ("turns_added", "Turns that were added", turns_added),
         ("folds", "Summaries that were made and stored", folds),
-        ("folds_discarded", "Summaries thrown away because the dialogue was changed meanwhile", folds_discarded),
-        ("long_backlogs", "Times that more batches of a dialogue waited than recovery_backlog_max", long_backlogs),
+        ("folds_discarded", "Summaries thrown away because the conversation was changed meanwhile", folds_discarded),
+        ("long_backlogs", "Times that more batches of a conversation waited than recovery_backlog_max", long_backlogs),
         ("turns_dropped", "Turns dropped before they were summarised", turns_dropped),
         ("identities_rejected", "Calls refused for an incomplete identity", identities_rejected),
         ("hot_hits", "Reads that were answered from memory", hot_hits),
@@ -43,8 +43,8 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     by(&mut text, "fold_failures", "Failures to make a summary, by reason", "reason", fold_failures);
     by(&mut text, "health_moves", "Changes of health, by the new state", "state", health_moves);
     for (name, help, value) in [
-        ("backlog", "Dialogues that wait for a summary", backlog),
-        ("hot_bytes", "Size of the dialogues in memory", hot_bytes),
+        ("backlog", "Conversations that wait for a summary", backlog),
+        ("hot_bytes", "Size of the conversations in memory", hot_bytes),
     ] {
         head(&mut text, name, "gauge", help);
         line(&mut text, format_args!("{name} {value}"));

@@ -1,7 +1,7 @@
-//! The routes of dialogues: which there are, what a model is shown of one, how it is doing. Its turns are in `turns`, what
+//! The routes of conversations: which there are, what a model is shown of one, how it is doing. Its turns are in `turns`, what
 //! concerns it as a whole in `whole`, the counters in `metrics`.
 //!
-//! A caller reaches its own dialogues; an administrator anybody's, by naming tenant and user. Nothing else is decided here: the
+//! A caller reaches its own conversations; an administrator anybody's, by naming tenant and user. Nothing else is decided here: the
 //! memory checks what it is given, and says what is wrong with it.
 
 pub(crate) mod metrics;
@@ -30,13 +30,13 @@ use crate::problem::Problem;
 /// The media type of a prompt.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// What a page of dialogues says of all callers together, whatever was asked for.
+/// What a page of conversations says of all callers together, whatever was asked for.
 const OF_ALL_CALLERS: [&str; 2] = ["identity_rejected_24h", "recovery_dropped_24h"];
 
 /// A query string, read or refused.
 type Wanted<T> = Result<Query<T>, QueryRejection>;
 
-/// Whose dialogue is meant: the caller's own, unless it is named.
+/// Whose conversation is meant: the caller's own, unless it is named.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +47,7 @@ pub(crate) struct Whose {
     user: Option<String>,
 }
 
-/// Which dialogues are wanted.
+/// Which conversations are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -86,16 +86,16 @@ enum Format {
     Prompt,
 }
 
-/// A dialogue that a caller may do something with.
-struct Dialogue<'a> {
+/// A conversation that a caller may do something with.
+struct Conversation<'a> {
     memory: &'a ConversationMemory,
     identity: Identity,
     /// Whether it is somebody else's, so that an administrator is at work.
     foreign: bool,
 }
 
-impl<'a> Dialogue<'a> {
-    /// Finds the dialogue that a request names, for a caller with this permission, and with `admin` too if it is not its own.
+impl<'a> Conversation<'a> {
+    /// Finds the conversation that a request names, for a caller with this permission, and with `admin` too if it is not its own.
     fn open(
         app: &'a App,
         caller: &Caller,
@@ -151,13 +151,13 @@ fn nothing() -> Response {
     (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response()
 }
 
-/// Lists dialogues without their texts: the caller's own, for an administrator those of everybody.
+/// Lists conversations without their texts: the caller's own, for an administrator those of everybody.
 ///
 /// Those whose time is over are not among them. What a process counts of all callers is shown to administrators only.
 #[utoipa::path(get, path = "/api/v1/conversations", tag = "conversations", operation_id = "list_conversations",
     params(Which),
     responses(
-        (status = 200, description = "The dialogues", body = ref("#/components/schemas/DialogueList")),
+        (status = 200, description = "The conversations", body = ref("#/components/schemas/DialogueList")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
     ))]
 pub(crate) async fn list(
@@ -195,12 +195,12 @@ fn filter(caller: &Caller, which: Which) -> Result<SessionFilter, Problem> {
     })
 }
 
-/// Gives what a model is to be shown of a dialogue: a summary, and the turns after it that fit the budget.
+/// Gives what a model is to be shown of a conversation: a summary, and the turns after it that fit the budget.
 ///
 /// The texts are what somebody said, some time: data, never instructions. `format=prompt` gives them fenced and with rules that say
 /// so; there is no content if there is nothing to show.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/context", tag = "conversations", operation_id = "show_context",
-    params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Shown),
+    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Shown),
     responses(
         (status = 200, description = "What is to be shown", content(
             (ref("#/components/schemas/ContextPatch") = "application/json"),
@@ -216,8 +216,8 @@ pub(crate) async fn context(
     shown: Wanted<Shown>,
 ) -> Result<Response, Problem> {
     let Shown { tenant, user, format } = wanted(shown)?;
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &Whose { tenant, user })?;
-    let patch = in_time(&app, dialogue.memory.context(&dialogue.identity)).await??;
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryRead, &path, &Whose { tenant, user })?;
+    let patch = in_time(&app, conversation.memory.context(&conversation.identity)).await??;
     match format {
         Format::Json => json(&patch),
         Format::Prompt => Ok(prompt::render(&patch).map_or_else(nothing, |text| {
@@ -226,9 +226,9 @@ pub(crate) async fn context(
     }
 }
 
-/// Says how the summary of a dialogue is doing, what waits for it, and why it failed last. No turn is lost in any state.
+/// Says how the summary of a conversation is doing, what waits for it, and why it failed last. No turn is lost in any state.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/health", tag = "conversations", operation_id = "conversation_health",
-    params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Whose),
+    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
     responses(
         (status = 200, description = "How it is doing", body = ref("#/components/schemas/DialogueHealth")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
@@ -239,13 +239,13 @@ pub(crate) async fn health(
     PathValues(path): PathValues,
     whose: Wanted<Whose>,
 ) -> Result<Response, Problem> {
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
-    json(&Folding::from(in_time(&app, dialogue.memory.trace(&dialogue.identity)).await??))
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
+    json(&Folding::from(in_time(&app, conversation.memory.trace(&conversation.identity)).await??))
 }
 
-/// Says what the strategy makes of a dialogue right now: its summary, and how many turns are where.
+/// Says what the strategy makes of a conversation right now: its summary, and how many turns are where.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/trace", tag = "conversations", operation_id = "trace_conversation",
-    params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Whose),
+    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
     responses(
         (status = 200, description = "What it makes of it", body = ref("#/components/schemas/DialogueTrace")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
@@ -256,8 +256,8 @@ pub(crate) async fn trace(
     PathValues(path): PathValues,
     whose: Wanted<Whose>,
 ) -> Result<Response, Problem> {
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
-    json(&in_time(&app, dialogue.memory.trace(&dialogue.identity)).await??)
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
+    json(&in_time(&app, conversation.memory.trace(&conversation.identity)).await??)
 }
 
 impl From<ConversationError> for Problem {

@@ -1,4 +1,4 @@
-//! The turns of a dialogue: add one, list them, look at one, delete one.
+//! The turns of a conversation: add one, list them, look at one, delete one.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 use super::super::body::read_json;
 use super::super::path::PathValues;
 use super::super::{in_time, json};
-use super::{Dialogue, Wanted, Whose, value, wanted};
+use super::{Conversation, Wanted, Whose, value, wanted};
 use crate::access::By;
 use crate::app::App;
 use crate::idempotency;
@@ -44,13 +44,13 @@ pub(crate) struct Which {
     after: Option<ItemId>,
 }
 
-/// Adds a turn to a dialogue, which begins with its first one.
+/// Adds a turn to a conversation, which begins with its first one.
 ///
 /// With `Idempotency-Key`, or `once` in the body, which goes before it, the same turn is added once within a day however often it
 /// is sent. Another turn under the same name is a `conflict`.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/turns", tag = "conversations", operation_id = "add_turn",
     params(
-        ("session" = String, Path, description = "The dialogue, 1 to 256 bytes"),
+        ("session" = String, Path, description = "The conversation, 1 to 256 bytes"),
         Whose,
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters; kept for 24 hours"),
     ),
@@ -68,24 +68,24 @@ pub(crate) async fn add(
     whose: Wanted<Whose>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
     let key = idempotency::key(request.headers())?;
     let mut turn: NewTurn = read_json(&app, request, app.config.max_body_bytes).await?;
     if says_nothing(&turn) {
-        // No body at all, most likely; nobody wants that in a dialogue.
+        // No body at all, most likely; nobody wants that in a conversation.
         return Err(Problem::new(Code::InvalidInput, "the turn is empty: give user_message or assistant_response"));
     }
     turn.once = turn.once.or(key);
-    let Dialogue { memory, identity, foreign } = &dialogue;
+    let Conversation { memory, identity, foreign } = &conversation;
     let adding = async {
-        // Whoever writes into somebody else's dialogue leaves a trace.
+        // Whoever writes into somebody else's conversation leaves a trace.
         if *foreign { memory.put_item(identity, turn).await } else { memory.add_turn(identity, turn).await }
     };
     let added = in_time(&app, adding).await??;
     let mut response = json(&added)?;
     let headers = response.headers_mut();
     if let Some(id) = added.id
-        && let Ok(place) = HeaderValue::try_from(dialogue.place(&id.to_string()))
+        && let Ok(place) = HeaderValue::try_from(conversation.place(&id.to_string()))
     {
         headers.insert(LOCATION, place);
     }
@@ -106,9 +106,9 @@ fn says_nothing(turn: &NewTurn) -> bool {
     silent && trajectory_digest.is_none() && artifacts_shown.is_none() && artifacts_hidden_refs.is_none()
 }
 
-/// Lists the turns of a dialogue, newest first, in pages; with `texts=true` the texts too, so that nothing is left behind.
+/// Lists the turns of a conversation, newest first, in pages; with `texts=true` the texts too, so that nothing is left behind.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/turns", tag = "conversations", operation_id = "list_turns",
-    params(("session" = String, Path, description = "The dialogue, 1 to 256 bytes"), Which),
+    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Which),
     responses(
         (status = 200, description = "The turns", body = ref("#/components/schemas/TurnList")),
         (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
@@ -120,15 +120,15 @@ pub(crate) async fn list(
     which: Wanted<Which>,
 ) -> Result<Response, Problem> {
     let Which { tenant, user, content_search, folded, texts, limit, after } = wanted(which)?;
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &Whose { tenant, user })?;
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryRead, &path, &Whose { tenant, user })?;
     let filter = ItemFilter { content_search, folded, with_texts: texts, limit, after };
-    json(&in_time(&app, dialogue.memory.list_items(&dialogue.identity, &filter)).await??)
+    json(&in_time(&app, conversation.memory.list_items(&conversation.identity, &filter)).await??)
 }
 
 /// Shows a turn with its texts, which are what somebody said: data, never instructions.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/turns/{turn}", tag = "conversations", operation_id = "show_turn",
     params(
-        ("session" = String, Path, description = "The dialogue, 1 to 256 bytes"),
+        ("session" = String, Path, description = "The conversation, 1 to 256 bytes"),
         ("turn" = String, Path, description = "The turn's id"),
         Whose,
     ),
@@ -142,8 +142,8 @@ pub(crate) async fn show(
     PathValues(path): PathValues,
     whose: Wanted<Whose>,
 ) -> Result<Response, Problem> {
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
-    json(&in_time(&app, dialogue.memory.get_item(&dialogue.identity, value(&path, "turn"))).await??)
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
+    json(&in_time(&app, conversation.memory.get_item(&conversation.identity, value(&path, "turn"))).await??)
 }
 
 /// Deletes a turn.
@@ -151,7 +151,7 @@ pub(crate) async fn show(
 /// If it is in the summary, the summary is made anew of the turns that are kept, so that nothing of it stays behind.
 #[utoipa::path(delete, path = "/api/v1/conversations/{session}/turns/{turn}", tag = "conversations", operation_id = "delete_turn",
     params(
-        ("session" = String, Path, description = "The dialogue, 1 to 256 bytes"),
+        ("session" = String, Path, description = "The conversation, 1 to 256 bytes"),
         ("turn" = String, Path, description = "The turn's id"),
         Whose,
     ),
@@ -165,6 +165,6 @@ pub(crate) async fn delete(
     PathValues(path): PathValues,
     whose: Wanted<Whose>,
 ) -> Result<Response, Problem> {
-    let dialogue = Dialogue::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
-    json(&in_time(&app, dialogue.memory.delete_item(&dialogue.identity, value(&path, "turn"))).await??)
+    let conversation = Conversation::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
+    json(&in_time(&app, conversation.memory.delete_item(&conversation.identity, value(&path, "turn"))).await??)
 }

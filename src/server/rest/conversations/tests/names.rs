@@ -1,8 +1,8 @@
-//! Names of dialogues that mean something elsewhere: in a path, in a query, in a key.
+//! Names of conversations that mean something elsewhere: in a path, in a query, in a key.
 
 use super::*;
 
-/// A dialogue's name, and how it is written in a path.
+/// A conversation's name, and how it is written in a path.
 const HOSTILE: [(&str, &str); 14] = [
     ("..", ".."),
     (".", "%2E"),
@@ -22,18 +22,18 @@ const HOSTILE: [(&str, &str); 14] = [
 
 #[tokio::test]
 async fn a_name_is_a_name_whatever_it_looks_like() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     for (name, written) in HOSTILE {
-        let place = door.say(ALICE, written, name).await;
-        let shown = door.ask(ALICE, GET, &place, "").await;
+        let place = client.say(ALICE, written, name).await;
+        let shown = client.ask(ALICE, GET, &place, "").await;
         assert_eq!((shown.status.as_u16(), &shown.json()["value"]["user_message"]), (200, &json!(name)), "{place}");
     }
     for (name, written) in HOSTILE {
-        assert_eq!(door.said(ALICE, written).await, [name]);
-        let snapshot = door.get(ALICE, &format!("/{written}/snapshot")).await;
+        assert_eq!(client.said(ALICE, written).await, [name]);
+        let snapshot = client.get(ALICE, &format!("/{written}/snapshot")).await;
         assert_eq!(snapshot.json()["turns"].as_array().unwrap().len(), 1, "{name}");
     }
-    let listed = door.get(ALICE, "").await.json();
+    let listed = client.get(ALICE, "").await.json();
     let mut names: Vec<&str> =
         listed["sessions"].as_array().unwrap().iter().map(|found| found["session"].as_str().unwrap()).collect();
     let mut all = HOSTILE.map(|(name, _)| name);
@@ -41,19 +41,19 @@ async fn a_name_is_a_name_whatever_it_looks_like() {
     all.sort_unstable();
     assert_eq!(names, all);
     for (name, written) in HOSTILE {
-        let gone = door.delete(ALICE, &format!("/{written}")).await;
+        let gone = client.delete(ALICE, &format!("/{written}")).await;
         assert_eq!(gone.json(), json!({"removed_turns": 1}), "{name}");
     }
-    assert_eq!(door.get(ALICE, "").await.json()["total"], 0);
+    assert_eq!(client.get(ALICE, "").await.json()["total"], 0);
 }
 
 #[tokio::test]
 async fn a_name_that_cannot_be_is_refused_on_every_route() {
-    let door = Door::plain().await;
+    let client = Client::plain().await;
     let long = "x".repeat(257);
     for name in ["%00", "a%0Ab", "%FF", "%C3", &long] {
         for (method, route, body) in ROUTES {
-            let answer = door.ask(ALICE, method.clone(), &format!("{ROOT}/{name}{route}"), body).await;
+            let answer = client.ask(ALICE, method.clone(), &format!("{ROOT}/{name}{route}"), body).await;
             assert_eq!(
                 (answer.status.as_u16(), answer.problem().as_str()),
                 (400, "invalid_input"),
@@ -61,9 +61,9 @@ async fn a_name_that_cannot_be_is_refused_on_every_route() {
             );
         }
     }
-    // Without a name: nothing that could stand for all dialogues.
+    // Without a name: nothing that could stand for all conversations.
     for (method, route, body) in ROUTES {
-        let answer = door.ask(ALICE, method.clone(), &format!("{ROOT}/{route}"), body).await;
+        let answer = client.ask(ALICE, method.clone(), &format!("{ROOT}/{route}"), body).await;
         if route.is_empty() {
             assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (404, "not_found"), "{answer:?}");
         } else {
@@ -71,18 +71,18 @@ async fn a_name_that_cannot_be_is_refused_on_every_route() {
             assert!(answer.json()["detail"].as_str().unwrap().contains("session_id empty"), "{answer:?}");
         }
     }
-    assert_eq!(door.events("memory.identity_rejected").len(), ROUTES.len() - 1, "each is told once");
-    door.say(ALICE, &long[1..], "a").await;
+    assert_eq!(client.events("memory.identity_rejected").len(), ROUTES.len() - 1, "each is told once");
+    client.say(ALICE, &long[1..], "a").await;
 }
 
 #[tokio::test]
 async fn an_owner_that_is_nobody_is_refused_and_told_once() {
-    let door = Door::plain().await;
-    let answer = door.get(BOSS, "/s/context?tenant=acme&user=").await;
+    let client = Client::plain().await;
+    let answer = client.get(BOSS, "/s/context?tenant=acme&user=").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"));
     assert!(answer.json()["detail"].as_str().unwrap().contains("user_id empty"), "{answer:?}");
-    assert_eq!(door.events("memory.identity_rejected").len(), 1);
-    assert_eq!(door.get(BOSS, "").await.json()["identity_rejected_24h"], 1);
-    assert_eq!(door.get(ALICE, "/s/context?user=").await.problem(), "forbidden", "it is not the caller's own");
-    assert_eq!(door.get(ALICE, "/s/context?user=alice&user=bob").await.problem(), "invalid_input");
+    assert_eq!(client.events("memory.identity_rejected").len(), 1);
+    assert_eq!(client.get(BOSS, "").await.json()["identity_rejected_24h"], 1);
+    assert_eq!(client.get(ALICE, "/s/context?user=").await.problem(), "forbidden", "it is not the caller's own");
+    assert_eq!(client.get(ALICE, "/s/context?user=alice&user=bob").await.problem(), "invalid_input");
 }

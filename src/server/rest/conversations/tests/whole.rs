@@ -1,4 +1,4 @@
-//! Dialogues as a whole: out, in, emptied, summarised, forgotten.
+//! ConversationSetup as a whole: out, in, emptied, summarised, forgotten.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -19,24 +19,24 @@ const FOREIGN: &str = concat!(
 
 #[tokio::test]
 async fn a_snapshot_comes_out_as_it_went_in() {
-    let door = Door::plain().await;
-    door.say(ALICE, "s", "before").await;
-    let restored = door.post(ALICE, "/s/restore", FOREIGN).await;
+    let client = Client::plain().await;
+    client.say(ALICE, "s", "before").await;
+    let restored = client.post(ALICE, "/s/restore", FOREIGN).await;
     assert_eq!((restored.status.as_u16(), restored.body.as_str()), (204, ""), "{restored:?}");
-    let taken = door.get(ALICE, "/s/snapshot").await;
+    let taken = client.get(ALICE, "/s/snapshot").await;
     assert_eq!((taken.header("content-type"), taken.header("helmdeck-strategy")), ("application/json", "truncation"));
     assert_eq!(taken.body, FOREIGN);
-    assert_eq!(door.said(ALICE, "s").await, ["a <b> & é", "second"]);
-    // Into another dialogue of another caller, and out of it again.
-    assert_eq!(door.post(BOB, "/t/restore", &taken.body).await.status, 204);
-    assert_eq!(door.get(BOB, "/t/snapshot").await.body, FOREIGN);
+    assert_eq!(client.said(ALICE, "s").await, ["a <b> & é", "second"]);
+    // Into another conversation of another caller, and out of it again.
+    assert_eq!(client.post(BOB, "/t/restore", &taken.body).await.status, 204);
+    assert_eq!(client.get(BOB, "/t/snapshot").await.body, FOREIGN);
 }
 
 #[tokio::test]
 async fn a_snapshot_that_is_none_changes_nothing() {
-    let door = Door::plain().await;
-    door.say(ALICE, "s", "kept").await;
-    let before = door.get(ALICE, "/s/snapshot").await.body;
+    let client = Client::plain().await;
+    client.say(ALICE, "s", "kept").await;
+    let before = client.get(ALICE, "/s/snapshot").await.body;
     for body in [
         "",
         " ",
@@ -49,21 +49,21 @@ async fn a_snapshot_that_is_none_changes_nothing() {
         r#"{"strategy":"truncation","turns":[{"user_message":"canary"}]}"#,
         r#"{"strategy":"truncation","strategy":"truncation"}"#,
     ] {
-        let answer = door.post(ALICE, "/s/restore", body).await;
+        let answer = client.post(ALICE, "/s/restore", body).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{body}");
         assert!(!answer.body.contains("canary"), "{answer:?}");
     }
     let form = [("content-type", "text/plain")];
-    let answer = door.0.send(POST, &format!("{ROOT}/s/restore"), &form, FOREIGN).await;
+    let answer = client.0.send(POST, &format!("{ROOT}/s/restore"), &form, FOREIGN).await;
     assert_eq!(answer.status, 401, "nobody restores");
-    assert_eq!(door.get(ALICE, "/s/snapshot").await.body, before);
+    assert_eq!(client.get(ALICE, "/s/snapshot").await.body, before);
 }
 
 #[tokio::test]
-async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_dialogue() {
+async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_conversation() {
     let config = Config { max_bytes: 100_000, max_turn_bytes: 100_000, budget_tokens: 0, ..Config::default() };
     let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
-    let door = Door::over(server, Dialogues { config, summarizer: None }).await;
+    let client = Client::over(server, ConversationSetup { config, summarizer: None }).await;
     let turn = |text: &str| {
         format!(
             r#"{{"UserMessage":"{text}","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:00:00Z"}}"#
@@ -73,15 +73,15 @@ async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_dialog
         let turns: Vec<String> = (0..count).map(|_| turn(&"x".repeat(900))).collect();
         format!(r#"{{"strategy":"truncation","turns":[{}]}}"#, turns.join(","))
     };
-    assert_eq!(door.post(ALICE, "/s/restore", &record(50)).await.status, 204);
-    assert_eq!(door.said(ALICE, "s").await.len(), 50);
-    let refused = door.post(ALICE, "/s/restore", &record(100)).await;
+    assert_eq!(client.post(ALICE, "/s/restore", &record(50)).await.status, 204);
+    assert_eq!(client.said(ALICE, "s").await.len(), 50);
+    let refused = client.post(ALICE, "/s/restore", &record(100)).await;
     assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (413, "too_large"));
-    assert_eq!(door.said(ALICE, "s").await.len(), 50, "all or nothing");
+    assert_eq!(client.said(ALICE, "s").await.len(), 50, "all or nothing");
 }
 
 /// Sends a large snapshot that never ends.
-fn endless(door: &Door, user: &str) -> Sending {
+fn endless(client: &Client, user: &str) -> Sending {
     let now = START.micros() / 1_000_000;
     let claims = json!({"sub": user, "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
     let request = Request::builder()
@@ -90,15 +90,15 @@ fn endless(door: &Door, user: &str) -> Sending {
         .header("host", "localhost")
         .header("authorization", format!("Bearer {}", Issuer::shared(SECRET.as_bytes()).token(&claims)))
         .body(Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>()));
-    Box::pin(door.0.router.clone().oneshot(request.unwrap()))
+    Box::pin(client.0.router.clone().oneshot(request.unwrap()))
 }
 
 type Sending = std::pin::Pin<Box<dyn Future<Output = Result<axum::response::Response, std::convert::Infallible>>>>;
 
 /// Takes all places that there are for large snapshots, until the answer is dropped.
-fn all_places(door: &Door) -> Vec<Sending> {
+fn all_places(client: &Client) -> Vec<Sending> {
     let mut slow: Vec<_> =
-        ["bob", "carol"].into_iter().flat_map(|user| [endless(door, user), endless(door, user)]).collect();
+        ["bob", "carol"].into_iter().flat_map(|user| [endless(client, user), endless(client, user)]).collect();
     for sending in &mut slow {
         assert!(sending.now_or_never().is_none());
     }
@@ -107,81 +107,81 @@ fn all_places(door: &Door) -> Vec<Sending> {
 
 #[tokio::test]
 async fn few_large_snapshots_are_read_at_once() {
-    let door = Door::plain().await;
-    let slow = all_places(&door);
-    assert_eq!(endless(&door, "alice").await.unwrap().status(), 503);
-    let small = door.post(ALICE, "/s/restore", FOREIGN);
+    let client = Client::plain().await;
+    let slow = all_places(&client);
+    assert_eq!(endless(&client, "alice").await.unwrap().status(), 503);
+    let small = client.post(ALICE, "/s/restore", FOREIGN);
     // A test request has no length of its own.
     assert_eq!(small.await.status, 503);
     let length = FOREIGN.len().to_string();
     let path = format!("{ROOT}/s/restore");
-    let small = door.ask_with(ALICE, POST, &path, &[("content-length", &length)], FOREIGN).await;
+    let small = client.ask_with(ALICE, POST, &path, &[("content-length", &length)], FOREIGN).await;
     assert_eq!(small.status, 204, "an ordinary body has no need of a place");
     drop(slow);
-    assert_eq!(door.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
+    assert_eq!(client.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
 }
 
 #[tokio::test]
 async fn large_snapshots_of_one_caller_leave_room_for_others() {
-    let door = Door::plain().await;
-    let mut slow = [endless(&door, "bob"), endless(&door, "bob")];
+    let client = Client::plain().await;
+    let mut slow = [endless(&client, "bob"), endless(&client, "bob")];
     assert!(slow.iter_mut().all(|sending| sending.now_or_never().is_none()));
-    assert_eq!(endless(&door, "bob").await.unwrap().status(), 503);
-    assert_eq!(door.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
+    assert_eq!(endless(&client, "bob").await.unwrap().status(), 503);
+    assert_eq!(client.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
 }
 
 #[tokio::test]
 async fn few_large_snapshots_are_made_at_once() {
     let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
-    let door = Door::over(server, Dialogues { config: Config::default(), summarizer: None }).await;
-    door.say(ALICE, "small", "a").await;
+    let client = Client::over(server, ConversationSetup { config: Config::default(), summarizer: None }).await;
+    client.say(ALICE, "small", "a").await;
     for _ in 0..2 {
-        door.say(ALICE, "large", &"x".repeat(1500)).await;
+        client.say(ALICE, "large", &"x".repeat(1500)).await;
     }
-    let places = all_places(&door);
-    assert_eq!(door.get(ALICE, "/large/snapshot").await.problem(), "overloaded");
-    assert_eq!(door.get(ALICE, "/small/snapshot").await.status, 200, "an ordinary one has no need of a place");
+    let places = all_places(&client);
+    assert_eq!(client.get(ALICE, "/large/snapshot").await.problem(), "overloaded");
+    assert_eq!(client.get(ALICE, "/small/snapshot").await.status, 200, "an ordinary one has no need of a place");
     drop(places);
     for _ in 0..5 {
-        assert_eq!(door.get(ALICE, "/large/snapshot").await.status, 200, "places are given back");
+        assert_eq!(client.get(ALICE, "/large/snapshot").await.status, 200, "places are given back");
     }
 }
 
 #[tokio::test]
-async fn a_dialogue_is_emptied_and_forgotten() {
-    let door = Door::plain().await;
-    let first = door.say(ALICE, "s", "a").await;
-    assert_eq!(door.post(ALICE, "/s/flush", "").await.status, 204);
-    assert!(door.said(ALICE, "s").await.is_empty());
-    assert_eq!(door.ask(ALICE, GET, &first, "").await.problem(), "not_found");
-    let changed = door.events("memory.health_changed");
+async fn a_conversation_is_emptied_and_forgotten() {
+    let client = Client::plain().await;
+    let first = client.say(ALICE, "s", "a").await;
+    assert_eq!(client.post(ALICE, "/s/flush", "").await.status, 204);
+    assert!(client.said(ALICE, "s").await.is_empty());
+    assert_eq!(client.ask(ALICE, GET, &first, "").await.problem(), "not_found");
+    let changed = client.events("memory.health_changed");
     assert_eq!(changed.len(), 1, "a flush is told");
-    door.say(ALICE, "s", "b").await;
-    assert_eq!(door.delete(ALICE, "/s").await.json(), json!({"removed_turns": 1}));
-    assert_eq!(door.delete(ALICE, "/s").await.json(), json!({"removed_turns": 0}));
-    assert_eq!(door.get(ALICE, "").await.json()["total"], 0);
+    client.say(ALICE, "s", "b").await;
+    assert_eq!(client.delete(ALICE, "/s").await.json(), json!({"removed_turns": 1}));
+    assert_eq!(client.delete(ALICE, "/s").await.json(), json!({"removed_turns": 0}));
+    assert_eq!(client.get(ALICE, "").await.json()["total"], 0);
 }
 
 #[tokio::test]
 async fn turns_are_folded_when_asked_and_health_and_trace_tell_of_it() {
-    let door = Door::open(rolling()).await;
+    let client = Client::open(rolling()).await;
     for text in ["one", "two", "three"] {
-        door.say(ALICE, "s", text).await;
+        client.say(ALICE, "s", text).await;
     }
     let done = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
-    assert_eq!(door.post(ALICE, "/s/fold", "").await.json(), done);
-    let patch = door.get(ALICE, "/s/context").await.json();
+    assert_eq!(client.post(ALICE, "/s/fold", "").await.json(), done);
+    let patch = client.get(ALICE, "/s/context").await.json();
     assert_eq!((&patch["summary"], &patch["opening"]), (&json!("one; two"), &json!("one")), "{patch}");
-    assert_eq!(door.said(ALICE, "s").await, ["three"]);
-    assert_eq!(door.get(ALICE, "/s/health").await.json(), done);
-    let trace = door.get(ALICE, "/s/trace").await.json();
+    assert_eq!(client.said(ALICE, "s").await, ["three"]);
+    assert_eq!(client.get(ALICE, "/s/health").await.json(), done);
+    let trace = client.get(ALICE, "/s/trace").await.json();
     assert_eq!(
         (&trace["summary"], &trace["kept_turns"], &trace["covers_through"]),
         (&json!("one; two"), &json!(3), &json!(2))
     );
-    assert_eq!(door.get(ALICE, "/s/turns?folded=true").await.json()["items"].as_array().unwrap().len(), 2);
-    assert!(door.get(ALICE, "/s/context?format=prompt").await.body.contains("one; two"));
-    let snapshot = door.get(ALICE, "/s/snapshot").await;
+    assert_eq!(client.get(ALICE, "/s/turns?folded=true").await.json()["items"].as_array().unwrap().len(), 2);
+    assert!(client.get(ALICE, "/s/context?format=prompt").await.body.contains("one; two"));
+    let snapshot = client.get(ALICE, "/s/snapshot").await;
     assert_eq!(snapshot.header("helmdeck-strategy"), "rolling_summary");
     assert_eq!(
         (&snapshot.json()["summary"], snapshot.json()["turns"].as_array().unwrap().len()),
@@ -191,11 +191,11 @@ async fn turns_are_folded_when_asked_and_health_and_trace_tell_of_it() {
 
 #[tokio::test]
 async fn a_closed_memory_says_so_on_every_route() {
-    let door = Door::plain().await;
-    door.say(ALICE, "s", "a").await;
-    door.0.conversations.close(Duration::from_secs(5)).await;
+    let client = Client::plain().await;
+    client.say(ALICE, "s", "a").await;
+    client.0.conversations.close(Duration::from_secs(5)).await;
     for (method, route, body) in ROUTES {
-        let answer = door.ask(ALICE, method.clone(), &format!("{ROOT}/s{route}"), body).await;
+        let answer = client.ask(ALICE, method.clone(), &format!("{ROOT}/s{route}"), body).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"), "{method} {route}");
     }
 }

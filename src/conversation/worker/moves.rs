@@ -1,0 +1,93 @@
+//! Which moves of the health an attempt makes.
+
+use crate::health::{Health, Reason};
+
+/// A move: from, to, and why.
+pub(super) type Move = (Health, Health, Reason);
+
+/// Returns the moves of an attempt that begins.
+pub(super) fn begun(health: Health) -> Option<Move> {
+    match health {
+        Health::Degraded => Some((health, Health::Recovering, Reason::RecoveryLoopAttempt)),
+        // Who recovered here ended on the way: the lock of the conversation is ours, so nobody else is at it.
+        Health::Recovering => Some((health, health, Reason::RecoveryLoopAttempt)),
+        Health::Healthy | Health::Retry => None,
+    }
+}
+
+/// Returns the moves of a summary that came; `more` says whether more turns wait.
+pub(super) fn succeeded(health: Health, more: bool) -> Vec<Move> {
+    let (new, reason) = match health {
+        Health::Healthy => return Vec::new(),
+        Health::Retry => (Health::Healthy, Reason::SummarizerSucceeded),
+        // Only if somebody else wrote meanwhile: the summary counts all the same.
+        Health::Degraded => {
+            let mut moves = vec![(health, Health::Recovering, Reason::RecoveryLoopAttempt)];
+            moves.extend(succeeded(Health::Recovering, more));
+            return moves;
+        }
+        Health::Recovering if more => (Health::Degraded, Reason::RecoveryBatchDrained),
+        Health::Recovering => (Health::Healthy, Reason::RecoveryLoopDrained),
+    };
+    vec![(health, new, reason)]
+}
+
+/// Returns the moves of a failure, the `failures`th in a row.
+pub(super) fn failed(health: Health, failures: u32, max_attempts: u32) -> Vec<Move> {
+    let exhausted = (Health::Retry, Health::Degraded, Reason::RetriesExhausted);
+    match health {
+        Health::Healthy => {
+            let first = (health, Health::Retry, Reason::SummarizerFailed);
+            if failures >= max_attempts { vec![first, exhausted] } else { vec![first] }
+        }
+        Health::Retry if failures >= max_attempts => vec![exhausted],
+        Health::Retry => vec![(health, health, Reason::SummarizerFailed)],
+        Health::Recovering => vec![(health, Health::Degraded, Reason::RecoveryBatchFailed)],
+        Health::Degraded => vec![(health, health, Reason::RetriesExhausted)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_move_is_legal_and_follows_from_the_one_before() {
+        for health in Health::ALL {
+            for failures in 1..5 {
+                for more in [false, true] {
+                    let all = [
+                        begun(health).into_iter().collect::<Vec<_>>(),
+                        succeeded(health, more),
+                        failed(health, failures, 3),
+                    ];
+                    for moves in all {
+                        let mut at = health;
+                        for (prior, new, reason) in moves {
+                            assert_eq!(prior, at, "the chain is broken");
+                            assert_eq!(prior.change(new, reason).unwrap(), new);
+                            at = new;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_attempt_may_be_all_there_is() {
+        let moves = failed(Health::Healthy, 1, 1);
+        assert_eq!(moves.last().unwrap().1, Health::Degraded);
+        assert_eq!(failed(Health::Healthy, 1, 2).last().unwrap().1, Health::Retry);
+    }
+
+    #[test]
+    fn a_conversation_is_well_again_only_when_nothing_waits() {
+        assert_eq!(
+            succeeded(Health::Recovering, true),
+            [(Health::Recovering, Health::Degraded, Reason::RecoveryBatchDrained)]
+        );
+        assert_eq!(succeeded(Health::Recovering, false)[0].1, Health::Healthy);
+        assert!(succeeded(Health::Healthy, true).is_empty(), "all is well: nothing to tell");
+    }
+}

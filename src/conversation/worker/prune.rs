@@ -1,0 +1,153 @@
+//! Retention: what a conversation has too much of goes, oldest first.
+
+use helmdeck_memory::Namespace;
+
+use super::fair_queue::Ended;
+use super::summarise::identity;
+use crate::config::{Config, Strategy};
+use crate::error::Result;
+use crate::rows::{Base, Checkpoint, Head, Ops, State, form};
+use crate::shared_state::Shared;
+
+/// How many turns one batch removes.
+const CHUNK: usize = 256;
+
+/// A turn that may go.
+struct Old {
+    seq: u64,
+    bytes: u64,
+}
+
+/// Which turns go.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Cut {
+    /// Their sequence numbers, ascending.
+    gone: Vec<u64>,
+    bytes: u64,
+    /// What there was too much of, in one fixed word.
+    reason: &'static str,
+}
+
+/// Removes the oldest turns of a conversation, some at a time, until it has no more than it may.
+///
+/// # Errors
+/// `Corrupt`, `Store`.
+pub(super) async fn prune(shared_state: &Shared, namespace: &Namespace) -> Result<Ended> {
+    let slot = shared_state.hot.slot(namespace);
+    let _turnstile = slot.turnstile.lock().await;
+    let state = shared_state.rows.state(namespace).await?;
+    if !shared_state.is_live(&state) {
+        return Ok(Ended::Done);
+    }
+    let head = &state.head;
+    let cut = Cut::of(&shared_state.config, head, oldest(shared_state, namespace, head).await?);
+    let Some(last) = cut.gone.last() else { return Ok(Ended::Done) };
+    let mut ops = Ops::new(namespace.clone());
+    cut.gone.iter().for_each(|seq| ops.delete_turn(*seq));
+    let new = Head {
+        first: last + 1,
+        turns: head.turns.saturating_sub(cut.gone.len() as u64),
+        bytes: head.bytes.saturating_sub(cut.bytes),
+        ..head.clone()
+    };
+    let checkpoint = rebased(&state, &cut.gone);
+    let done = shared_state.rows.replace(&state, Some(&new), checkpoint.as_ref(), ops).await;
+    shared_state.hot.forget_slot(namespace, &slot);
+    if done?.is_some() && shared_state.config.strategy == Strategy::RollingSummary {
+        let uncovered = cut.gone.iter().filter(|seq| **seq > state.checkpoint.covers_through).count();
+        shared_state.recovery_dropped(&identity(namespace), cut.reason, uncovered as u64);
+    }
+    // Somebody else was faster, or there is more: another backlog tells.
+    Ok(Ended::More)
+}
+
+/// Returns the oldest turns, whether they open or not; never the newest one.
+async fn oldest(shared_state: &Shared, namespace: &Namespace, head: &Head) -> Result<Vec<Old>> {
+    let last = head.seq.saturating_sub(1);
+    let (kept, unreadable) = shared_state.rows.turns(namespace, head.first, last, CHUNK).await?;
+    let mut oldest: Vec<Old> = kept.iter().map(|kept| Old { seq: kept.id.seq, bytes: kept.bytes }).collect();
+    if unreadable > 0 {
+        let through = kept.last().filter(|_| kept.len() == CHUNK).map_or(last, |newest| newest.id.seq);
+        let there = shared_state.rows.keys(namespace, form::TURNS, head.first, through).await?;
+        let closed = there.into_iter().filter(|seq| kept.binary_search_by_key(seq, |kept| kept.id.seq).is_err());
+        oldest.extend(closed.map(|seq| Old { seq, bytes: 0 }));
+        oldest.sort_unstable_by_key(|old| old.seq);
+        oldest.truncate(CHUNK);
+    }
+    Ok(oldest)
+}
+
+/// Returns the checkpoint that remembers a summary which cannot be made anew any more once these turns are gone; `None` if nothing
+/// changes.
+fn rebased(state: &State, gone: &[u64]) -> Option<Checkpoint> {
+    let checkpoint = &state.checkpoint;
+    let covered = gone.iter().filter(|seq| **seq <= checkpoint.covers_through).count() as u64;
+    if covered == 0 {
+        return None;
+    }
+    let mut base = checkpoint.base.clone().unwrap_or_default();
+    if gone.iter().any(|seq| (base.through + 1..=checkpoint.covers_through).contains(seq)) {
+        // All of the summary goes into the base, so that it is not written again for every turn that goes.
+        base = Base { summary: checkpoint.summary.clone(), through: checkpoint.covers_through, ..base }
+    }
+    base.gone += covered;
+    Some(Checkpoint { base: Some(base), ..checkpoint.clone() })
+}
+
+impl Cut {
+    fn of(config: &Config, head: &Head, oldest: Vec<Old>) -> Self {
+        let mut cut = Self::default();
+        for old in oldest {
+            let many = head.turns - cut.gone.len() as u64 > config.max_turns;
+            if !many && head.bytes.saturating_sub(cut.bytes) <= config.max_bytes {
+                break;
+            }
+            if cut.reason.is_empty() {
+                cut.reason = if many { "max_turns" } else { "max_bytes" };
+            }
+            cut.gone.push(old.seq);
+            cut.bytes += old.bytes;
+        }
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn old(count: u64) -> Vec<Old> {
+        (1..=count).map(|seq| Old { seq, bytes: 100 }).collect()
+    }
+
+    fn head(turns: u64) -> Head {
+        Head { seq: turns, first: 1, turns, bytes: turns * 100, generation: 1 }
+    }
+
+    #[test]
+    fn the_oldest_go_until_no_more_are_kept_than_may_be() {
+        let config = Config { max_turns: 7, max_bytes: 500, ..Config::default() };
+        let cut = Cut::of(&config, &head(10), old(9));
+        assert_eq!(cut, Cut { gone: vec![1, 2, 3, 4, 5], bytes: 500, reason: "max_turns" });
+        let config = Config { max_turns: 10, ..config };
+        assert_eq!(Cut::of(&config, &head(10), old(9)).reason, "max_bytes");
+        let config = Config { max_turns: 10, max_bytes: 1000, ..config };
+        assert_eq!(Cut::of(&config, &head(10), old(9)), Cut::default());
+    }
+
+    #[test]
+    fn a_summary_whose_turns_go_becomes_the_base() {
+        let covered = |covers_through, base| State {
+            checkpoint: Checkpoint { covers_through, summary: "all of it".to_owned(), base, ..Checkpoint::default() },
+            ..State::default()
+        };
+        let base = |text: &str, through, gone| Some(Base { summary: text.to_owned(), through, gone });
+        let of = |base, gone: &[u64]| rebased(&covered(5, base), gone).map(|checkpoint| checkpoint.base);
+        assert!(of(None, &[1, 2]).unwrap() == base("all of it", 5, 2));
+        assert!(of(base("old", 3, 2), &[3, 4]).unwrap() == base("all of it", 5, 4));
+        let same = of(base("old", 3, 1), &[2, 3]).unwrap();
+        assert!(same == base("old", 3, 3), "those are not needed to make the rest anew");
+        assert!(of(None, &[6, 7]).is_none(), "no turn of the summary goes");
+        assert!(rebased(&covered(0, None), &[1]).is_none());
+    }
+}

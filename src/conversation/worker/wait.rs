@@ -1,0 +1,78 @@
+//! How long to wait after a failure.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use helmdeck_core::Timestamp;
+
+use crate::config::SummarizerConfig;
+
+/// Returns how long a conversation waits after so many failures in a row: doubling, and between half and the whole of that, so that those
+/// that failed together do not come back together; or as long as the endpoint asks, if that is longer. Never more than the
+/// configured longest wait.
+pub(super) fn after(config: &SummarizerConfig, failures: u32, asked: Option<Duration>) -> Duration {
+    jittered(step(config, failures)).max(asked.unwrap_or_default()).min(config.max_retry_wait.max(config.retry_wait))
+}
+
+/// Returns somewhat less than a duration: between half and the whole of it.
+pub(super) fn jittered(wait: Duration) -> Duration {
+    spread(wait, RandomState::new().hash_one(0_u8))
+}
+
+/// Returns what is left of a wait that began some time ago, as another clock may say.
+pub(super) fn remaining(wait: Duration, began: Timestamp, now: Timestamp) -> Option<Duration> {
+    Some(wait.saturating_sub(now.since(began))).filter(|rest| !rest.is_zero())
+}
+
+fn step(config: &SummarizerConfig, failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
+    config.retry_wait.saturating_mul(1 << doublings).min(config.max_retry_wait.max(config.retry_wait))
+}
+
+fn spread(wait: Duration, random: u64) -> Duration {
+    let half = wait / 2;
+    let thousandths = u32::try_from(random % 1001).unwrap_or_default();
+    half + (wait - half) / 1000 * thousandths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_wait_doubles_up_to_its_longest() {
+        let config = SummarizerConfig::default();
+        let steps: Vec<_> =
+            [1, 2, 3, 4, 9, 10, 1_000, u32::MAX].map(|failures| step(&config, failures).as_secs()).into();
+        assert_eq!(steps, [1, 2, 4, 8, 256, 300, 300, 300]);
+    }
+
+    #[test]
+    fn jitter_spreads_between_half_and_the_whole() {
+        assert_eq!(spread(SECOND, 0), SECOND / 2);
+        assert_eq!(spread(SECOND, 1000), SECOND);
+        assert_eq!(spread(SECOND, 500), SECOND / 4 * 3);
+        let some: std::collections::BTreeSet<_> = (0..50).map(|_| jittered(SECOND)).collect();
+        assert!(some.len() > 5, "they all come back together: {some:?}");
+        assert!(some.iter().all(|wait| (SECOND / 2..=SECOND).contains(wait)));
+    }
+
+    #[test]
+    fn what_the_endpoint_asks_for_counts_within_the_limit() {
+        let config = SummarizerConfig::default();
+        assert_eq!(after(&config, 1, Some(7 * SECOND)), 7 * SECOND);
+        assert!(after(&config, 9, Some(SECOND)) >= 128 * SECOND);
+        assert_eq!(after(&config, 1, Some(Duration::MAX)), config.max_retry_wait);
+    }
+
+    #[test]
+    fn a_wait_of_another_process_is_kept() {
+        let wait = Duration::from_secs(10);
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        assert_eq!(remaining(wait, at(100), at(104)), Some(Duration::from_secs(6)));
+        assert_eq!(remaining(wait, at(100), at(110)), None);
+        assert_eq!(remaining(wait, at(100), at(50)), Some(wait), "its clock is ahead: no longer than the wait");
+    }
+}

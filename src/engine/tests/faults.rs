@@ -1,0 +1,121 @@
+//! Trouble with the store costs the cache, never the call.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helmdeck_core::CacheStatus;
+use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
+use helmdeck_testkit::{Counted, Fault, FaultyStore, TestClock, call, keyring, sealed_memory};
+
+use crate::support::{echo, status};
+
+struct Fixture {
+    engine: Engine,
+    store: Arc<FaultyStore>,
+    clock: Arc<TestClock>,
+    counted: Counted,
+}
+
+async fn fixture() -> Fixture {
+    let clock = Arc::new(TestClock::default());
+    let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
+    let (pack, counted) = echo("");
+    // Without a hot tier, so that every call asks the store.
+    let cache = CacheConfig { hot_bytes: 0, watch_interval: Duration::from_secs(3600), ..CacheConfig::default() };
+    let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
+    let engine = Engine::builder(Config { cache, ..Config::default() })
+        .builtins(vec![pack])
+        .memory(memory)
+        .clock(Arc::clone(&clock) as _)
+        .build();
+    Fixture { engine, store, clock, counted }
+}
+
+#[tokio::test]
+async fn a_failing_store_runs_the_handler_once_per_call() {
+    for fault in [Fault::Reads, Fault::Writes, Fault::All] {
+        let fixture = fixture().await;
+        fixture.store.set(fault);
+        for n in 1..=20 {
+            let outcome = fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+            fixture.engine.memory().unwrap().flush().await;
+            assert_eq!((status(&outcome), fixture.counted.runs()), (CacheStatus::Miss, n), "{fault:?}");
+        }
+        let metrics = fixture.engine.metrics();
+        assert!(metrics.contains("helmdeck_store_errors_total{operation="), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stalling_store_costs_no_more_than_the_budget() {
+    let fixture = fixture().await;
+    fixture.store.set(Fault::Stall);
+    for n in 1..=8 {
+        let started = Instant::now();
+        assert_eq!(status(&fixture.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
+        assert_eq!(fixture.counted.runs(), n);
+        // The budget is 50 ms; the rest is room for a loaded machine.
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    }
+    assert!(fixture.store.reads() <= 5, "the breaker leaves the store alone: {} reads", fixture.store.reads());
+}
+
+#[tokio::test]
+async fn the_breaker_opens_probes_and_closes() {
+    let fixture = fixture().await;
+    fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+    fixture.engine.memory().unwrap().flush().await;
+    assert_eq!(status(&fixture.engine.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Hit);
+    // Reads alone: that the writes of the answers still work closes nothing.
+    fixture.store.set(Fault::Reads);
+    for _ in 0..10 {
+        fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+        fixture.engine.memory().unwrap().flush().await;
+    }
+    assert!(fixture.engine.memory().unwrap().breaker_is_open());
+    assert!(fixture.engine.metrics().contains("helmdeck_breaker_open 1"));
+    let (reads, _) = (fixture.store.reads(), fixture.store.set(Fault::None));
+    fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+    assert_eq!(fixture.store.reads(), reads, "still left alone");
+    fixture.clock.advance(Duration::from_secs(6));
+    assert_eq!(
+        status(&fixture.engine.call(call("t.echo", "{}")).await.unwrap()),
+        CacheStatus::Hit,
+        "the probe is answered"
+    );
+    assert!(!fixture.engine.memory().unwrap().breaker_is_open());
+    assert!(fixture.engine.metrics().contains("helmdeck_breaker_opened_total 1"));
+}
+
+#[tokio::test]
+async fn a_purge_holds_while_the_store_is_down_and_is_carried_out_when_it_is_back() {
+    let fixture = fixture().await;
+    fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+    let memory = fixture.engine.memory().unwrap().clone();
+    memory.flush().await;
+    fixture.store.set(Fault::Writes);
+    assert!(memory.purge(Selector::All).await.pending);
+    let outcome = fixture.engine.call(call("t.echo", "{}")).await.unwrap();
+    assert_eq!(status(&outcome), CacheStatus::Miss, "the row is still there, and not served");
+    fixture.store.set(Fault::None);
+    memory.flush().await;
+    assert_eq!(memory.store().stats().await.unwrap().rows_by_kind.get("cache"), None);
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_writes_and_counts_them() {
+    let clock = Arc::new(TestClock::default());
+    let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
+    store.set(Fault::Stall);
+    let (pack, _) = echo("");
+    let cache = CacheConfig { write_queue: 4, watch_interval: Duration::from_secs(3600), ..CacheConfig::default() };
+    let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
+    let engine =
+        Engine::builder(Config { cache, ..Config::default() }).builtins(vec![pack]).memory(memory).clock(clock).build();
+    for n in 0..50 {
+        engine.call(call("t.echo", &format!("{{\"n\":{n}}}"))).await.unwrap();
+    }
+    let metrics = engine.metrics();
+    let dropped = metrics.lines().find_map(|line| line.strip_prefix("helmdeck_cache_writes_dropped_total ")).unwrap();
+    assert!(dropped.parse::<u64>().unwrap() >= 40, "{dropped}");
+}

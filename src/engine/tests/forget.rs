@@ -1,0 +1,202 @@
+//! Forgetting, and what facts cannot reach: cached answers and the audit.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use helmdeck_core::memory::{Forget, Forgotten, ListFacts, NewFact, NewNote, Part};
+use helmdeck_core::{CacheStatus, Call, Code, Identity, PackName};
+use helmdeck_engine::AuditPage;
+use helmdeck_memory::{Kind, Namespace, Order, Page, Put};
+use helmdeck_testkit::{TestClock, sealed_memory};
+use serde_json::json;
+
+use crate::handles::{Probed, caller, fact};
+use crate::support::{echo, status};
+
+fn request(text: serde_json::Value) -> Forget {
+    serde_json::from_value(text).unwrap()
+}
+
+fn removed(forgotten: &Forgotten) -> Vec<(Part, u64)> {
+    assert!(!forgotten.pending);
+    forgotten.removed.clone().into_iter().collect()
+}
+
+async fn echoing() -> Probed {
+    let clock = Arc::new(TestClock::default());
+    Probed::with(sealed_memory(Arc::clone(&clock) as _).await, &clock, vec![echo("").0])
+}
+
+async fn ask(probed: &Probed, identity: &Identity) -> CacheStatus {
+    let call = Call::new(PackName::new("t.echo").unwrap(), "{}", Arc::new(identity.clone()));
+    let outcome = probed.engine.call(call).await.unwrap();
+    probed.engine.memory().unwrap().flush().await;
+    status(&outcome)
+}
+
+#[tokio::test]
+async fn a_key_is_exact_a_category_is_whole_and_all_is_all_of_one_caller() {
+    let (probed, _) = Probed::new().await;
+    let (facts, others) = (probed.facts(Identity::local()).await, probed.facts(caller("local", "bob")).await);
+    for key in ["g", "gh", "g/h", "G", "g%"] {
+        facts.store(NewFact { category: Some(format!("c{}", key.len())), ..fact(key, "v") }).await.unwrap();
+        others.store(fact(key, "v")).await.unwrap();
+    }
+    let keys = || async {
+        let mut keys: Vec<String> =
+            facts.list(ListFacts::default()).await.unwrap().facts.into_iter().map(|fact| fact.key).collect();
+        keys.sort();
+        keys
+    };
+    let forget = |text| facts.forget(request(text));
+    assert_eq!(removed(&forget(json!({"key": "g"})).await.unwrap()), [(Part::Facts, 1)]);
+    assert_eq!(keys().await, ["G", "g%", "g/h", "gh"]);
+    for nothing in [json!({"key": "g"}), json!({"key": "g%h"}), json!({"category": "c"}), json!({"category": "C2"})] {
+        assert_eq!(removed(&forget(nothing.clone()).await.unwrap()), [(Part::Facts, 0)], "{nothing}");
+    }
+    assert_eq!(removed(&forget(json!({"category": "c2"})).await.unwrap()), [(Part::Facts, 2)]);
+    assert_eq!(keys().await, ["G", "g/h"]);
+    assert_eq!(removed(&forget(json!({"all": true})).await.unwrap()), [(Part::Facts, 2)]);
+    assert!(keys().await.is_empty());
+    assert_eq!(others.list(ListFacts::default()).await.unwrap().facts.len(), 5, "somebody else's stay");
+    for vague in [json!({}), json!({"key": "a", "all": true}), json!({"key": " "}), json!({"all": true, "what": []})] {
+        assert_eq!(forget(vague.clone()).await.unwrap_err().code(), Code::InvalidInput, "{vague}");
+    }
+}
+
+#[tokio::test]
+async fn a_category_of_thousands_goes_whole() {
+    let (probed, _) = Probed::new().await;
+    let notes = probed.notes(Identity::local()).await;
+    for n in 0..1300 {
+        let category = if n % 13 == 0 { "stays" } else { "goes" };
+        notes.store(NewNote::new(format!("k{n}"), "v").with_category(category)).await.unwrap();
+    }
+    let facts = probed.facts(Identity::local()).await;
+    let forgotten = facts.forget(request(json!({"category": "goes", "what": ["notes"]}))).await.unwrap();
+    assert_eq!(removed(&forgotten), [(Part::Notes, 1200)]);
+    assert_eq!(notes.list("", 1000, None).await.unwrap().notes.len(), 100);
+}
+
+#[tokio::test]
+async fn each_part_goes_only_when_it_is_named_and_with_all_conversations() {
+    let probed = echoing().await;
+    let (me, bob) = (Identity::local(), caller("local", "bob"));
+    for identity in [&me, &bob] {
+        let in_conversation = identity.clone().with_session("s").unwrap();
+        let notes = probed.notes(in_conversation).await;
+        notes.store(NewNote::new("n", "v")).await.unwrap();
+        notes.session().unwrap().store(NewNote::new("n", "v")).await.unwrap();
+        probed.facts(identity.clone()).await.store(fact("f", "v")).await.unwrap();
+        assert_eq!((ask(&probed, identity).await, ask(&probed, identity).await), (CacheStatus::Miss, CacheStatus::Hit));
+    }
+    let memory = probed.engine.memory().unwrap().clone();
+    let facts = memory.facts(&Arc::new(me.clone())).unwrap();
+    let forgotten = facts.forget(request(json!({"all": true}))).await.unwrap();
+    assert_eq!(removed(&forgotten), [(Part::Facts, 1)]);
+    assert_eq!(ask(&probed, &me).await, CacheStatus::Hit, "facts alone were asked for");
+
+    let forgotten = facts.forget(request(json!({"all": true, "what": ["notes", "cache"]}))).await.unwrap();
+    assert_eq!(removed(&forgotten), [(Part::Notes, 2), (Part::Cache, 1)]);
+    let own = Namespace::of_caller(&me);
+    assert!(!memory.defaults(&own).await.unwrap().recent.is_empty());
+    assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
+    assert_eq!(ask(&probed, &bob).await, CacheStatus::Hit, "somebody else's stay");
+
+    let rows = |answer: Forgotten| removed(&answer)[0].1;
+    assert!(rows(facts.forget(request(json!({"pack": "t.probe", "what": ["audit"]}))).await.unwrap()) > 0);
+    let left = memory.defaults(&own).await.unwrap();
+    assert!(left.recent.iter().all(|call| call.pack.as_str() == "t.echo") && !left.recent.is_empty());
+    assert!(rows(facts.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap()) > 0);
+    assert_eq!(memory.defaults(&own).await.unwrap().note, Some("there is no history of calls yet"));
+    assert!(!memory.defaults(&Namespace::of_caller(&bob)).await.unwrap().recent.is_empty());
+}
+
+#[tokio::test]
+async fn all_conversations_of_a_caller_go_and_who_holds_them_is_told_before_and_after() {
+    let (probed, _) = Probed::new().await;
+    let me = Identity::local();
+    let memory = probed.engine.memory().unwrap().clone();
+    let whose = [("local", "local"), ("local", "bob"), ("else", "local"), ("local", "local|a")];
+    for (tenant, user) in whose {
+        for session in [None, Some("a"), Some("b|c")] {
+            for kind in [Kind::Conversation, Kind::Note] {
+                for key in ["~head", "turn/1"] {
+                    let namespace = Namespace::new(tenant, user, session);
+                    memory.store().put(Put::new(namespace, kind, key, "value")).await.unwrap();
+                }
+            }
+        }
+    }
+    let rows = |namespace: Namespace, kind| {
+        let store = Arc::clone(memory.store());
+        async move { store.list(&namespace, kind, "", Page::default()).await.unwrap().entries.len() }
+    };
+    let (told, store) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(memory.store()));
+    let seen = Arc::clone(&told);
+    memory.on_forgotten_conversations(move |identity| {
+        // A holder must not block, so it looks at the rows without waiting: a store in memory answers at once.
+        let namespace = Namespace::new(identity.tenant(), identity.user(), Some("a"));
+        let entry = store.get(&namespace, Kind::Conversation, "~head").now_or_never();
+        seen.lock().unwrap().push((identity.user().to_owned(), entry.unwrap().unwrap().is_some()));
+    });
+
+    let facts = memory.facts(&Arc::new(me)).unwrap();
+    let forgotten = facts.forget(request(json!({"all": true, "what": ["conversations"]}))).await.unwrap();
+    assert_eq!(removed(&forgotten), [(Part::Conversations, 6)]);
+    assert_eq!(*told.lock().unwrap(), [("local".to_owned(), true), ("local".to_owned(), false)]);
+    for (tenant, user) in whose {
+        for session in [None, Some("a"), Some("b|c")] {
+            let namespace = Namespace::new(tenant, user, session);
+            let gone = (tenant, user) == ("local", "local");
+            assert_eq!(rows(namespace.clone(), Kind::Conversation).await, if gone { 0 } else { 2 }, "{namespace:?}");
+            assert_eq!(rows(namespace, Kind::Note).await, 2, "notes were not asked for");
+        }
+    }
+    let again = facts.forget(request(json!({"all": true, "what": ["conversations"]}))).await.unwrap();
+    assert_eq!(removed(&again), [(Part::Conversations, 0)]);
+}
+
+#[tokio::test]
+async fn no_fact_or_note_can_plant_a_cached_answer_or_a_row_of_the_audit() {
+    let probed = echoing().await;
+    let me = Identity::local();
+    let own = Namespace::of_caller(&me);
+    let memory = probed.engine.memory().unwrap().clone();
+    assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
+    let stored = memory.store().list(&own, Kind::Cache, "", Page::default()).await.unwrap().entries.pop().unwrap();
+    let answer = memory.store().get(&own, Kind::Cache, &stored.key).await.unwrap().unwrap();
+    memory.defaults(&own).await.unwrap();
+    let row = memory.store().scan(&own, Kind::Audit, "", Order::KeyDescending, 1).await.unwrap().entries.pop().unwrap();
+    let mut page: AuditPage = serde_json::from_slice(&row.value).unwrap();
+    page.pack = PackName::new("evil.pack").unwrap();
+
+    let facts = memory.facts(&Arc::new(me.clone())).unwrap();
+    facts.forget(request(json!({"all": true, "what": ["cache", "audit"]}))).await.unwrap();
+    let (facts, notes) = (probed.facts(me.clone()).await, probed.notes(me.clone()).await);
+    facts.forget(request(json!({"all": true, "what": ["audit"]}))).await.unwrap();
+    let planted = serde_json::to_string(&page).unwrap();
+    for key in ["pack/evil.pack/00000001767225600000000-000000-00000000", "pack/x/1"] {
+        facts.store(NewFact { category: Some("pack".into()), ..fact(key, &planted) }).await.unwrap();
+        notes.store(NewNote::new(key, planted.clone()).with_category("pack")).await.unwrap();
+    }
+    facts.store(fact(&stored.key, &String::from_utf8_lossy(&answer.value))).await.unwrap();
+    notes.store(NewNote::new(stored.key.clone(), answer.value.clone()).with_category("cache")).await.unwrap();
+
+    assert_eq!(memory.defaults(&own).await.unwrap().recent, []);
+    assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
+}
+
+#[tokio::test]
+async fn habits_are_of_one_caller_and_hold_its_last_call() {
+    let probed = echoing().await;
+    let (me, bob) = (caller("t", "me"), caller("u", "me"));
+    ask(&probed, &me).await;
+    let memory = probed.engine.memory().unwrap();
+    let mine = memory.defaults(&Namespace::of_caller(&me)).await.unwrap();
+    assert_eq!((mine.packs[0].pack.as_str(), mine.packs[0].calls, mine.recent.len()), ("t.echo", 1, 1));
+    assert_eq!(mine.recent[0].cache.as_deref(), Some("miss"));
+    assert_eq!(memory.defaults(&Namespace::of_caller(&bob)).await.unwrap().recent, []);
+    ask(&probed, &bob).await;
+    assert_eq!(memory.defaults(&Namespace::of_caller(&me)).await.unwrap(), mine);
+}

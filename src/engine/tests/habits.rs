@@ -1,0 +1,64 @@
+//! Habits over a real store: which rows are read when there are more than can be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Clock;
+use helmdeck_engine::defaults;
+use helmdeck_memory::drivers::sqlite::Sqlite;
+use helmdeck_memory::{Config, DriverStore, Kind, Namespace, Op, Put, Store};
+use helmdeck_testkit::{TestClock, keyring, sealed_memory};
+use serde_json::json;
+
+fn me() -> Namespace {
+    Namespace::new("t", "me", None)
+}
+
+/// An entry of the audit with one call, which ended at this time.
+fn row(clock: &TestClock, pack: &str, number: usize) -> Put {
+    let start = clock.now().micros();
+    let page = json!({"pack": pack, "version": "v1", "start": start, "rows": [{"t": 0, "us": 1}]});
+    Put::new(me(), Kind::Audit, format!("pack/{pack}/{start:020}-{number:06}"), page.to_string())
+}
+
+async fn write(store: &dyn Store, clock: &TestClock, pack: &str, count: usize) {
+    for start in (0..count).step_by(500) {
+        clock.advance(Duration::from_secs(1));
+        let batch = (start..count.min(start + 500)).map(|number| Op::Put(row(clock, pack, number))).collect();
+        store.write(batch).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_newest_entries_count_whatever_their_packs_are_called() {
+    let clock = Arc::new(TestClock::default());
+    let store = sealed_memory(Arc::clone(&clock) as _).await;
+    write(&*store, &clock, "z.old", 3000).await;
+    let all = defaults(&*store, &me()).await.unwrap();
+    assert_eq!((all.packs[0].calls, all.truncated), (3000, false));
+    write(&*store, &clock, "a.new", 2000).await;
+    let newest = defaults(&*store, &me()).await.unwrap();
+    let calls: Vec<(&str, u64)> = newest.packs.iter().map(|of| (of.pack.as_str(), of.calls)).collect();
+    // 4,096 entries are read.
+    assert_eq!((calls, newest.truncated), (vec![("z.old", 2096), ("a.new", 2000)], true));
+    assert!(newest.recent.iter().all(|call| call.pack.as_str() == "a.new"));
+    assert_eq!(defaults(&*store, &Namespace::new("t", "you", None)).await.unwrap().recent, []);
+}
+
+#[tokio::test]
+async fn an_entry_that_does_not_open_is_counted_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (clock, path) = (Arc::new(TestClock::default()), folder.path().join("memory.db"));
+    let url = format!("sqlite:{}", path.display());
+    let store = helmdeck_memory::open(&url, keyring(), Config::default(), Arc::clone(&clock) as _).await.unwrap();
+    write(&*store, &clock, "a.good", 3).await;
+    let plain = DriverStore::plain(
+        Sqlite::open(path, &Config::default()).unwrap(),
+        &Config::default(),
+        Arc::clone(&clock) as _,
+    );
+    write(&plain, &clock, "a.planted", 2).await;
+    let shown = defaults(&*store, &me()).await.unwrap();
+    assert_eq!((shown.unreadable, shown.packs.len(), shown.packs[0].calls), (2, 1, 3));
+    assert_eq!(shown.packs[0].pack.as_str(), "a.good");
+}

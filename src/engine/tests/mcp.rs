@@ -1,0 +1,458 @@
+//! Tools of MCP servers: real programs that speak the protocol well and badly.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use helmdeck_core::context::ProgressSink;
+use helmdeck_core::{CacheStatus, Clock, Code, Error, Outcome};
+use helmdeck_engine::{Builder, Config, Engine, McpReach, McpServer, McpValue, Source};
+use helmdeck_testkit::{TestClock, call, memory};
+use serde_json::{Value, json};
+
+const SCRIPT: &str = include_str!("mcp_server.sh");
+pub(crate) const TOKEN: &str = "canary-1234567890";
+const TOOLS: &[&str] = &[
+    "count",
+    "slow",
+    "structured",
+    "list",
+    "fail",
+    "unknown",
+    "die",
+    "hang",
+    "flood",
+    "large",
+    "garbage",
+    "progress",
+    "change",
+    "token",
+    "ask",
+    "tell",
+    "nested",
+];
+
+/// A folder with a server in it.
+pub(crate) struct Fixture {
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let fixture = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(fixture.path().join("packs")).unwrap();
+        fixture.write("server.sh", SCRIPT);
+        let tools: Vec<Value> = TOOLS.iter().map(|name| tool(name, json!({"type": "object"}))).collect();
+        fixture.write("tools.json", &Value::from(tools).to_string());
+        fixture
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    pub(crate) fn lines(&self, name: &str) -> usize {
+        std::fs::read_to_string(self.path().join(name)).unwrap_or_default().lines().count()
+    }
+
+    pub(crate) fn server(&self) -> McpServer {
+        let token = McpValue::parse("env:TOKEN", |_| Some(TOKEN.to_owned())).unwrap();
+        let reach = McpReach::Command {
+            argv: vec!["sh".into(), "server.sh".into()],
+            cwd: Some(self.path().to_owned()),
+            env: [("TOKEN".to_owned(), token)].into(),
+        };
+        McpServer { start_timeout: Duration::from_secs(20), ..McpServer::new("x", reach) }
+    }
+
+    pub(crate) fn builder(&self, server: McpServer) -> Builder {
+        Engine::builder(Config::default()).mcp(vec![server]).packs_dir(self.path().join("packs"))
+    }
+
+    pub(crate) fn engine(&self) -> Engine {
+        self.builder(self.server()).build()
+    }
+
+    pub(crate) fn manifest(&self, file: &str, name: &str, tool: &str, rest: &str) {
+        let text = format!(
+            "name = \"{name}\"\nversion = \"v1\"\ndescription = \"x\"\n{rest}\n[handler]\nmcp = {{ server = \"x\", tool = \"{tool}\" }}\n"
+        );
+        let (top, tables) = text.split_once("[memory]").map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
+        // Tables go to the end.
+        let text = match tables.and_then(|tables| tables.split_once("[handler]")) {
+            Some((memory, handler)) => format!("{top}[handler]{handler}[memory]{memory}"),
+            None => text.clone(),
+        };
+        self.write(&format!("packs/{file}"), &text);
+    }
+
+    pub(crate) async fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !done() {
+            assert!(Instant::now() < deadline, "{what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+pub(crate) fn tool(name: &str, input: Value) -> Value {
+    json!({"name": name, "description": format!("does {name}"), "inputSchema": input})
+}
+
+pub(crate) async fn run(engine: &Engine, name: &str) -> Result<Value, Error> {
+    engine.call(call(name, "{}")).await.map(|outcome: Outcome| outcome.output.to_value())
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {value}"))
+}
+
+pub(crate) const CACHED: &str = "read_only = true\n[memory]\ncache = true\nttl = \"1h\"\n";
+
+async fn cached_engine(fixture: &Fixture) -> (Engine, Arc<TestClock>) {
+    let clock = Arc::new(TestClock::default());
+    let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
+    (fixture.builder(fixture.server()).memory(memory).clock(Arc::clone(&clock) as _).build(), clock)
+}
+
+#[tokio::test]
+async fn nothing_is_started_before_it_is_needed_and_a_call_is_enough() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    assert_eq!((engine.packs().len(), fixture.lines("starts")), (0, 0));
+    assert_eq!(engine.mcp_servers()[0].state, "down");
+    assert_eq!(text(&run(&engine, "mcp.x.count").await.unwrap()), "call 1");
+    assert_eq!(fixture.lines("starts"), 1);
+    let pack = engine.pack("mcp.x.count", None).unwrap();
+    assert_eq!(
+        (pack.source, pack.handler, pack.read_only, pack.description.as_str()),
+        (Source::Mcp, "mcp", false, "does count")
+    );
+    assert_eq!(engine.packs().len(), TOOLS.len());
+    let status = &engine.mcp_servers()[0];
+    assert_eq!((status.state, status.server.as_str(), status.protocol.as_str()), ("up", "script 1", "2025-11-25"));
+    let error = run(&engine, "mcp.x.nope").await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert_eq!(run(&engine, "mcp.y.count").await.unwrap_err().code(), Code::NotFound);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn results_become_outputs_and_failures_are_typed() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    assert_eq!(run(&engine, "mcp.x.structured").await.unwrap(), json!({"n": 1}));
+    assert_eq!(run(&engine, "mcp.x.list").await.unwrap(), json!({"content": [], "structuredContent": [1, 2]}));
+    assert_eq!(text(&run(&engine, "mcp.x.garbage").await.unwrap()), "after garbage");
+    let error = run(&engine, "mcp.x.fail").await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::HandlerFailed, "tool \"fail\" failed: the disk is full"));
+    let error = run(&engine, "mcp.x.unknown").await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidInput);
+    assert!(error.message().ends_with("no such tool"), "{error}");
+    let error = engine.call(call("mcp.x.count", "[]")).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidInput);
+    assert_eq!(fixture.lines("starts"), 1, "one server serves all");
+    let metrics = engine.metrics();
+    assert!(metrics.contains("helmdeck_mcp_server_up{server=\"x\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("helmdeck_mcp_server_calls_total{server=\"x\",outcome=\"handler_failed\"} 1"),
+        "{metrics}"
+    );
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_crash_fails_the_calls_in_flight_and_the_next_call_works() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    let hanging = tokio::spawn({
+        let engine = engine.clone();
+        async move { run(&engine, "mcp.x.hang").await }
+    });
+    fixture.until("the call that hangs", || fixture.lines("calls") == 1).await;
+    let error = run(&engine, "mcp.x.die").await.unwrap_err();
+    assert_eq!(error.code(), Code::HandlerFailed);
+    assert!(error.message().contains("ended while tool \"die\" ran: it was killed by signal 9"), "{error}");
+    let error = hanging.await.unwrap().unwrap_err();
+    assert!(error.message().contains("killed by signal 9"), "{error}");
+    assert_eq!(
+        text(&run(&engine, "mcp.x.count").await.unwrap()),
+        "call 3",
+        "the first crash is followed by a start at once"
+    );
+    assert_eq!(fixture.lines("starts"), 2);
+    // Again: now it is left alone for a moment, and says for how long.
+    run(&engine, "mcp.x.die").await.unwrap_err();
+    let error = run(&engine, "mcp.x.count").await.unwrap_err();
+    assert_eq!(error.code(), Code::HandlerFailed);
+    let wait = error.retry_after().expect("a time to come back");
+    assert!(wait <= Duration::from_millis(1250), "{wait:?}");
+    assert_eq!(fixture.lines("starts"), 2, "nothing was started meanwhile");
+    tokio::time::sleep(wait).await;
+    assert_eq!(text(&run(&engine, "mcp.x.count").await.unwrap()), "call 5");
+    assert!(engine.metrics().contains("helmdeck_mcp_server_crashes_total{server=\"x\"} 2"));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_message_without_end_and_a_large_answer_are_bounded() {
+    let fixture = Fixture::new();
+    let server = McpServer { max_output_bytes: 100_000, ..fixture.server() };
+    let engine = fixture.builder(server).build();
+    let error = run(&engine, "mcp.x.large").await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidOutput);
+    assert!(error.message().contains("the limit is 100000"), "{error}");
+    assert_eq!(fixture.lines("starts"), 1, "an answer that is too large ends no connection");
+    let error = run(&engine, "mcp.x.flood").await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidOutput);
+    assert!(error.message().contains("a message of more than 1048576 bytes"), "{error}");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_is_typed_left_alone_and_listed() {
+    let fixture = Fixture::new();
+    fixture.write("refuse", "");
+    fixture.manifest("put.toml", "team.count", "count", CACHED);
+    let engine = fixture.engine();
+    let error = run(&engine, "mcp.x.count").await.unwrap_err();
+    assert_eq!(error.code(), Code::HandlerFailed);
+    assert_eq!(error.message(), "the MCP server \"x\" ended before it answered: it exited with status 4");
+    assert!(error.cause().contains("its stderr ends: started with [secret]"), "{}", error.cause());
+    let again = run(&engine, "team.count").await.unwrap_err();
+    assert!(again.retry_after().is_some(), "{again}");
+    assert_eq!(fixture.lines("starts"), 1);
+    engine.import_all(Duration::from_secs(10)).await;
+    let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
+    assert!(
+        refused.iter().any(|r| r.starts_with("mcp:x: the MCP server \"x\" ended before it answered")),
+        "{refused:?}"
+    );
+    assert!(refused.iter().any(|r| r.contains("put.toml")), "{refused:?}");
+    assert_eq!(engine.mcp_servers()[0].state, "failed");
+
+    std::fs::remove_file(fixture.path().join("refuse")).unwrap();
+    engine.import_in_background();
+    fixture.until("the server to be tried again", || engine.pack("team.count", None).is_ok()).await;
+    assert!(engine.refused().is_empty(), "{:?}", engine.refused());
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let fixture = Fixture::new();
+    fixture.write("mute", "");
+    let server = McpServer { start_timeout: Duration::from_secs(3), ..fixture.server() };
+    let engine = fixture.builder(server).build();
+    let error = run(&engine, "mcp.x.count").await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::Timeout, "the MCP server \"x\" did not start within 3s"));
+    let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap().trim().to_owned();
+    fixture.until("its end", || !Path::new("/proc").join(&pid).join("exe").exists()).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_of_the_newest_revision_needs_no_handshake() {
+    let fixture = Fixture::new();
+    fixture.write("modern", "");
+    let engine = fixture.engine();
+    assert_eq!(text(&run(&engine, "mcp.x.count").await.unwrap()), "call 1");
+    assert_eq!(engine.mcp_servers()[0].protocol, "2026-07-28");
+    assert_eq!(fixture.lines("starts"), 2, "the second one was asked without");
+    engine.shutdown().await;
+}
+
+#[derive(Default)]
+pub(crate) struct Reports(pub(crate) Mutex<Vec<(Option<f32>, String)>>);
+
+impl ProgressSink for Reports {
+    fn report(&self, percent: Option<f32>, message: &str) {
+        self.0.lock().unwrap().push((percent, message.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn progress_is_passed_on_and_a_cancelled_call_is_told_to_the_server() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    let reports = Arc::new(Reports(Mutex::default()));
+    let mut progress = call("mcp.x.progress", "{}");
+    progress.progress = Some(Arc::clone(&reports) as _);
+    engine.call(progress).await.unwrap();
+    assert_eq!(*reports.0.lock().unwrap(), [(Some(25.0), "a quarter".to_owned())]);
+
+    let mut hang = call("mcp.x.hang", "{}");
+    hang.deadline = Some(Instant::now() + Duration::from_millis(200));
+    assert_eq!(engine.call(hang).await.unwrap_err().code(), Code::Timeout);
+    fixture.until("the cancellation", || fixture.lines("cancelled") == 1).await;
+    let told = std::fs::read_to_string(fixture.path().join("cancelled")).unwrap();
+    let call = std::fs::read_to_string(fixture.path().join("calls")).unwrap();
+    let id = |line: &str, pointer: &str| serde_json::from_str::<Value>(line).unwrap().pointer(pointer).cloned();
+    assert_eq!(id(told.trim(), "/params/requestId"), id(call.lines().last().unwrap(), "/id"));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_server_asks_of_us_is_refused() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    run(&engine, "mcp.x.ask").await.unwrap();
+    let refusals = std::fs::read_to_string(fixture.path().join("refusals")).unwrap();
+    let codes: Vec<i64> = refusals
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["error"]["code"].as_i64().unwrap())
+        .collect();
+    assert_eq!(codes, [-32601, -32601], "{refusals}");
+    let calls = std::fs::read_to_string(fixture.path().join("calls")).unwrap();
+    assert!(!calls.contains("local"), "who calls is not told: {calls}");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_variable_of_the_server_never_comes_back_and_the_environment_is_short() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    assert_eq!(text(&run(&engine, "mcp.x.token").await.unwrap()), "the token is [secret]");
+    let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap();
+    let environment = std::fs::read(format!("/proc/{}/environ", pid.trim())).unwrap();
+    let mut names: Vec<&str> = std::str::from_utf8(&environment)
+        .unwrap()
+        .split('\0')
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["LANG", "PATH", "TOKEN", "TZ"]);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_manifest_puts_a_tool_behind_the_two_gates() {
+    let fixture = Fixture::new();
+    fixture.manifest("put.toml", "team.count", "count", CACHED);
+    fixture.manifest("slow.toml", "team.slow", "slow", CACHED);
+    let (engine, _) = cached_engine(&fixture).await;
+    assert!(engine.refused().is_empty(), "a server that was not asked is no mistake: {:?}", engine.refused());
+    let first = engine.call(call("team.count", "{}")).await.unwrap();
+    let second = engine.call(call("team.count", "{ }")).await.unwrap();
+    assert_eq!(first.output, second.output);
+    let status = |outcome: &Outcome| outcome.cache.as_ref().map(|cache| cache.status);
+    assert_eq!((status(&first), status(&second)), (Some(CacheStatus::Miss), Some(CacheStatus::Hit)));
+    // The same tool by its own name is never cached.
+    let direct = engine.call(call("mcp.x.count", "{}")).await.unwrap();
+    assert!(direct.cache.is_none());
+    assert_eq!(text(&direct.output.to_value()), "call 2");
+
+    let all = join_all((0..50).map(|_| engine.call(call("team.slow", "{\"same\": 1}")))).await;
+    assert!(all.iter().all(Result::is_ok));
+    assert_eq!(fixture.lines("calls"), 3, "50 callers are one call of the server");
+    let cached = engine.pack("team.count", None).unwrap();
+    assert!(cached.cached && cached.read_only);
+    assert_eq!(cached.input, json!({"type": "object"}), "inherited from the tool");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn errors_and_answers_with_secrets_are_not_stored() {
+    let fixture = Fixture::new();
+    fixture.manifest("fail.toml", "team.fail", "fail", CACHED);
+    fixture.manifest("token.toml", "team.token", "token", CACHED);
+    let (engine, _) = cached_engine(&fixture).await;
+    for calls in 1..=2 {
+        assert_eq!(run(&engine, "team.fail").await.unwrap_err().code(), Code::HandlerFailed);
+        assert_eq!(fixture.lines("calls"), calls);
+    }
+    for calls in 3..=4 {
+        assert!(!run(&engine, "team.token").await.unwrap().to_string().contains("canary"));
+        assert_eq!(fixture.lines("calls"), calls);
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_schema_is_noticed_and_abandons_its_entries() {
+    let fixture = Fixture::new();
+    fixture.manifest("put.toml", "team.count", "count", CACHED);
+    fixture.manifest("gone.toml", "team.slow", "slow", CACHED);
+    let changed = json!([
+        tool("count", json!({"type": "object", "properties": {"n": {"type": "integer"}}})),
+        tool("change", json!({"type": "object"})),
+        tool("bad", json!({"type": "objekt"})),
+    ]);
+    fixture.write("changed.json", &changed.to_string());
+    let (engine, _) = cached_engine(&fixture).await;
+    let first = run(&engine, "team.count").await.unwrap();
+    assert_eq!(run(&engine, "team.count").await.unwrap(), first);
+    run(&engine, "mcp.x.change").await.unwrap();
+    fixture.until("the new tools", || engine.packs().len() == 3).await;
+    assert_ne!(run(&engine, "team.count").await.unwrap(), first, "the old answer was for another tool");
+    let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
+    assert!(refused.iter().any(|r| r.contains("mcp:x: tool \"bad\": its inputSchema cannot be used")), "{refused:?}");
+    assert!(refused.iter().any(|r| r.contains("the MCP server \"x\" has no tool \"slow\"")), "{refused:?}");
+    assert_eq!(run(&engine, "mcp.x.die").await.unwrap_err().code(), Code::NotFound);
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_reconnect_lists_anew() {
+    let fixture = Fixture::new();
+    let engine = fixture.engine();
+    run(&engine, "mcp.x.count").await.unwrap();
+    fixture.write(
+        "tools.json",
+        &json!([tool("count", json!({"type": "object", "required": ["n"]})), tool("die", json!({"type": "object"}))])
+            .to_string(),
+    );
+    run(&engine, "mcp.x.die").await.unwrap_err();
+    assert_eq!(engine.packs().len(), TOOLS.len());
+    // The start lists the tools anew, and the call is checked by the contract of today before the tool is called.
+    assert_eq!(run(&engine, "mcp.x.count").await.unwrap_err().code(), Code::InvalidInput);
+    assert_eq!((engine.packs().len(), fixture.lines("calls")), (2, 2));
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn names_that_clash_are_refused() {
+    let fixture = Fixture::new();
+    fixture.manifest("same.toml", "mcp.x.count", "count", "");
+    fixture.write(
+        "tools.json",
+        &json!([
+            tool("count", json!({"type": "object"})),
+            tool("a.b", json!({"type": "object"})),
+            tool("a__b", json!({"type": "object"})),
+        ])
+        .to_string(),
+    );
+    let engine = fixture.engine();
+    engine.import_all(Duration::from_secs(10)).await;
+    let names: Vec<String> = engine.packs().iter().map(|pack| pack.name.to_string()).collect();
+    assert_eq!(names, ["mcp.x.a.b", "mcp.x.count"]);
+    assert_eq!(engine.pack("mcp.x.count", None).unwrap().source, Source::Folder, "what the operator wrote wins");
+    let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
+    assert!(refused.iter().any(|r| r.contains("same name where dots are not allowed (mcp__x__a__b)")), "{refused:?}");
+    assert!(refused.iter().any(|r| r.contains("is already defined by")), "{refused:?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_idle_server_is_stopped_and_started_again_and_shutdown_leaves_nobody() {
+    let fixture = Fixture::new();
+    let server = McpServer { idle_timeout: Duration::from_millis(200), ..fixture.server() };
+    let engine = fixture.builder(server).build();
+    run(&engine, "mcp.x.count").await.unwrap();
+    let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap().trim().to_owned();
+    fixture.until("its end", || engine.mcp_servers()[0].state == "down").await;
+    fixture.until("the end of its process", || !Path::new("/proc").join(&pid).join("exe").exists()).await;
+    assert!(engine.pack("mcp.x.count", None).is_ok(), "its tools stay known");
+    assert_eq!(text(&run(&engine, "mcp.x.count").await.unwrap()), "call 2");
+    assert_eq!(fixture.lines("starts"), 2);
+    let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap().lines().last().unwrap().to_owned();
+    engine.shutdown().await;
+    fixture.until("the end of the second process", || !Path::new("/proc").join(&pid).join("exe").exists()).await;
+    assert!(engine.metrics().contains("helmdeck_mcp_server_crashes_total{server=\"x\"} 0"));
+}

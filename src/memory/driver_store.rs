@@ -1,0 +1,287 @@
+//! The store that callers hold: any driver under any seal.
+//!
+//! It checks limits, reads the clock, makes fingerprints and proves the key at the start; rows are the driver's business.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use aes_gcm::aead::Generate;
+use async_trait::async_trait;
+use helmdeck_core::{Clock, Timestamp};
+
+use crate::config::{Config, Limits};
+use crate::driver::{Batch, Canary, Driver, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
+use crate::entry::{Entry, Kind, Namespace};
+use crate::error::{Result, StoreError};
+use crate::key::hex;
+use crate::keyring::KeyRing;
+use crate::lock::{Keeper, Lock};
+use crate::sealed::{NoSeal, RowSeal, Seal};
+use crate::store::{
+    Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, ReadStore, Resealed, Scan, Stats, Store, Walk, Written,
+};
+
+/// A driver under a seal.
+pub struct DriverStore<D> {
+    driver: Arc<D>,
+    seal: Arc<dyn Seal>,
+    ring: Option<KeyRing>,
+    /// Shared with the threads that prepare large writes.
+    limits: Arc<Limits>,
+    /// What follows from the limits for each kind.
+    quotas: Quotas,
+    clock: Arc<dyn Clock>,
+    /// What was written of kind `cache` since its total was looked at.
+    written: AtomicU64,
+}
+
+/// The most entries of a page.
+const MAX_PAGE: usize = 1000;
+
+/// Values up to so many bytes are hashed and sealed on the caller's thread, in about 0.1 ms; more go to a blocking thread.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// The rows that go at most with one write, when entries of kind `cache` take more than they may.
+const EVICT_ROWS: usize = 4096;
+
+/// What the canary says once it is opened.
+const CANARY_TEXT: &[u8] = b"helmdeck memory canary";
+
+impl<D: Driver> DriverStore<D> {
+    /// Makes a store that keeps values as they are.
+    #[must_use]
+    pub fn plain(driver: D, config: &Config, clock: Arc<dyn Clock>) -> Self {
+        Self::new(driver, Arc::new(NoSeal), None, config, clock)
+    }
+
+    /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store gets its
+    /// canary row now. A store without live rows takes the current key.
+    ///
+    /// # Errors
+    /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
+    pub async fn sealed(driver: D, ring: KeyRing, config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        prove_key(&driver, &ring, clock.now()).await?;
+        let seal = RowSeal::new(ring.clone(), config.fingerprint);
+        Ok(Self::new(driver, seal, Some(ring), config, clock))
+    }
+
+    fn new(driver: D, seal: Arc<dyn Seal>, ring: Option<KeyRing>, config: &Config, clock: Arc<dyn Clock>) -> Self {
+        let limits = Arc::new(config.limits.clone());
+        let quotas = Quotas::new(|kind| limits.quota(kind));
+        // The first write looks, whatever was written before this process began.
+        let written = AtomicU64::new(step(limits.cache_bytes));
+        Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written }
+    }
+
+    fn ring(&self) -> Result<&KeyRing> {
+        self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
+    }
+
+    /// Returns the eviction that must come with a batch, if any: the total is looked at once in a while, not at every write.
+    fn eviction(&self, ops: &[PendingOp]) -> Option<PendingOp> {
+        let added: u64 = ops.iter().map(cached_bytes).sum();
+        if added == 0 {
+            return None;
+        }
+        let step = step(self.limits.cache_bytes);
+        if self.written.fetch_add(added, Ordering::Relaxed) + added < step {
+            return None;
+        }
+        self.written.store(0, Ordering::Relaxed);
+        Some(self.evict(EVICT_ROWS))
+    }
+
+    fn evict(&self, limit: usize) -> PendingOp {
+        let cap = self.limits.cache_bytes;
+        // Room for what is written until the next look, here and in a few other processes.
+        PendingOp::Evict { kind: Kind::Cache, bytes: cap.saturating_sub(2 * step(cap)), limit }
+    }
+
+    fn batch(&self, ops: Vec<PendingOp>, now: Timestamp) -> Batch {
+        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: self.quotas }
+    }
+
+    async fn remove(&self, op: PendingOp) -> Result<u64> {
+        let written = self.driver.write(self.batch(vec![op], self.clock.now())).await?;
+        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+    }
+
+    fn range(&self, namespace: &Namespace, kind: Kind, prefix: &str) -> Range {
+        Range { namespace: namespace.clone(), kind, prefix: prefix.to_owned(), now: self.clock.now() }
+    }
+}
+
+/// Returns after how many bytes the total of kind `cache` is looked at.
+fn step(cap: u64) -> u64 {
+    (cap / 64).clamp(1, 4 << 20)
+}
+
+/// Returns about what an operation adds to kind `cache`.
+fn cached_bytes(op: &PendingOp) -> u64 {
+    match op {
+        PendingOp::Put(pending) if pending.put.kind == Kind::Cache => op.weight() as u64,
+        _ => 0,
+    }
+}
+
+/// Does what does not depend on the stored row: the fingerprint, the end, and the seal of what will mostly be a new entry.
+/// That keeps it off the driver's one writing thread.
+fn pending(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<PendingOp> {
+    let put = match op {
+        Op::Delete(delete) => return Ok(PendingOp::Delete(delete)),
+        Op::Put(put) => put,
+    };
+    let fingerprint = seal.fingerprint(&put.namespace, &put.value);
+    let asked = match put.restore {
+        Some(restore) => restore.expires_at,
+        None => end_of(now, put.ttl),
+    };
+    let latest = end_of(now, limits.retention(put.kind));
+    let expires_at = asked.into_iter().chain(latest).min();
+    let may_be_new = put.expect_version.is_none_or(|version| version == 0);
+    let mut pending = PendingWrite { put, fingerprint, expires_at, fresh: None };
+    if may_be_new {
+        let meta = pending.resolve(None, now, seal.overhead())?;
+        pending.fresh = Some(seal.seal(&meta, &pending.put.value)?);
+    }
+    Ok(PendingOp::Put(Box::new(pending)))
+}
+
+/// One clear error at the start instead of a thousand rows that do not open.
+async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing, now: Timestamp) -> Result<()> {
+    let stored = driver.canary(canary(ring)?).await?;
+    if !ring.ids().any(|id| id == stored.key_id) {
+        if driver.adopt_if_empty(canary(ring)?, now).await? {
+            return Ok(());
+        }
+        let given = ring.ids().collect::<Vec<_>>().join(", ");
+        return Err(StoreError::WrongKey { store: stored.key_id, given });
+    }
+    match ring.open_blob(&system_namespace(), "canary", b"", &stored.sealed) {
+        Ok(text) if text == CANARY_TEXT => Ok(()),
+        _ => Err(StoreError::Corrupt(format!("the row that proves key {} does not open", stored.key_id))),
+    }
+}
+
+/// Makes the canary of the current key.
+fn canary(ring: &KeyRing) -> Result<Canary> {
+    let sealed = ring.seal_blob(&system_namespace(), "canary", b"", CANARY_TEXT)?;
+    Ok(Canary { key_id: ring.current_id().to_owned(), sealed })
+}
+
+fn system_namespace() -> Namespace {
+    Namespace::new("", "", None)
+}
+
+/// Keeps locks in a driver.
+struct DriverLocks<D> {
+    driver: Arc<D>,
+    clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl<D: Driver> Keeper for DriverLocks<D> {
+    async fn hold(&self, name: &str, owner: &str, hold: Duration) -> Result<bool> {
+        let now = self.clock.now();
+        self.driver.try_lock(name, owner, now, now.saturating_add(hold)).await
+    }
+
+    async fn free(&self, name: &str, owner: &str) -> Result<()> {
+        self.driver.unlock(name, owner).await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> ReadStore for DriverStore<D> {
+    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
+        self.driver.get(namespace, kind, key, self.clock.now(), &self.seal).await
+    }
+
+    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
+        let after = page.after.as_ref().map(Position::parse).transpose()?;
+        self.driver.list(self.range(namespace, kind, prefix), after, page.limit.clamp(1, MAX_PAGE)).await
+    }
+
+    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
+        self.driver.scan(self.range(namespace, kind, prefix), order, limit, &self.seal).await
+    }
+
+    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
+        let mut all = self.driver.namespaces(self.clock.now()).await?;
+        all.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| (&a.namespace, a.kind).cmp(&(&b.namespace, b.kind))));
+        Ok(all)
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        self.driver.stats(self.clock.now()).await
+    }
+
+    async fn generation(&self) -> Result<u64> {
+        self.driver.generation().await
+    }
+
+    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
+        self.driver.walk(after, limit.clamp(1, MAX_PAGE), &self.seal).await
+    }
+
+    fn changes(&self) -> Option<Changes> {
+        self.driver.changes()
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Store for DriverStore<D> {
+    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
+        self.limits.check(&batch)?;
+        let now = self.clock.now();
+        let bytes: usize = batch.iter().map(|op| if let Op::Put(put) = op { put.value.len() } else { 0 }).sum();
+        let (seal, limits) = (Arc::clone(&self.seal), Arc::clone(&self.limits));
+        let count = batch.len();
+        let pending = move || batch.into_iter().map(|op| pending(op, now, &limits, &*seal)).collect::<Result<Vec<_>>>();
+        let mut ops = if bytes > INLINE_BYTES {
+            tokio::task::spawn_blocking(pending).await.map_err(StoreError::unavailable)??
+        } else {
+            pending()?
+        };
+        ops.extend(self.eviction(&ops));
+        let mut written = self.driver.write(self.batch(ops, now)).await?;
+        // What the eviction did is no answer to what was asked.
+        written.truncate(count);
+        Ok(written)
+    }
+
+    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
+        self.remove(PendingOp::Sweep(limit)).await
+    }
+
+    async fn trim(&self, limit: usize) -> Result<u64> {
+        self.remove(self.evict(limit)).await
+    }
+
+    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
+        let current = self.ring()?.current_id().to_owned();
+        self.driver.reseal(after, limit.clamp(1, MAX_PAGE), &current, &self.seal).await
+    }
+
+    async fn adopt_key(&self) -> Result<()> {
+        self.driver.replace_canary(canary(self.ring()?)?).await
+    }
+
+    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
+        let owner = hex(&<[u8; 8]>::try_generate().map_err(StoreError::unavailable)?);
+        let keeper = Arc::new(DriverLocks { driver: Arc::clone(&self.driver), clock: Arc::clone(&self.clock) });
+        let taken = keeper.hold(name, &owner, hold).await?;
+        Ok(taken.then(|| Lock::new(keeper, name.to_owned(), owner)))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.driver.close().await
+    }
+}
+
+impl<D: Driver> std::fmt::Debug for DriverStore<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DriverStore").field("driver", &self.driver.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! ProjectEnvironment of a project besides its files: clock, id generator, agent, event sinks, running checks, trust.
+
+use std::fmt;
+use std::sync::Arc;
+
+use helmdeck_core::{Clock, SystemClock};
+use helmdeck_events::Sink;
+use uuid::Uuid;
+
+use crate::project::Project;
+use crate::runner::Running;
+use crate::time::Time;
+use crate::trust::Trust;
+
+/// Default name of the agent.
+pub const AGENT: &str = "Forge";
+
+/// Generator of unique ids.
+pub trait Ids: Send + Sync + fmt::Debug {
+    /// Returns a `UUIDv7` of this moment.
+    fn uuid(&self, now: Time) -> Uuid;
+}
+
+/// Ids made of the time and random bits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RandomIds;
+
+impl Ids for RandomIds {
+    fn uuid(&self, _: Time) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// Factory of event sinks.
+pub trait Links: Send + Sync + fmt::Debug {
+    /// Returns the sink for the server that the settings of a project name; `None` if they name none. It is not connected yet.
+    fn link(&self, project: &Project) -> Option<Arc<dyn Sink>>;
+}
+
+/// ProjectEnvironment of a project. All of it is injected, so every rule can be tested with a manual clock.
+#[derive(Clone)]
+pub struct ProjectEnvironment {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The zone in which people read times; times in files are UTC but for `[HH:MM]` in `progress.txt`.
+    pub zone: jiff::tz::TimeZone,
+    /// New ids.
+    pub ids: Arc<dyn Ids>,
+    /// Name of the agent in events and artifacts. Default: `Forge` (the persona of the RFC's examples).
+    pub agent: String,
+    /// Id of the work session. Default: the active session of the work tree.
+    pub session: Option<String>,
+    /// Sink of events besides the journal. Default: what `links` gives.
+    pub sink: Option<Arc<dyn Sink>>,
+    /// Checks that are running.
+    pub running: Arc<Running>,
+    /// Factory of sinks for the servers that project settings name. Default: none, and events wait in the outbox.
+    pub links: Option<Arc<dyn Links>>,
+    /// Projects whose commands may run. Default: none.
+    pub trust: Trust,
+}
+
+impl ProjectEnvironment {
+    /// Returns the time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.clock.now().into()
+    }
+
+    /// Returns a new id.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.ids.uuid(self.now())
+    }
+}
+
+impl Default for ProjectEnvironment {
+    /// The machine's clock, UTC.
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::default()),
+            zone: jiff::tz::TimeZone::UTC,
+            ids: Arc::new(RandomIds),
+            agent: AGENT.to_owned(),
+            session: None,
+            sink: None,
+            running: Arc::default(),
+            links: None,
+            trust: Trust::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ProjectEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! Test fixture: a project in a real repository, with a manual clock and sequential ids, and workers in other processes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use helmdeck_core::{Clock, Timestamp};
+use uuid::Uuid;
+
+use crate::environment::{Ids, ProjectEnvironment};
+use crate::git::fixture::Repository;
+use crate::project::Project;
+use crate::time::Time;
+
+/// A clock that only a test moves.
+#[derive(Debug)]
+pub(crate) struct ManualClock(AtomicI64);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Ids in order.
+#[derive(Debug, Default)]
+struct InOrder(AtomicU64);
+
+impl Ids for InOrder {
+    fn uuid(&self, _: Time) -> Uuid {
+        let n = self.0.fetch_add(1, Ordering::SeqCst);
+        let mut random = [0; 10];
+        random[2..].copy_from_slice(&n.to_be_bytes());
+        uuid::Builder::from_unix_timestamp_millis(1_766_574_000_000, &random).into_uuid()
+    }
+}
+
+/// A project, at noon of the RFC's day.
+pub(crate) struct Fixture {
+    pub(crate) repository: Repository,
+    pub(crate) project: Project,
+    clock: Arc<ManualClock>,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with_config("")
+    }
+
+    pub(crate) fn with_config(config: &str) -> Self {
+        let repository = Repository::new();
+        repository.write(crate::layout::CONFIG, config);
+        let clock = Arc::new(ManualClock(AtomicI64::new(0)));
+        let environment = ProjectEnvironment {
+            clock: clock.clone(),
+            ids: Arc::new(InOrder::default()),
+            ..ProjectEnvironment::default()
+        };
+        let project = Project::open(repository.path(), environment).unwrap().unwrap();
+        let fixture = Self { repository, project, clock };
+        fixture.at("2025-12-24T12:00:00Z");
+        fixture
+    }
+
+    /// Sets the clock.
+    pub(crate) fn at(&self, time: &str) {
+        self.clock.0.store(Time::parse(time).unwrap().0.as_microsecond(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.project.root().join(path)).unwrap()
+    }
+
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.project.root().join(path).exists()
+    }
+
+    /// Starts an ignored test in a process of its own, for this project.
+    pub(crate) fn start(&self, test: &str, number: usize) -> Child {
+        start(self.project.root(), test, number)
+    }
+
+    /// Runs an ignored test in eight processes at once.
+    pub(crate) fn eight(&self, test: &str) {
+        let workers: Vec<Child> = (0..8).map(|number| self.start(test, number)).collect();
+        for mut worker in workers {
+            assert!(worker.wait().unwrap().success());
+        }
+    }
+}
+
+/// Starts an ignored test in a process of its own, and tells it a folder and a number.
+pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "--nocapture", test])
+        .env("BY_HAND", root)
+        .env("BY_HAND_NUMBER", number.to_string());
+    command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+}
+
+/// Returns the project of the test that started this process, and the number it gave.
+pub(crate) fn given() -> Option<(Project, usize)> {
+    let (root, number) = told()?;
+    Some((Project::open(&root, ProjectEnvironment::default()).unwrap().unwrap(), number))
+}
+
+/// Returns the folder and the number that the test gave that started this process.
+#[allow(clippy::disallowed_methods, reason = "the other process is told what to do by its environment")]
+pub(crate) fn told() -> Option<(PathBuf, usize)> {
+    let root = std::env::var_os("BY_HAND")?;
+    let number = std::env::var("BY_HAND_NUMBER").unwrap().parse().unwrap();
+    Some((root.into(), number))
+}
+
+/// Tries again for as long as another process holds the lock: eight at once may make one wait too long on a busy machine.
+pub(crate) fn in_turn<T>(mut work: impl FnMut() -> crate::error::Result<T>) -> T {
+    loop {
+        match work() {
+            Err(error) if error.code == "E_LOCKED" => {}
+            other => return other.unwrap(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The driver, as git starts it.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::environment::ProjectEnvironment;
+use crate::git::fixture::{Repository, run_at};
+use crate::project::Project;
+
+/// What git calls in the test below: this very test program, told by a variable what git said.
+#[test]
+#[ignore = "git starts it"]
+fn the_driver_that_git_starts() {
+    let Some((_, said)) = std::env::vars().find(|(name, _)| name == "FORGE_MERGE") else { return };
+    let words: Vec<&str> = said.split(' ').collect();
+    let [base, ours, theirs, path] = words[..] else { panic!("{said}") };
+    let root = std::env::current_dir().unwrap();
+    let done =
+        drive(&root, ProjectEnvironment::default(), Path::new(base), Path::new(ours), Path::new(theirs), path).unwrap();
+    assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
+}
+
+fn with_driver(repository: &Repository) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let command = format!(
+        "FORGE_MERGE='%O %A %B %P' '{}' --ignored --exact merge::tests::in_git::the_driver_that_git_starts",
+        program.display()
+    );
+    repository.run(&["config", "merge.forge-json.driver", &command]);
+    repository.write(".gitattributes", ".forge/memory/long-term/*.json merge=forge-json\n");
+    repository.write(KNOWLEDGE, KNOWN);
+    repository.write(FEATURES, RFC);
+    repository.commit("first");
+    program
+}
+
+#[test]
+fn two_branches_that_both_learned_merge_in_git() {
+    let repository = Repository::new();
+    with_driver(&repository);
+    let other = tempfile::tempdir().unwrap();
+    let tree = other.path().join("tree");
+    repository.run(&["worktree", "add", "--quiet", "-b", "other", tree.to_str().unwrap()]);
+    for (root, what) in [(repository.path(), "ours"), (&tree, "theirs")] {
+        let project = Project::open(root, ProjectEnvironment::default()).unwrap().unwrap();
+        for context in [what, "both"] {
+            let what = What::Successful { context: context.into(), approach: "a".into() };
+            project.knowledge().add(&Learning::new(what), None).unwrap();
+        }
+        run_at(root, &["add", "-f", ".forge/memory"]);
+        run_at(root, &["commit", "--quiet", "-m", what]);
+    }
+    repository.run(&["merge", "--quiet", "--no-edit", "other"]);
+    let project = Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap();
+    let file = project.knowledge().read().unwrap();
+    let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
+    assert_eq!(contexts, ["Adding new NATS subject", "ours", "both", "theirs"]);
+    assert_eq!(repository.run(&["status", "--porcelain", "--untracked-files=no"]), "");
+}
+
+#[test]
+fn theirs_is_kept_by_a_memory_below_the_root_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("sub/.forge")).unwrap();
+    let (ours, theirs) = (first(|one| one.name = "Ours".into()), first(|one| one.name = "Theirs".into()));
+    for (name, text) in [("base", RFC), ("ours", &ours), ("theirs", &theirs)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let [base, ours, theirs] = ["base", "ours", "theirs"].map(Path::new);
+    let done =
+        drive(folder.path(), ProjectEnvironment::default(), base, ours, theirs, &format!("sub/{FEATURES}")).unwrap();
+    assert_eq!(done.conflicts, ["both sides changed features/FORGE-001/name"]);
+    let kept = folder.path().join("sub").join(done.quarantined.unwrap());
+    assert!(std::fs::read_to_string(kept).unwrap().contains("Theirs"));
+}
+
+#[test]
+fn a_file_that_the_settings_allow_is_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = format!("{RFC}{}", " ".repeat(17 << 20));
+    for (name, text) in [("base", RFC), ("ours", RFC), ("theirs", &large)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
+    let [base, ours, theirs] = ["base", "ours", "theirs"].map(Path::new);
+    let drive = || drive(folder.path(), ProjectEnvironment::default(), base, ours, theirs, FEATURES);
+    assert_eq!(drive().unwrap_err().code, "E_TOO_LARGE");
+    std::fs::write(folder.path().join(crate::layout::CONFIG), "[files]\nmax_bytes = 20000000\n").unwrap();
+    assert_eq!(drive().unwrap().conflicts, Vec::<String>::new());
+    assert_eq!(std::fs::read_to_string(folder.path().join("ours")).unwrap(), large);
+}
+
+#[test]
+fn a_conflict_stays_one_in_git_and_theirs_is_kept() {
+    let repository = Repository::new();
+    with_driver(&repository);
+    repository.run(&["checkout", "--quiet", "-b", "other"]);
+    repository.write(FEATURES, first(|feature| feature.name = "Theirs".into()));
+    repository.commit("theirs");
+    repository.run(&["checkout", "--quiet", "main"]);
+    let ours = first(|feature| feature.name = "Ours".into());
+    repository.write(FEATURES, &ours);
+    repository.commit("ours");
+    let merge = std::process::Command::new("git")
+        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "merge", "--quiet", "--no-edit", "other"])
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .current_dir(repository.path())
+        .output()
+        .unwrap();
+    assert!(!merge.status.success());
+    assert_eq!(std::fs::read_to_string(repository.path().join(FEATURES)).unwrap(), ours);
+    assert_eq!(repository.git().status().unwrap().unmerged().collect::<Vec<_>>(), [FEATURES]);
+    let kept = std::fs::read_dir(repository.path().join(crate::layout::QUARANTINE)).unwrap();
+    let kept: Vec<PathBuf> = kept.map(|file| file.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1);
+    assert!(std::fs::read_to_string(&kept[0]).unwrap().contains("Theirs"));
+}

@@ -1,0 +1,144 @@
+//! A project with a memory in a repository, for tests of checkpoints and of recovery.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::ops::Deref;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use crate::artifacts::{Kind, Put};
+use crate::environment::ProjectEnvironment;
+use crate::git::fixture::{Repository, Snapshot};
+use crate::project::Project;
+
+/// A project whose verification fails as long as there is a file `broken`.
+pub(crate) struct Fixture {
+    repository: Repository,
+    /// Artifacts that show that something works, by the feature.
+    evidence: BTreeMap<String, String>,
+}
+
+/// A project that is made once.
+pub(crate) struct Kept {
+    snapshot: Snapshot,
+    evidence: BTreeMap<String, String>,
+}
+
+impl Kept {
+    pub(crate) fn lay_out(&self) -> Fixture {
+        Fixture { repository: self.snapshot.repository(), evidence: self.evidence.clone() }
+    }
+}
+
+impl Deref for Fixture {
+    type Target = Repository;
+
+    fn deref(&self) -> &Repository {
+        &self.repository
+    }
+}
+
+pub(crate) const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
+pub(crate) const FEATURES: &str = ".forge/memory/long-term/features.json";
+const CONFIG: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        static FIRST: LazyLock<Kept> = LazyLock::new(|| Fixture::of(Repository::new()).kept());
+        FIRST.lay_out()
+    }
+
+    /// Makes one of a repository without a commit.
+    pub(crate) fn of(repository: Repository) -> Self {
+        let mut fixture = Self { repository, evidence: BTreeMap::new() };
+        fixture.run(&["config", "user.name", "Ann"]);
+        fixture.run(&["config", "user.email", "ann@example.com"]);
+        fixture.write(
+            ".forge/.gitignore",
+            ".local/\nmemory/short-term/*\n!memory/short-term/sessions/\ngit/commits.log\ngit/branches.json\n",
+        );
+        fixture.write(".forge/config.toml", CONFIG);
+        fixture.write(
+            KNOWLEDGE,
+            r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["Stay kind"]}"#,
+        );
+        let project = fixture.project();
+        for number in 1..=9 {
+            let put = Put::new(Kind::Reports, format!("verify_a-00{number}.json"));
+            let report = project.artifacts().put(b"all well\n", &put).unwrap();
+            fixture.evidence.insert(format!("A-00{number}"), report.entry.triv.to_string());
+        }
+        fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
+        fixture.write("a.txt", "one\ntwo\nthree\n");
+        fixture.write("b.txt", "bee\n");
+        fixture.write("src/deep/c.txt", "sea\n");
+        fixture.write(".gitignore", "*.ignored\n/target/\n");
+        fixture.commit("first");
+        fixture
+    }
+
+    /// Keeps it, to be laid out as often as it is needed.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { snapshot: self.snapshot(), evidence: self.evidence.clone() }
+    }
+
+    /// Writes which features there are; those that pass have evidence.
+    pub(crate) fn features(&self, all: &[(&str, &str)]) {
+        let all: Vec<String> = all
+            .iter()
+            .map(|(id, status)| {
+                let proof = if *status == "passing" {
+                    format!(r#","verified_at":"2025-12-24T10:00:00Z","evidence":"{}""#, self.evidence[*id])
+                } else {
+                    String::new()
+                };
+                format!(
+                    r#"{{"id":"{id}","name":"{id}","status":"{status}","tests":["t::*"]{proof},"blocked_by":null}}"#
+                )
+            })
+            .collect();
+        self.write(FEATURES, format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, all.join(",")));
+    }
+
+    pub(crate) fn project(&self) -> Project {
+        Self::open(self.path())
+    }
+
+    /// Opens it with other settings.
+    pub(crate) fn project_with(&self, config: &str) -> Project {
+        self.write(".forge/config.toml", config);
+        self.project()
+    }
+
+    pub(crate) fn open(folder: &Path) -> Project {
+        Project::open(folder, ProjectEnvironment::default()).unwrap().unwrap()
+    }
+
+    pub(crate) fn verify(&self) -> String {
+        self.project().config().verify.commands[0].clone()
+    }
+
+    pub(crate) fn head(&self) -> String {
+        self.run(&["rev-parse", "HEAD"])
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path().join(path)).unwrap()
+    }
+}
+
+/// Runs git with input.
+pub(crate) fn feed(folder: &Path, args: &[&str], input: &str) -> String {
+    let mut git = Command::new("git")
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    git.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = git.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}

@@ -1,0 +1,259 @@
+//! Every kind of file, damaged in every way: that is said loudly, a copy is kept, and nothing is written over it.
+
+use std::path::PathBuf;
+
+use crate::artifacts::{Kind, Put};
+use crate::checkpoints::Manifest;
+use crate::config::Config;
+use crate::environment::ProjectEnvironment;
+use crate::error::{Error, Result};
+use crate::features::FeaturesFile;
+use crate::files::{Document, KINDS};
+use crate::focus::Focus;
+use crate::git::Branches;
+use crate::issues::Active;
+use crate::knowledge::KnowledgeFile;
+use crate::layout::{ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, QUARANTINE};
+use crate::project::Project;
+use crate::recovery::{Journal, Paused};
+use crate::sessions::{ActiveSessions, Session};
+use crate::subjects::Subject;
+
+/// A type of document.
+struct Type {
+    name: &'static str,
+    path: &'static str,
+    /// A good one; none for what a new project begins with.
+    good: Option<&'static str>,
+    load: fn(&Project, &str) -> Result<bool>,
+    edit: fn(&Project, &str) -> Result<()>,
+}
+
+macro_rules! document {
+    ($name:literal, $type:ty, $path:expr, $good:expr) => {
+        Type {
+            name: $name,
+            path: $path,
+            good: $good,
+            load: |project, path| project.files().load_at::<$type>(path).map(|loaded| loaded.is_some()),
+            edit: |project, path| project.files().edit_at::<$type, _>(path, None, |_| Ok(())),
+        }
+    };
+}
+
+const ALL: &[Type] = &[
+    document!("knowledge", KnowledgeFile, KnowledgeFile::PATH, Some(include_str!("../fixtures/knowledge.json"))),
+    document!("features", FeaturesFile, FeaturesFile::PATH, Some(include_str!("../fixtures/features.json"))),
+    document!(
+        "checkpoint",
+        Manifest,
+        ".forge/git/checkpoints/SX9-123-v1.json",
+        Some(include_str!("../fixtures/checkpoint.json"))
+    ),
+    document!("recovery", Journal, Journal::PATH, None),
+    document!("paused", Paused, Paused::PATH, None),
+    document!("focus", Focus, Focus::PATH, Some(include_str!("../fixtures/focus.json"))),
+    document!("active", Active, Active::PATH, None),
+    document!("session", Session, ".forge/memory/short-term/sessions/2025-12-24-session-001/session.json", None),
+    document!("sessions", ActiveSessions, ActiveSessions::PATH, None),
+    document!("branches", Branches, Branches::PATH, None),
+];
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    project: Project,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        std::fs::create_dir(folder.path().join(".forge")).unwrap();
+        std::fs::write(folder.path().join(CONFIG), "[git]\nenabled = false\n").unwrap();
+        let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
+        Self { folder, project }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) {
+        std::fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+        std::fs::write(self.at(path), bytes).unwrap();
+    }
+
+    fn bytes(&self, path: &str) -> Vec<u8> {
+        std::fs::read(self.at(path)).unwrap()
+    }
+
+    fn copies(&self) -> Vec<Vec<u8>> {
+        let all = self.project.files().list(QUARANTINE).unwrap();
+        all.into_iter().map(|copy| self.bytes(&format!("{QUARANTINE}/{}", copy.name))).collect()
+    }
+}
+
+/// Every way in which a good file is damaged.
+fn corpus(good: &[u8]) -> Vec<Vec<u8>> {
+    let text = std::str::from_utf8(good).unwrap();
+    let end = text.trim_end().len();
+    let mut all: Vec<Vec<u8>> = (0..end).map(|end| good[..end].to_vec()).collect();
+    let mut nul = good.to_vec();
+    nul[end / 2..].fill(0);
+    let marks = ["<<<<<<< ours", "=======", ">>>>>>> theirs"].map(|mark| format!("{mark}\n"));
+    let mut invalid = good.to_vec();
+    invalid.insert(end / 2, 0xff);
+    let doubled = |members: &str| text.replacen('{', &format!("{{{members},"), 1).into_bytes();
+    all.extend([
+        nul,
+        vec![0; 4096],
+        [b"\xef\xbb\xbf", good].concat(),
+        format!("{}{text}{}{text}{}", marks[0], marks[1], marks[2]).into_bytes(),
+        invalid,
+        format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000)).into_bytes(),
+        format!("{text}{text}").into_bytes(),
+        b"[1]".to_vec(),
+        b"\"text\"".to_vec(),
+        b"null".to_vec(),
+        b"7".to_vec(),
+    ]);
+    if text.starts_with('{') {
+        all.push(doubled("\"zz\":1,\"zz\":2"));
+        all.push(doubled("\"zz\":{\"a\":1,\"a\":2}"));
+    }
+    all
+}
+
+fn is_loud(error: &Error, path: &str, what: &str) {
+    assert_eq!((error.code, error.category.exit_code()), ("E_CORRUPT", 8), "{what}: {error}");
+    assert!(error.message.starts_with(path) && error.next.is_some(), "{what}: {error}");
+}
+
+#[test]
+fn no_damaged_document_of_any_kind_is_written_over() {
+    for kind in KINDS {
+        assert!(ALL.iter().any(|tried| tried.name == kind.name), "{} is not tried", kind.name);
+    }
+    for kind in ALL {
+        let skeleton = KINDS.iter().find(|known| known.name == kind.name).unwrap().skeleton();
+        let good = kind.good.map_or(skeleton, |good| good.as_bytes().to_vec());
+        let place = Fixture::new();
+        place.put(kind.path, &good);
+        assert!((kind.load)(&place.project, kind.path).unwrap(), "{}", kind.name);
+        let mut kept = 0;
+        for (at, bytes) in corpus(&good).into_iter().enumerate() {
+            let what = format!("{} {at}", kind.name);
+            // At the begin, with room for copies, and then with ten of them there.
+            let place = if at % 97 == 0 { &Fixture::new() } else { &place };
+            place.put(kind.path, &bytes);
+            is_loud(&(kind.load)(&place.project, kind.path).unwrap_err(), kind.path, &what);
+            is_loud(&(kind.edit)(&place.project, kind.path).unwrap_err(), kind.path, &what);
+            assert_eq!(place.bytes(kind.path), bytes, "{what}");
+            assert_eq!(place.project.damaged().unwrap(), [kind.path], "{what}");
+            if kind.name == "paused" {
+                assert_eq!(place.project.check_not_paused().unwrap_err().category.exit_code(), 4, "{what}");
+            }
+            let copies = place.copies();
+            kept += usize::from(copies.contains(&bytes));
+            assert!(copies.contains(&bytes) || copies.len() == 10, "{what}");
+        }
+        assert!(kept >= 10, "{}", kind.name);
+        let file = std::fs::OpenOptions::new().write(true).open(place.at(kind.path)).unwrap();
+        file.set_len(64 << 20).unwrap();
+        for error in
+            [(kind.load)(&place.project, kind.path).unwrap_err(), (kind.edit)(&place.project, kind.path).unwrap_err()]
+        {
+            assert_eq!((error.code, error.category.exit_code()), ("E_TOO_LARGE", 8), "{}", kind.name);
+        }
+        assert_eq!(file.metadata().unwrap().len(), 64 << 20);
+    }
+}
+
+/// What stands in a list of lines that is damaged in the middle.
+const BROKEN: &[&[u8]] =
+    &[b"{\"a\":1}\n{\"a\":\xff}\n{\"b\":2}\n", b"\0\0\0\0\n", b"{}\n<<<<<<< ours\n", b"[[[[\n", b"{\"a\":"];
+
+#[test]
+fn of_a_damaged_list_of_lines_every_byte_stays() {
+    for bytes in BROKEN {
+        let what = String::from_utf8_lossy(bytes);
+        let place = Fixture::new();
+        let project = &place.project;
+        for path in [JOURNAL, EVENTS_OUTBOX, EXCEPTIONS, HEALTH] {
+            place.put(path, bytes);
+        }
+        project.emit(Subject::Learning, "one");
+        let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
+        project.files().allowing("github-token").check_secrets("a", token.as_bytes()).unwrap();
+        let health = crate::health::judge(Default::default(), &Config::default().health, project.environment().now());
+        project.record_health(&health).unwrap();
+        for path in [JOURNAL, EXCEPTIONS, HEALTH] {
+            let now = place.bytes(path);
+            assert!(now.starts_with(bytes) && now.len() > bytes.len(), "{path}: {what}");
+            let last = now.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap();
+            assert!(serde_json::from_slice::<serde_json::Value>(last).is_ok(), "{path}: a line of its own");
+        }
+        assert_eq!(place.bytes(EVENTS_OUTBOX), *bytes);
+        let replayed = project.events().replay(&Default::default()).unwrap();
+        assert_eq!(replayed.events.len(), 1, "{what}");
+        assert!(replayed.damaged > 0, "{what}");
+        assert!(project.damaged().unwrap().contains(&JOURNAL.to_owned()), "{what}");
+    }
+}
+
+#[test]
+fn damaged_lines_are_kept_aside_before_they_go() {
+    #[derive(Debug)]
+    struct Takes;
+    impl helmdeck_events::Sink for Takes {
+        fn publish(
+            &self,
+            _: &helmdeck_events::Message,
+            _: std::time::Duration,
+        ) -> std::result::Result<helmdeck_events::Receipt, helmdeck_events::SinkError> {
+            Ok(helmdeck_events::Receipt { sequence: 1, duplicate: false })
+        }
+    }
+    let place = Fixture::new();
+    let broken = b"{\"a\":1}\nno event\n";
+    place.put(EVENTS_OUTBOX, broken);
+    let project = Project::open(place.folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
+    let done = project.sending(std::sync::Arc::new(Takes)).events().drain(std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!((done.waiting, done.dropped), (0, 2));
+    assert_eq!(place.copies(), [broken]);
+}
+
+#[test]
+fn a_damaged_index_takes_no_artifact_and_a_damaged_text_no_line() {
+    let put = |place: &Fixture| place.project.artifacts().put(b"a\n", &Put::new(Kind::Docs, "a.txt")).map(drop);
+    let log = |place: &Fixture| place.project.progress().log("Done").map(drop);
+    let sync = |place: &Fixture| {
+        let text = "---\nname: one\ndescription: One.\ntriggers: [\"new\"]\n---\nDo it.\n";
+        place.project.skills().sync_triggers("one", text).map(drop)
+    };
+    let skill = ".forge/skills/one/skill.toml";
+    type Does<'a> = &'a dyn Fn(&Fixture) -> Result<()>;
+    let cases: [(&str, &[u8], Does<'_>); 7] = [
+        (ARTIFACT_INDEX, b"{\"a\":1}\n", &put),
+        (ARTIFACT_INDEX, b"\0\0\0\0\n{}\n", &put),
+        (ARTIFACT_INDEX, b"<<<<<<< ours\n=======\n>>>>>>> theirs\n", &put),
+        (PROGRESS, b"[10:00] a\n\0\0\0", &log),
+        (PROGRESS, b"[10:00] \xff\n", &log),
+        (skill, b"[skill\nname =", &sync),
+        (skill, b"[skill]\nname = \"one\"\nname = \"two\"\n", &sync),
+    ];
+    for (path, bytes, does) in cases {
+        let what = String::from_utf8_lossy(bytes);
+        let place = Fixture::new();
+        place.put(path, bytes);
+        is_loud(&does(&place).unwrap_err(), path, &what);
+        assert_eq!(place.bytes(path), bytes, "{what}");
+        assert_eq!(place.copies(), [bytes], "{what}");
+    }
+    for bytes in [b"[git\n".as_slice(), b"\0\0", b"\xff", b"[git]\nenabled = \"maybe\"\n"] {
+        let place = Fixture::new();
+        place.put(CONFIG, bytes);
+        let error = Project::open(place.folder.path(), ProjectEnvironment::default()).unwrap_err();
+        is_loud(&error, CONFIG, &String::from_utf8_lossy(bytes));
+        assert_eq!((place.bytes(CONFIG), place.copies()), (bytes.to_vec(), vec![bytes.to_vec()]));
+    }
+}

@@ -1,0 +1,434 @@
+//! A credential in any text that somebody hands in: it is refused or withheld, and stands nowhere afterwards.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::artifacts::{Kind, Put};
+use crate::checkpoints::Create;
+use crate::environment::ProjectEnvironment;
+use crate::error::Result;
+use crate::features::{Add, BlockedBy, Edit, Manual};
+use crate::focus::SetFocus;
+use crate::git::fixture::Repository;
+use crate::git::{NewCommit, Origin};
+use crate::init::Init;
+use crate::knowledge::{Learning, What};
+use crate::project::Project;
+use crate::recovery::{Ack, Apply, By};
+use crate::secrets;
+use crate::sessions::{End, Log, Start};
+use crate::skills::Query;
+use crate::subjects::Subject;
+
+/// A project in which there is something of everything.
+struct Scene {
+    repository: Repository,
+    project: Project,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let repository = Repository::new();
+        for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+            repository.run(&["config", name, value]);
+        }
+        repository.write("a.txt", "one\n");
+        let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+        repository.write(crate::layout::CONFIG, "[verify]\ncommands = [\"true\"]\n");
+        repository.commit("first");
+        let project = Project::open(project.root(), ProjectEnvironment::default()).unwrap().unwrap();
+        let add = |id: &str| Add { id: Some(id.into()), name: "It works".into(), manual: true, ..Add::default() };
+        project.features().add(&add("A-001"), None).unwrap();
+        project.knowledge().add(&learned("context", "approach"), None).unwrap();
+        project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
+        project.focus().set(&task("Work")).unwrap();
+        Self { repository, project }
+    }
+
+    /// Writes a file for as long as something is done.
+    fn with_file<T>(&self, path: &str, text: &str, work: impl FnOnce() -> T) -> T {
+        self.repository.write(path, text);
+        let done = work();
+        std::fs::remove_file(self.repository.path().join(path)).unwrap();
+        done
+    }
+
+    fn environment(&self) -> ProjectEnvironment {
+        self.project.environment().clone()
+    }
+
+    fn open(&self, environment: ProjectEnvironment) -> Project {
+        Project::open(self.project.root(), environment).unwrap().unwrap()
+    }
+
+    /// Says in which files and objects a text stands.
+    fn places_of(&self, text: &str) -> Vec<String> {
+        let mut places = Vec::new();
+        walk(self.repository.path(), text.as_bytes(), &mut places);
+        let objects = self.repository.run(&["cat-file", "--batch", "--batch-all-objects", "--unordered"]);
+        if objects.contains(text) {
+            places.push("an object of git".to_owned());
+        }
+        places
+    }
+}
+
+fn walk(folder: &Path, text: &[u8], places: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().as_bytes().windows(text.len()).any(|window| window == text) {
+            places.push(format!("the name of {}", path.display()));
+        }
+        if path.is_dir() {
+            walk(&path, text, places);
+        } else if std::fs::read(&path).unwrap().windows(text.len()).any(|window| window == text) {
+            places.push(path.display().to_string());
+        }
+    }
+}
+
+fn task(task: &str) -> SetFocus {
+    SetFocus { task: Some(task.to_owned()), ..SetFocus::default() }
+}
+
+fn learned(context: &str, approach: &str) -> Learning {
+    Learning::new(What::Successful { context: context.to_owned(), approach: approach.to_owned() })
+}
+
+fn learns(scene: &Scene, learning: &Learning) -> Result<()> {
+    scene.project.knowledge().add(learning, None).map(drop)
+}
+
+fn adds(scene: &Scene, add: Add) -> Result<()> {
+    let name = if add.name.is_empty() { "Another".to_owned() } else { add.name };
+    scene.project.features().add(&Add { name, ..add }, None).map(drop)
+}
+
+fn edits(scene: &Scene, edit: &Edit) -> Result<()> {
+    scene.project.features().set("A-001", edit, None).map(drop)
+}
+
+fn focuses(scene: &Scene, change: &SetFocus) -> Result<()> {
+    scene.project.focus().set(change).map(drop)
+}
+
+fn puts(scene: &Scene, bytes: &[u8], put: &Put) -> Result<()> {
+    scene.project.artifacts().put(bytes, put).map(drop)
+}
+
+fn report(name: &str) -> Put {
+    Put::new(Kind::Reports, name)
+}
+
+fn makes(scene: &Scene, create: &Create) -> Result<()> {
+    scene.project.checkpoints().create(create).map(drop)
+}
+
+fn ends(scene: &Scene, end: &End) -> Result<()> {
+    scene.project.sessions().end(end).map(drop)
+}
+
+fn commits(scene: &Scene, new: NewCommit) -> Result<()> {
+    let some = NewCommit {
+        key: Some("SX9-1".into()),
+        subject: "Change it".into(),
+        what: vec!["It is changed".into()],
+        why: "It must be.".into(),
+        paths: vec!["b.txt".into()],
+        ..NewCommit::default()
+    };
+    let new = NewCommit {
+        key: new.key.or(some.key),
+        subject: if new.subject.is_empty() { some.subject } else { new.subject },
+        what: if new.what.is_empty() { some.what } else { new.what },
+        why: if new.why.is_empty() { some.why } else { new.why },
+        paths: some.paths,
+        ..new
+    };
+    let origin = Origin {
+        session: "2025-12-24-session-001".to_owned(),
+        session_id: "0193f8a0-0000-7000-8000-000000000000".to_owned(),
+        checkpoint: None,
+    };
+    scene.with_file("b.txt", "two\n", || scene.project.commits().create(&new, &origin).map(drop))
+}
+
+/// How it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Refused, as a secret: exit 7.
+    Secret,
+    /// Refused, as nothing of that form can stand there.
+    Form,
+    /// Done, with the text withheld or not needed.
+    Withheld,
+}
+
+use Ends::{Form, Secret, Withheld};
+
+type Deed = fn(&Scene, &str) -> Result<()>;
+
+const DEEDS: &[(&str, Ends, Deed)] = &[
+    ("knowledge context", Secret, |scene, text| learns(scene, &learned(text, "a"))),
+    ("knowledge approach", Secret, |scene, text| learns(scene, &learned("c", text))),
+    ("knowledge issue", Secret, |scene, text| {
+        let (context, resolution) = ("c".into(), "r".into());
+        learns(scene, &Learning::new(What::Failed { context, issue: text.into(), resolution }))
+    }),
+    ("knowledge resolution", Secret, |scene, text| {
+        let (context, issue) = ("c".into(), "i".into());
+        learns(scene, &Learning::new(What::Failed { context, issue, resolution: text.into() }))
+    }),
+    ("knowledge decision", Secret, |scene, text| {
+        let (context, rationale) = ("c".into(), "r".into());
+        learns(scene, &Learning::new(What::Decision { context, decision: text.into(), rationale }))
+    }),
+    ("knowledge rationale", Secret, |scene, text| {
+        let (context, decision) = ("c".into(), "d".into());
+        learns(scene, &Learning::new(What::Decision { context, decision, rationale: text.into() }))
+    }),
+    ("knowledge invariant", Secret, |scene, text| {
+        learns(scene, &Learning::new(What::Invariant { text: text.into(), check: None, severity: None }))
+    }),
+    ("knowledge check", Secret, |scene, text| {
+        let check = Some(format!("curl {text}"));
+        learns(scene, &Learning::new(What::Invariant { text: "It holds".into(), check, severity: None }))
+    }),
+    ("knowledge severity", Form, |scene, text| {
+        let severity = Some(text.into());
+        learns(scene, &Learning::new(What::Invariant { text: "It holds".into(), check: None, severity }))
+    }),
+    ("knowledge session", Secret, |scene, text| {
+        learns(scene, &Learning { session: Some(text.into()), ..learned("s", "a") })
+    }),
+    ("knowledge issue key", Secret, |scene, text| {
+        learns(scene, &Learning { linear: Some(text.into()), ..learned("l", "a") })
+    }),
+    ("knowledge commit", Secret, |scene, text| {
+        learns(scene, &Learning { commit: Some(text.into()), ..learned("h", "a") })
+    }),
+    ("knowledge path", Secret, |scene, text| {
+        let path = format!("src/{}", text.replace(['/', ':', '"', '\\'], "."));
+        let path = if secrets::scan(&path).is_empty() { text.to_owned() } else { path };
+        learns(scene, &Learning { paths: vec![path], ..learned("p", "a") })
+    }),
+    ("knowledge id", Form, |scene, text| scene.project.knowledge().confirm(text, None).map(drop)),
+    ("knowledge in its place", Secret, |scene, text| {
+        let id = scene.project.knowledge().read().unwrap().entries().next().unwrap().id();
+        scene.project.knowledge().supersede(&id, &learned("context", text), None).map(drop)
+    }),
+    ("feature name", Secret, |scene, text| adds(scene, Add { name: text.into(), ..Add::default() })),
+    ("feature test", Secret, |scene, text| adds(scene, Add { tests: vec![text.into()], ..Add::default() })),
+    ("feature step", Secret, |scene, text| adds(scene, Add { steps: vec![text.into()], ..Add::default() })),
+    ("feature category", Secret, |scene, text| adds(scene, Add { category: Some(text.into()), ..Add::default() })),
+    ("feature blocker", Secret, |scene, text| {
+        adds(scene, Add { blocked_by: Some(BlockedBy::One(format!("waits for {text}"))), ..Add::default() })
+    }),
+    ("feature id", Form, |scene, text| adds(scene, Add { id: Some(text.into()), ..Add::default() })),
+    ("feature reason", Secret, |scene, text| edits(scene, &Edit { reason: Some(text.into()), ..Edit::default() })),
+    ("feature new name", Secret, |scene, text| edits(scene, &Edit { name: Some(text.into()), ..Edit::default() })),
+    ("feature evidence", Form, |scene, text| {
+        let manual = Manual { evidence: text.into(), by: "Ann".into() };
+        scene.project.features().manual("A-001", &manual).map(drop)
+    }),
+    ("feature seen by", Secret, |scene, text| {
+        let stored = scene.project.artifacts().put(b"seen\n", &report("seen.txt")).unwrap();
+        let manual = Manual { evidence: stored.entry.triv.to_string(), by: text.into() };
+        scene.project.features().manual("A-001", &manual).map(drop)
+    }),
+    ("focus task", Secret, |scene, text| focuses(scene, &task(text))),
+    ("focus issue", Form, |scene, text| {
+        focuses(scene, &SetFocus { linear_issue: Some(text.into()), ..SetFocus::default() })
+    }),
+    ("focus blocker", Secret, |scene, text| {
+        focuses(scene, &SetFocus { blockers: Some(vec![text.into()]), ..SetFocus::default() })
+    }),
+    ("focus skill", Secret, |scene, text| {
+        focuses(scene, &SetFocus { active_skill: Some(text.into()), ..SetFocus::default() })
+    }),
+    ("focus reason", Secret, |scene, text| {
+        let n = scene.project.focus().show()?.map_or(0, |shown| shown.focus.files.len());
+        let files = Some((0..=n).map(|n| format!("f{n}")).collect());
+        focuses(scene, &SetFocus { files, reason: Some(text.into()), ..SetFocus::default() })
+    }),
+    ("progress", Secret, |scene, text| scene.project.progress().log(text).map(drop)),
+    ("progress checkpoint", Secret, |scene, text| scene.project.progress().checkpoint(text).map(drop)),
+    ("progress next", Secret, |scene, text| scene.project.progress().next(text).map(drop)),
+    ("artifact", Secret, |scene, text| puts(scene, text.as_bytes(), &report("a.txt"))),
+    ("artifact name", Secret, |scene, text| puts(scene, b"a\n", &report(text))),
+    ("artifact session", Secret, |scene, text| {
+        puts(scene, b"b\n", &Put { session: Some(text.into()), ..report("b.txt") })
+    }),
+    ("artifact issue", Secret, |scene, text| {
+        puts(scene, b"c\n", &Put { linear: Some(text.into()), ..report("c.txt") })
+    }),
+    ("artifact skill", Secret, |scene, text| puts(scene, b"d\n", &Put { skill: Some(text.into()), ..report("d.txt") })),
+    ("artifact file", Secret, |scene, text| {
+        let path = scene.repository.path().join("up.txt");
+        scene.with_file("up.txt", text, || scene.project.artifacts().put_file(&path, &report("up.txt")).map(drop))
+    }),
+    ("agent", Secret, |scene, text| {
+        let project = scene.open(ProjectEnvironment { agent: text.into(), ..scene.environment() });
+        project.artifacts().put(b"e\n", &report("e.txt")).map(drop)
+    }),
+    ("agent of a session", Secret, |scene, text| {
+        let project = scene.open(ProjectEnvironment { agent: text.into(), ..scene.environment() });
+        project.sessions().start(&Start { join: true, no_probe: true, ..Start::default() }).map(drop)
+    }),
+    ("session log", Secret, |scene, text| {
+        scene.project.sessions().log(&Log { text: text.into(), next: None }).map(drop)
+    }),
+    ("session log next", Secret, |scene, text| {
+        scene.project.sessions().log(&Log { text: "Done".into(), next: Some(text.into()) }).map(drop)
+    }),
+    ("session learn", Secret, |scene, text| scene.project.sessions().learn(learned("c", text)).map(drop)),
+    ("session end learned", Secret, |scene, text| {
+        ends(scene, &End { learned: vec![learned("c", text)], ..End::default() })
+    }),
+    ("session end next", Secret, |scene, text| ends(scene, &End { next: Some(text.into()), ..End::default() })),
+    ("session end dirty", Secret, |scene, text| ends(scene, &End { leave_dirty: Some(text.into()), ..End::default() })),
+    ("session end key", Form, |scene, text| ends(scene, &End { key: Some(text.into()), ..End::default() })),
+    ("checkpoint message", Secret, |scene, text| {
+        makes(scene, &Create { message: Some(text.into()), ..Create::default() })
+    }),
+    ("checkpoint command", Secret, |scene, text| {
+        makes(scene, &Create { verify: vec![format!("sh: : {text}")], ..Create::default() })
+    }),
+    ("checkpoint key", Form, |scene, text| makes(scene, &Create { key: Some(text.into()), ..Create::default() })),
+    ("checkpoint closes", Secret, |scene, text| {
+        makes(scene, &Create { closes: vec![text.into()], ..Create::default() })
+    }),
+    ("commit subject", Secret, |scene, text| {
+        commits(scene, NewCommit { subject: text.into(), ..NewCommit::default() })
+    }),
+    ("commit what", Secret, |scene, text| {
+        commits(scene, NewCommit { what: vec![text.into()], ..NewCommit::default() })
+    }),
+    ("commit why", Secret, |scene, text| commits(scene, NewCommit { why: text.into(), ..NewCommit::default() })),
+    ("commit learned", Secret, |scene, text| {
+        commits(scene, NewCommit { learned: vec![text.into()], ..NewCommit::default() })
+    }),
+    ("commit invariant", Secret, |scene, text| {
+        commits(scene, NewCommit { invariants: vec![text.into()], ..NewCommit::default() })
+    }),
+    ("commit key", Form, |scene, text| commits(scene, NewCommit { key: Some(text.into()), ..NewCommit::default() })),
+    ("commit parent", Form, |scene, text| {
+        commits(scene, NewCommit { parent: Some(text.into()), ..NewCommit::default() })
+    }),
+    ("commit of a file", Secret, |scene, text| {
+        scene.with_file("src/key.rs", text, || {
+            let new = NewCommit {
+                key: Some("SX9-1".into()),
+                subject: "Change it".into(),
+                what: vec!["It is changed".into()],
+                why: "It must be.".into(),
+                paths: vec!["src".into()],
+                ..NewCommit::default()
+            };
+            scene.project.commits().create(&new, &Origin::default()).map(drop)
+        })
+    }),
+    ("recovery tried", Withheld, |scene, text| scene.project.recovery().tried(false, text).map(drop)),
+    ("recovery why", Secret, |scene, text| {
+        let checkpoint = Some(scene.project.checkpoints().create(&Create::default()).unwrap().tag);
+        scene.project.recovery().apply(&Apply { why: Some(text.into()), checkpoint, ..Apply::default() }).map(drop)
+    }),
+    ("recovery ack", Secret, |scene, text| {
+        scene.project.recovery().pause("Somebody must look", None).unwrap();
+        let ack = |reason: &str| Ack { reason: reason.to_owned(), by: By::Terminal };
+        let done = scene.project.recovery().ack(&ack(text)).map(drop);
+        scene.project.recovery().ack(&ack("All is well")).unwrap();
+        done
+    }),
+    ("recovery pause", Withheld, |scene, text| {
+        scene.project.recovery().pause(text, None).unwrap();
+        scene.project.recovery().ack(&Ack { reason: "All is well".into(), by: By::Terminal }).map(drop)
+    }),
+    ("skill", Secret, |scene, text| {
+        let text = format!("---\nname: one\ndescription: Does it.\n---\nDo it with {text}\n");
+        scene.project.skills().import(&text).map(drop)
+    }),
+    ("skill description", Secret, |scene, text| {
+        let text = format!("---\nname: two\ndescription: >-\n  Does it with {text}\n---\nDo it.\n");
+        scene.project.skills().import(&text).map(drop)
+    }),
+    ("skill asked by", Withheld, |scene, text| {
+        let query = Query { text: "implement it".into(), ..Query::default() };
+        scene.project.skills().ask(&query, text).map(drop)
+    }),
+    ("skill taken up by", Withheld, |scene, text| scene.project.skills().activate("qa-review", text).map(drop)),
+    ("event", Withheld, |scene, text| {
+        scene.project.emit(Subject::Learning, text);
+        Ok(())
+    }),
+    ("features of another tool", Withheld, |scene, text| {
+        let list = serde_json::json!([{ "description": text, "passes": false }]).to_string();
+        scene.with_file("feature_list.json", &list, || {
+            Project::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
+        })
+    }),
+    ("progress of another tool", Withheld, |scene, text| {
+        scene.with_file("claude-progress.txt", text, || {
+            Project::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
+        })
+    }),
+    ("notes of another tool", Withheld, |scene, text| {
+        scene.with_file("MEMORY.md", &format!("# Notes\n\n- {text}\n"), || {
+            Project::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
+        })
+    }),
+    ("settings that are mended", Secret, |scene, text| {
+        // What stands in a file that somebody else wrote is not carried on.
+        let path = ".forge/.local/outbox.events.jsonl";
+        let lines = format!("{}\n{{torn\n", serde_json::json!({ "data": text }));
+        scene.with_file(path, &lines, || {
+            let mend = crate::repair::Mend { yes: true, from: None };
+            scene.project.repair(path, mend).map(drop)
+        })
+    }),
+];
+
+/// The piece of a credential by which it is found again.
+fn piece(rule: &str, credential: &str) -> String {
+    match rule {
+        "private-key" => "PRIVATE KEY--".to_owned(),
+        "assigned-password" => "Blue42".to_owned(),
+        _ => {
+            let runs = credential.split(|c: char| !c.is_ascii_alphanumeric());
+            runs.max_by_key(|run| run.len()).unwrap().to_owned()
+        }
+    }
+}
+
+#[test]
+fn a_credential_in_any_text_is_refused_or_withheld_and_stands_nowhere() {
+    let scene = Scene::new();
+    let mut wrong = Vec::new();
+    let mut tried = BTreeSet::new();
+    let credentials = secrets::tests::credentials();
+    for (at, (name, ends, deed)) in DEEDS.iter().enumerate() {
+        let (rule, credential) = &credentials[at % credentials.len()];
+        tried.insert(*rule);
+        let piece = piece(rule, credential);
+        let done = deed(&scene, credential);
+        let ended = match &done {
+            Ok(()) => Withheld,
+            Err(error) if error.category.exit_code() == 7 => Secret,
+            Err(_) => Form,
+        };
+        if ended != *ends {
+            wrong.push(format!("{name} with {rule}: {ended:?}, expected {ends:?}: {done:?}"));
+        }
+        if let Err(error) = &done
+            && (format!("{error:?}{error}").contains(&piece) || serde_json::to_string(error).unwrap().contains(&piece))
+        {
+            wrong.push(format!("{name} with {rule}: shown"));
+        }
+        for place in scene.places_of(&piece) {
+            wrong.push(format!("{name} with {rule}: stands in {place}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(tried, secrets::rules().map(|(id, _)| id).collect(), "each rule is tried");
+    assert!(scene.project.damaged().unwrap().is_empty());
+}

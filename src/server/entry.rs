@@ -1,0 +1,232 @@
+//! What every request passes before its route: host and origin, who calls, how many at once, how often.
+//!
+//! It is a plain function in front of the router and not a stack of middleware, because each layer of an `axum::Router`
+//! costs a box and a clone per request, and a cache hit costs little more than that.
+
+use parking_lot::RwLock;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use helmdeck_core::{Caller, Clock, Code, Error};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body::Body as _;
+use tower::Service;
+
+use crate::access::Access;
+use crate::app::App;
+use crate::config::ServerConfig;
+use crate::guard::{Asked, Guard};
+use crate::limits::{Admission, Each, InFlight, Rate, Slot};
+use crate::mcp::{Mcp, Validity};
+use crate::problem::Problem;
+use crate::rest;
+
+/// The description of the API, which is open to everybody.
+const DOCUMENT: &str = "/api/v1/openapi.json";
+
+/// Where MCP is spoken.
+const MCP: &str = "/mcp";
+
+/// The listener's request handler. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct EntryService(Arc<Inner>);
+
+impl std::fmt::Debug for EntryService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Front").finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    live: RwLock<Live>,
+    in_flight: InFlight,
+    /// Requests of each caller, where there is more than one.
+    callers: Each,
+    /// `None` = there is no authentication, and everybody is the one local caller.
+    access: Option<Access>,
+    local: Caller,
+    clock: Arc<dyn Clock>,
+    router: Router,
+    mcp: Mcp,
+}
+
+/// What a reload of the configuration replaces.
+struct Live {
+    guard: Guard,
+    rate: Option<Arc<Rate>>,
+}
+
+impl Live {
+    fn new(config: &ServerConfig) -> Self {
+        Self {
+            guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
+            rate: Rate::new(config.rate_per_second, config.rate_burst).map(Arc::new),
+        }
+    }
+}
+
+impl EntryService {
+    pub(crate) fn new(app: Arc<App>, mcp: Mcp, access: Option<Access>, clock: Arc<dyn Clock>) -> Self {
+        let config: &ServerConfig = &app.config;
+        Self(Arc::new(Inner {
+            live: RwLock::new(Live::new(config)),
+            in_flight: InFlight::new(config.max_requests),
+            callers: Each::new(config.requests_per_caller()),
+            access,
+            local: Caller::local(),
+            clock,
+            router: rest::router(app),
+            mcp,
+        }))
+    }
+
+    /// Puts the names, origins and rates of a configuration in force for requests that begin from now on.
+    pub(crate) fn reload(&self, config: &ServerConfig) {
+        *self.0.live.write() = Live::new(config);
+    }
+
+    /// Answers one request; `peer` counts the requests at work of the address that it came from.
+    pub(crate) async fn handle(&self, request: Request<Body>, peer: Option<&InFlight>) -> Response {
+        let (origin, rate) = match self.guard(&request) {
+            Ok(checked) => checked,
+            Err(problem) => return problem.into_response(),
+        };
+        let Some(origin) = origin else { return self.answer(request, rate, peer).await };
+        let preflight = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let mut response = if preflight && request.method() == Method::OPTIONS {
+            allowed_requests()
+        } else {
+            Box::pin(self.answer(request, rate, peer)).await
+        };
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(VARY, HeaderValue::from_name(ORIGIN));
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
+        response
+    }
+
+    /// Returns the origin that may read the answer, if it is another than the server's own, and the rate in force.
+    fn guard(&self, request: &Request<Body>) -> Result<(Option<HeaderValue>, Option<Arc<Rate>>), Problem> {
+        let asked = Asked {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            body: !request.body().is_end_stream(),
+        };
+        let live = self.0.live.read();
+        let origin = live.guard.check(&asked)?;
+        Ok((origin.cloned(), live.rate.clone()))
+    }
+
+    async fn answer(&self, mut request: Request<Body>, rate: Option<Arc<Rate>>, peer: Option<&InFlight>) -> Response {
+        let (caller, admission) = match self.admit(request.uri(), request.headers(), rate, peer).await {
+            Ok(admitted) => admitted,
+            Err(problem) => return problem.into_response(),
+        };
+        if request.uri().path() == MCP {
+            if self.0.access.is_some() {
+                let validity = self.validity(&caller, request.headers());
+                request.extensions_mut().insert(validity);
+            }
+            // Boxed, so that the other transports do not pay for its size.
+            return Box::pin(self.0.mcp.handle(caller, admission, request)).await;
+        }
+        request.extensions_mut().insert(caller);
+        if let Some(admission) = admission.as_ref().filter(|_| !request.body().is_end_stream()) {
+            request.extensions_mut().insert(admission.slot.clone());
+        }
+        let answered = self.0.router.clone().call(request).await;
+        drop(admission);
+        match answered {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Returns what says later whether this request's token still stands for its caller.
+    fn validity(&self, caller: &Caller, headers: &HeaderMap) -> Validity {
+        // A session keeps it, and must not keep the whole server.
+        let (inner, who) = (Arc::downgrade(&self.0), Arc::clone(&caller.identity));
+        let shown: HeaderMap =
+            headers.get_all(AUTHORIZATION).iter().map(|value| (AUTHORIZATION, value.clone())).collect();
+        Validity::new(move || {
+            let (inner, who, shown) = (inner.clone(), Arc::clone(&who), shown.clone());
+            async move {
+                let Some(inner) = inner.upgrade() else { return false };
+                let Some(access) = &inner.access else { return true };
+                match access.caller(&Uri::from_static(MCP), &shown).await {
+                    Ok(caller) => caller.identity == who,
+                    // What cannot be asked just now has refused nobody; the next check asks again.
+                    Err(problem) => !problem.status().is_client_error(),
+                }
+            }
+        })
+    }
+
+    /// Health and metrics are not limited: they are asked for just when the server is busy. Whoever shows a token there is, since
+    /// to check it takes work.
+    async fn admit(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        rate: Option<Arc<Rate>>,
+        peer: Option<&InFlight>,
+    ) -> Result<(Caller, Option<Admission>), Problem> {
+        let inner = &self.0;
+        let limited = is_limited(uri.path());
+        let checked = inner.access.is_some() && headers.contains_key(AUTHORIZATION);
+        let held = if limited || checked {
+            // Without authentication all callers are one, on this machine.
+            let full = |error: Error| error.with_message("too many requests at once from your address");
+            let peer = peer.filter(|_| inner.access.is_some()).map(InFlight::enter).transpose().map_err(full)?;
+            Some((Slot::take(&inner.in_flight)?, peer))
+        } else {
+            None
+        };
+        let caller = match &inner.access {
+            None => inner.local.clone(),
+            Some(access) => access.caller(uri, headers).await?,
+        };
+        let mut share = None;
+        if limited {
+            if let Some(rate) = &rate {
+                rate.take(&caller.identity.without_session(), inner.clock.monotonic())?;
+            }
+            let nobody = caller.identity.is_anonymous() && caller.permissions.is_empty();
+            if nobody && uri.path() != DOCUMENT {
+                return Err(Problem::new(Code::Unauthenticated, "this needs a bearer token"));
+            }
+            if inner.access.is_some() {
+                let full = |error: Error| error.with_message("you have too many requests open at once");
+                share = Some(inner.callers.enter(&caller.identity.without_session()).map_err(full)?);
+            }
+        }
+        Ok((caller, held.map(|(slot, peer)| Admission { slot, _caller: share, _peer: peer })))
+    }
+}
+
+/// The answer to a page's question whether it may call (Fetch standard, "CORS-preflight request").
+fn allowed_requests() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, Authorization"));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// Says whether a path is one of health, which is answered whatever else goes on.
+pub(crate) fn is_health(path: &str) -> bool {
+    path == "/healthz" || path == "/readyz"
+}
+
+/// Says whether a path leads to the engine, so that how often and how many at once counts.
+fn is_limited(path: &str) -> bool {
+    path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/")
+}

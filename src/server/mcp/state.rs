@@ -1,0 +1,217 @@
+//! What every way into the MCP transport shares, and who it is that came.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use helmdeck_core::{Call, Caller, Code, Error, PackName};
+use helmdeck_engine::Engine;
+use rmcp::model::{ErrorCode, ErrorData, Extensions};
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use super::answer;
+use super::config::McpConfig;
+use super::extra::Extra;
+use super::running;
+use super::table::{Tables, ToolEntry, pack_name};
+use super::wish::CacheWish;
+
+/// The state behind all sessions. It holds no caller's.
+pub(crate) struct McpState {
+    pub(crate) engine: Engine,
+    pub(crate) config: McpConfig,
+    pub(crate) tables: Tables,
+    /// The client runs on this machine, in a folder: over stdio only.
+    pub(crate) place: Option<LocalClient>,
+    pub(crate) extra: Option<Arc<dyn Extra>>,
+    /// How long a call may take.
+    pub(crate) deadline: Duration,
+    /// Cancelled when whoever only listens is to be told goodbye.
+    pub(crate) drain: CancellationToken,
+}
+
+/// Makes the paths of an input absolute, by a schema; `None` if there is nothing to change.
+pub type Absolute = Arc<dyn Fn(&Value, &str) -> Option<String> + Send + Sync>;
+
+/// Where a client on this machine is: what its relative paths mean.
+#[derive(Clone)]
+pub struct LocalClient {
+    /// The folder that relative paths are taken from, for the instructions.
+    pub folder: PathBuf,
+    /// Is given the schema of the pack's input.
+    pub absolute: Absolute,
+}
+
+impl std::fmt::Debug for LocalClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalClient").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for McpState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens. Only a refusal ends
+/// it; as long as nobody can tell, it holds.
+///
+/// The front puts one into the extensions of a request to `/mcp` if there is authentication; without one it holds for ever.
+#[derive(Clone, Default)]
+pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
+
+impl Validity {
+    pub(crate) fn new<F: Future<Output = bool> + Send + 'static>(
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(move || Box::pin(check()))))
+    }
+
+    /// Asks.
+    pub(crate) async fn holds(&self) -> bool {
+        match &self.0 {
+            Some(check) => check().await,
+            None => true,
+        }
+    }
+}
+
+impl std::fmt::Debug for Validity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Validity").field("checked", &self.0.is_some()).finish()
+    }
+}
+
+/// Who sent a message, put into its extensions by the transport. A message without one is nobody's and gets nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct CallerContext {
+    /// Who, narrowed to the session if there is one.
+    pub(crate) caller: Caller,
+    /// Whether it still may.
+    pub(crate) validity: Validity,
+    /// The arguments of a `tools/call`, as they were written.
+    pub(crate) arguments: Option<Bytes>,
+    /// Cancelled when the client asks for it or goes away.
+    pub(crate) cancel: Option<CancellationToken>,
+    /// The call's place among those under way at once, if the transport counts them.
+    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl CallerContext {
+    pub(crate) fn new(caller: Caller, validity: Validity) -> Self {
+        Self { caller, validity, arguments: None, cancel: None, slot: None }
+    }
+
+    /// Returns who sent a message.
+    ///
+    /// # Errors
+    /// `unauthenticated` if no transport vouches for anybody.
+    pub(crate) fn of(extensions: &Extensions) -> Result<&Self, ErrorData> {
+        let visit = extensions.get::<Self>();
+        let visit = visit.or_else(|| extensions.get::<::http::request::Parts>()?.extensions.get::<Self>());
+        visit.ok_or_else(|| rpc_error(&Error::new(Code::Unauthenticated, "the transport named no caller")))
+    }
+}
+
+tokio::task_local! {
+    /// Who sent the request that is being looked at: what rmcp asks of a handler before it hands a request over names nobody.
+    static CONTEXT: Caller;
+}
+
+/// Does something for a visitor.
+pub(crate) async fn visiting<F: Future>(visit: &CallerContext, work: F) -> F::Output {
+    CONTEXT.scope(visit.caller.clone(), work).await
+}
+
+/// Says whether the visitor may run a pack. Without one it is nobody's.
+pub(crate) fn is_for_visitor(pack: &PackName) -> bool {
+    CONTEXT.try_with(|caller| caller.need_run(pack).is_ok()).unwrap_or(false)
+}
+
+impl McpState {
+    /// Returns a tool that a caller may use.
+    ///
+    /// # Errors
+    /// For a tool that there is not and for one that the caller may not use the same, made of the name alone: nobody learns here
+    /// what packs there are.
+    pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<ToolEntry>, ErrorData> {
+        let table = self.tables.current();
+        if let Some(entry) = table.get(name)
+            && caller.need_run(&entry.pack).is_ok()
+        {
+            return Ok(Arc::clone(entry));
+        }
+        let refused = pack_name(name).and_then(|pack| caller.need_run(&pack).err());
+        Err(refused.map_or_else(|| unknown_tool(name, table.nearest(name, caller)), |error| rpc_error(&error)))
+    }
+
+    /// Waits for a tool that is not there yet, if it may be one of an MCP server that was not asked for its tools, or a manifest
+    /// that waits for such a server. Only for callers who may run it.
+    ///
+    /// # Errors
+    /// Why the server does not answer.
+    pub(crate) async fn await_tool(&self, caller: &Caller, name: &str) -> Result<(), Error> {
+        let may_run = || pack_name(name).is_none_or(|pack| caller.need_run(&pack).is_ok());
+        if self.tables.current().get(name).is_some() || !may_run() {
+            return Ok(());
+        }
+        match self.engine.await_tool(&name.replace('.', "__")).await {
+            // Nobody learns by this what a server is called that has tools for others only.
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes a call of a pack. Whether the caller may run it has been asked before.
+    pub(crate) fn call(&self, caller: &Caller, entry: &ToolEntry, arguments: Bytes, wish: CacheWish) -> Call {
+        let arguments = match (&self.place, &entry.paths) {
+            (Some(place), Some(schema)) => std::str::from_utf8(&arguments)
+                .ok()
+                .and_then(|text| (place.absolute)(schema, text))
+                .map_or(arguments, Bytes::from),
+            _ => arguments,
+        };
+        let mut call = Call::new(entry.pack.clone(), arguments, Arc::clone(&caller.identity));
+        call.deadline = Instant::now().checked_add(self.deadline);
+        wish.apply(&mut call);
+        call
+    }
+
+    /// Runs a call and returns the result as JSON. `typed` as for [`answer::write_outcome`].
+    ///
+    /// A pack that takes long (`is_long`) runs as a job, with its turn among the others and no limit but its own: most clients know
+    /// no tasks, and wait for it. Callers whom nobody vouches for own no jobs; theirs is a call like any other.
+    pub(crate) async fn run(&self, call: Call, is_long: bool, typed: bool, out: &mut Vec<u8>) {
+        let answer = if is_long && !call.identity.is_anonymous() {
+            running::as_job(&self.engine, call).await
+        } else {
+            self.engine.call(call).await
+        };
+        match answer {
+            Ok(outcome) => answer::write_outcome(&outcome, typed, out),
+            Err(error) => answer::write_failure(&error, typed, self.tables.current().names(), out),
+        }
+    }
+}
+
+/// Returns an error that is no tool's result as a JSON-RPC error; its `data` is the whole problem.
+pub(crate) fn rpc_error(error: &Error) -> ErrorData {
+    let code = match error.code() {
+        Code::InvalidInput | Code::TooLarge => ErrorCode::INVALID_PARAMS,
+        Code::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
+        Code::Unauthenticated | Code::Forbidden => ErrorCode::INVALID_REQUEST,
+        _ => ErrorCode::INTERNAL_ERROR,
+    };
+    ErrorData::new(code, error.to_string(), Some(answer::problem(error)))
+}
+
+fn unknown_tool(name: &str, nearest: Option<String>) -> ErrorData {
+    let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
+    ErrorData::invalid_params(format!("Unknown tool: {shown}{hint}"), None)
+}

@@ -1,0 +1,44 @@
+//! A bus whose events are kept to be looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Clock;
+use helmdeck_events::Bus;
+use serde_json::Value;
+
+/// A bus, and what was recording_bus on it: at most the last 1000 events.
+#[derive(Clone)]
+pub struct RecordingBus(Bus);
+
+impl RecordingBus {
+    /// Makes a bus on which nothing was recording_bus.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(Bus::new(1000, clock))
+    }
+
+    /// Returns the bus.
+    #[must_use]
+    pub const fn bus(&self) -> &Bus {
+        &self.0
+    }
+
+    /// Returns everything that was recording_bus so far, as JSON, in order.
+    #[allow(clippy::expect_used, reason = "an event is always written, and no test tells more than are kept")]
+    pub async fn events(&self) -> Vec<Value> {
+        let mut kept = self.0.subscribe_after(0).expect("every event is kept");
+        let mut recording_bus = Vec::new();
+        // What was recording_bus is there at once; what is not is yet to come.
+        while let Ok(Some(Ok(event))) = tokio::time::timeout(Duration::ZERO, kept.next()).await {
+            recording_bus.push(serde_json::to_value(&*event).expect("an event is JSON"));
+        }
+        recording_bus
+    }
+}
+
+impl std::fmt::Debug for RecordingBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordingBus").finish_non_exhaustive()
+    }
+}
