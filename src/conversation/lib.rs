@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod config;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod conversations;
 mod emit;

@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod config;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod doctor;
 pub mod driver;
