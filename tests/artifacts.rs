@@ -244,10 +244,10 @@ fn a_place_that_does_not_answer_stops_no_server_and_shows_no_credential() {
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let home = Home::new();
     let file = home.packs().join("../s3-secret");
-    std::fs::write(&file, "canary-secret-4711\n").unwrap();
+    std::fs::write(&file, "canary-secret-quokka\n").unwrap();
     let environment = [
         ("HELMDECK_ARTIFACTS__URL", format!("s3://bucket/p?endpoint=http://{nowhere}")),
-        ("HELMDECK_S3_ACCESS_KEY_ID", "canary-id-4711".to_owned()),
+        ("HELMDECK_S3_ACCESS_KEY_ID", "canary-id-quokka".to_owned()),
         ("HELMDECK_S3_SECRET_ACCESS_KEY_FILE", file.to_str().unwrap().to_owned()),
         ("HELMDECK_LOG", "trace".to_owned()),
     ];
@@ -280,7 +280,7 @@ fn a_place_that_does_not_answer_stops_no_server_and_shows_no_credential() {
     assert_eq!((refused.code, refused.status().as_str()), (502, "artifact_failed"));
     seen.push_str(&refused.body);
     seen.push_str(&server.log());
-    assert!(!seen.contains("4711"), "a credential is shown");
+    assert!(!seen.contains("quokka"), "a credential is shown");
 
     // Without anybody to ask, nothing starts.
     let mut command = home.command(KEY, &["pack", "list"]);
@@ -290,9 +290,9 @@ fn a_place_that_does_not_answer_stops_no_server_and_shows_no_credential() {
     // Nor with an address that is none; what stands in it is not repeated.
     for command in [&["check"][..], &["config", "show"]] {
         let mut command = home.command(KEY, command);
-        let run = Run::of(command.env(environment[0].0, "s3://canary-4711:x@bucket").output().unwrap());
+        let run = Run::of(command.env(environment[0].0, "s3://canary-quokka:x@bucket").output().unwrap());
         assert_eq!(run.code, 78, "{}", run.stderr);
         assert!(run.stderr.contains("artifacts.url") || run.stdout.contains("artifacts.url"), "{}", run.stderr);
-        assert!(!format!("{}{}", run.stdout, run.stderr).contains("4711"));
+        assert!(!format!("{}{}", run.stdout, run.stderr).contains("quokka"));
     }
 }

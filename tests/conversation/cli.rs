@@ -259,7 +259,7 @@ fn a_snapshot_leaves_and_comes_back_byte_for_byte() {
         assert!(!run.stderr.contains("canary"), "{}", run.stderr);
     }
     assert_eq!(ok(&home, &["snapshot", "copy"]), snapshot);
-    fails(&home, 2, &["restore", "copy", "/no/such", "--yes"]);
+    fails(&home, 3, &["restore", "copy", "/no/such", "--yes"]);
 
     assert_eq!(json_of(&home, &["forget", "copy", "--yes"])["removed_turns"], 2);
     assert_eq!(json_of(&home, &["list"])["total"], 1);
