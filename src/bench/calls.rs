@@ -15,8 +15,7 @@ use tokio::runtime::Runtime;
 use crate::measure::{ROUNDS, Table, median, per_operation, process_cpu, thread_cpu};
 
 pub(crate) const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-pub(crate) const INPUT: &str =
-    r#"{"repo":"octocat/hello-environment","state":"open","labels":["bug","p1"],"per_page":50}"#;
+pub(crate) const INPUT: &str = r#"{"repo":"octocat/hello-world","state":"open","labels":["bug","p1"],"per_page":50}"#;
 const INPUT_SCHEMA: &str = r#"
 [input]
 type = "object"

@@ -1,5 +1,7 @@
 //! What tells whether two texts say the same, whatever their blanks and large letters.
 
+use std::fmt::Write as _;
+
 use sha2::{Digest as _, Sha256};
 
 /// Returns the fingerprint of a text: the SHA-256, in hex, of its lines without blanks around them, with one blank for any row of blanks,
@@ -13,7 +15,11 @@ pub fn fingerprint(text: &str) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     let folded = fold(&lines.join("\n"));
-    helmdeck_core::hex(Sha256::digest(folded.as_bytes()))
+    Sha256::digest(folded.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Memory takes everything.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// Folds the case of a text as Unicode says (full folding).

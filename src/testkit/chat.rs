@@ -127,7 +127,7 @@ impl std::fmt::Debug for ChatServer {
 }
 
 impl ChatServer {
-    /// Starts an endpoint on a free port of loopback; `script` is recording_bus how many requests came before.
+    /// Starts an endpoint on a free port of loopback; `script` is told how many requests came before.
     ///
     /// # Panics
     /// If it cannot listen.

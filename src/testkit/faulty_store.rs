@@ -61,7 +61,7 @@ impl FaultyStore {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Loses the answer of a write that is to come (1 = the next one): it is made, and whoever asked is recording_bus that it failed.
+    /// Loses the answer of a write that is to come (1 = the next one): it is made, and whoever asked is told that it failed.
     pub fn lose_answer(&self, of: usize) {
         self.lost.store(of, Ordering::SeqCst);
     }
@@ -89,7 +89,7 @@ impl FaultyStore {
         if fault == Fault::Stall as u8 {
             tokio::time::sleep(Duration::from_secs(5)).await;
         } else if fault == failing as u8 || fault == Fault::All as u8 {
-            return Err(StoreError::Unavailable { message: "recording_bus to fail".to_owned(), source: None });
+            return Err(StoreError::Unavailable { message: "told to fail".to_owned(), source: None });
         }
         Ok(())
     }
@@ -147,10 +147,7 @@ impl Store for FaultyStore {
         let written = self.inner.write(batch).await;
         let left = self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left == Ok(1) {
-            return Err(StoreError::Unavailable {
-                message: "recording_bus to lose the answer".to_owned(),
-                source: None,
-            });
+            return Err(StoreError::Unavailable { message: "told to lose the answer".to_owned(), source: None });
         }
         written
     }

@@ -177,7 +177,7 @@ impl Drop for Nats {
 
 /// Returns the program: the one that is named, or the one of the path, or where Debian has it.
 fn program() -> PathBuf {
-    #[expect(clippy::disallowed_methods, reason = "tests are recording_bus so which program it is")]
+    #[expect(clippy::disallowed_methods, reason = "tests are told so which program it is")]
     let named = std::env::var_os(NATS_VARIABLE).map(PathBuf::from);
     named.unwrap_or_else(|| {
         let debian = Path::new("/usr/sbin/nats-server");

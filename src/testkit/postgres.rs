@@ -92,7 +92,7 @@ impl Postgres {
         if let Some(server) = shared.upgrade() {
             return server;
         }
-        #[expect(clippy::disallowed_methods, reason = "tests are recording_bus so where the server is")]
+        #[expect(clippy::disallowed_methods, reason = "tests are told so where the server is")]
         let given = std::env::var(SERVER_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {

@@ -1,4 +1,4 @@
-//! One replica's way to a store that several share: what others do is recording_bus by hand, and writes stop where a test wants them to.
+//! One replica's way to a store that several share: what others do is told by hand, and writes stop where a test wants them to.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

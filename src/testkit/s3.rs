@@ -78,7 +78,7 @@ impl S3 {
         if let Some(server) = shared.upgrade() {
             return server;
         }
-        #[expect(clippy::disallowed_methods, reason = "tests are recording_bus so where the server is")]
+        #[expect(clippy::disallowed_methods, reason = "tests are told so where the server is")]
         let given = std::env::var(S3_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {

@@ -123,7 +123,7 @@ async fn this_project_is_mapped_with_its_shared_words_on_top() {
         .flat_map(|file| file["symbols"].as_array().unwrap())
         .map(|symbol| symbol["name"].as_str().unwrap())
         .collect();
-    for expected in ["Error", "Context", "Json", "Schema", "Manifest", "Handler"] {
+    for expected in ["Error", "Context", "Json", "Schema", "Manifest"] {
         assert!(names.contains(&expected), "{expected} in {names:?}");
     }
     assert!(map["tokens"].as_u64().unwrap() > 4000, "the budget is used");

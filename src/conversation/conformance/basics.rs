@@ -1,6 +1,6 @@
 //! Claims about what goes in and comes out.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use helmdeck_core::Json;
 

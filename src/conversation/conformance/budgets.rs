@@ -1,6 +1,6 @@
 //! Claims about what fits: case 1 of the reference, and W5, W14.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use super::scribe::Act;
 use super::subject::{Fixture, add, alice, fold, kept, numbers, recent, sized, turn};

@@ -1,6 +1,6 @@
 //! Claims about the end: case 10 of the reference, W15.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::time::{Duration, Instant};
 

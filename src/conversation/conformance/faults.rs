@@ -1,6 +1,6 @@
 //! Claims about a store that fails: case 8 of the reference, W11.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::future::Future;
 use std::pin::pin;

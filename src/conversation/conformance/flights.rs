@@ -1,6 +1,6 @@
 //! Claims about summaries that come late: case 5 of the reference, W4, W12.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Claims about whose conversation is whose.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Claims about turns one by one: case 11 of the reference, W19 to W24, W29.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::collections::HashSet;
 

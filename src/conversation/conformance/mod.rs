@@ -60,7 +60,7 @@ pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, strategy: Strategy) 
             broken.push(format!("{name}: the store did not close: {error}"));
         }
     }
-    assert!(broken.is_empty(), "under {strategy} these do not cached:\n{}", broken.join("\n"));
+    assert!(broken.is_empty(), "under {strategy} these do not hold:\n{}", broken.join("\n"));
 }
 
 /// Runs a claim to its end or its panic.

@@ -1,6 +1,6 @@
 //! Claims about a summarizer that fails: case 4 of the reference, W1, W2, W6, W7, W16, W31.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Claims about processes that end, at any point: case 6 of the reference, W6.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::time::Duration;
 

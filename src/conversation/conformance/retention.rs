@@ -1,6 +1,6 @@
 //! Claims about how long and how much is kept: W28.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Claims about export and import: case 12 of the reference, W12.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::sync::Arc;
 use std::time::Duration;

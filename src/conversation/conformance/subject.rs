@@ -1,6 +1,6 @@
 //! What a claim is given: a store, and everything to open conversation memories on it.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::future::Future;
 use std::sync::Arc;

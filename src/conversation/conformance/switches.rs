@@ -1,6 +1,6 @@
 //! Claims about a change of strategy, and of settings: case 9 of the reference, W13.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use super::subject::{Fixture, STUCK, add, alice, fold, items, kept, numbers, seen};
 use crate::config::Strategy;

@@ -1,6 +1,6 @@
 //! Random walks: any operations in any order, against a model that is two lists. Case 16 of the reference.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Claims about several writers of one conversation: cases 3 and 7 of the reference, W3, W8, W20, W30.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not cached panics")]
+#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;

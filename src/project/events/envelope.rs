@@ -199,7 +199,7 @@ pub(super) mod tests {
         let (_, line) = event(1, data(most)).line();
         assert_eq!(line.len(), MOST_BYTES);
         let (event, line) = event(1, data(most + 1)).line();
-        assert!(line.contains(r#""data":{"redact":["too_large"]}"#), "{}", &line[..300]);
+        assert!(line.contains(r#""data":{"withheld":["too_large"]}"#), "{}", &line[..300]);
         assert_eq!(Envelope::parse(line.as_bytes()), Some(event));
     }
 

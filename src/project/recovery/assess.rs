@@ -104,7 +104,7 @@ impl Recovery<'_> {
         };
         if decision.row == 1 {
             let command = measures.as_ref().and_then(|measures| measures.verify.command.clone()).unwrap_or_default();
-            unknown.push(Unknown::ProjectEnvironment { command });
+            unknown.push(Unknown::Environment { command });
         }
         let head = git.head()?.map(|oid| oid.to_string());
         let acknowledged = match &journal.acknowledged {

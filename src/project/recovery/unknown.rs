@@ -94,7 +94,7 @@ pub enum Unknown {
         seconds: u64,
     },
     /// The code is the one that was verified, and yet the verification fails: what surrounds it has changed.
-    ProjectEnvironment {
+    Environment {
         /// The command that failed.
         command: String,
     },
@@ -121,7 +121,7 @@ impl Unknown {
             Self::MemoryCorrupt { .. } => "memory_corrupt",
             Self::OtherSession { .. } => "other_session",
             Self::ClockBefore { .. } => "clock_before",
-            Self::ProjectEnvironment { .. } => "environment",
+            Self::Environment { .. } => "environment",
         }
     }
 
@@ -163,7 +163,7 @@ impl Unknown {
     /// Says whether only a run of the verify command can tell that this reason is gone.
     #[must_use]
     pub const fn is_of_the_verification(&self) -> bool {
-        matches!(self, Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::ProjectEnvironment { .. })
+        matches!(self, Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. })
     }
 
     /// Returns the reason in words.
@@ -198,7 +198,7 @@ impl Unknown {
             Self::ClockBefore { checkpoint, seconds } => {
                 format!("the clock stands {seconds} seconds before {checkpoint}")
             }
-            Self::ProjectEnvironment { command } => {
+            Self::Environment { command } => {
                 format!("{command:?} fails on code that was verified, so something around it has changed")
             }
         }
@@ -216,7 +216,7 @@ impl Unknown {
             Self::TagMoved { .. } => "helmdeck forge checkpoint verify",
             Self::Operation { .. } | Self::Unmerged { .. } | Self::Detached => "git status",
             Self::IndexLocked { .. } | Self::IndexUnreadable { .. } => "git fsck",
-            Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::ProjectEnvironment { .. } => {
+            Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. } => {
                 "helmdeck forge doctor"
             }
             Self::MemoryCorrupt { .. } => "helmdeck forge repair",
@@ -252,7 +252,7 @@ mod tests {
             Unknown::MemoryCorrupt { path: "x.json".into(), detail: detail() },
             Unknown::OtherSession { session: "2025-12-24-session-001".into(), files: vec!["a".into()] },
             Unknown::ClockBefore { checkpoint: checkpoint(), seconds: 301 },
-            Unknown::ProjectEnvironment { command: command() },
+            Unknown::Environment { command: command() },
         ]
     }
 

@@ -100,6 +100,6 @@ impl Watched {
 
     pub(super) fn is_sound(&self) {
         let broken = self.broken.lock();
-        assert!(broken.is_empty(), "{} do not cached, first: {}", broken.len(), broken[0]);
+        assert!(broken.is_empty(), "{} do not hold, first: {}", broken.len(), broken[0]);
     }
 }

@@ -97,7 +97,7 @@ async fn what_has_left_the_hot_tier_is_not_recalled_although_somebody_holds_it()
     assert!(small.is_invalid() && !replacement.is_invalid());
     assert!(
         !hub.warm(&small) && hub.warm(&replacement),
-        "the invalid do not come back, and nobody is his own predecessor"
+        "an invalidated answer does not come back, and none replaces itself"
     );
     assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &replacement));
     hub.invalidate(|location| *location == *replacement.location, |_| ());
