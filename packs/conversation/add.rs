@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, NewDigest, NewTurn};
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, schema};
 
-use super::conversation::Conversation;
+use super::target::Conversation;
 
 pub(super) struct Add(pub(super) Conversations);
 

@@ -5,7 +5,7 @@ use helmdeck_conversation::{Conversations, Strategy, prompt};
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::conversation::Conversation;
+use super::target::Conversation;
 
 pub(super) struct ShowContext(pub(super) Conversations);
 

@@ -5,7 +5,7 @@ use helmdeck_conversation::Conversations;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::Deserialize;
 
-use super::conversation::Conversation;
+use super::target::Conversation;
 
 pub(super) struct Delete(pub(super) Conversations);
 

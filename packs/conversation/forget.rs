@@ -5,7 +5,7 @@ use helmdeck_conversation::Conversations;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::Serialize;
 
-use super::conversation::{Conversation, Named};
+use super::target::{Conversation, Named};
 
 pub(super) struct Forget(pub(super) Conversations);
 

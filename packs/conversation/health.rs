@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, Folding};
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 
-use super::conversation::{Conversation, Named};
+use super::target::{Conversation, Named};
 
 pub(super) struct ShowHealth(pub(super) Conversations);
 

@@ -5,7 +5,7 @@ use helmdeck_conversation::{Conversations, Health, ItemFilter, ItemId, Session, 
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::conversation::Conversation;
+use super::target::Conversation;
 
 pub(super) struct List(pub(super) Conversations);
 

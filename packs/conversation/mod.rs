@@ -5,7 +5,6 @@
 
 mod add;
 mod context;
-mod conversation;
 mod delete;
 mod flush;
 mod forget;
@@ -14,6 +13,7 @@ mod list;
 mod restore;
 mod show;
 mod snapshot;
+mod target;
 #[cfg(test)]
 mod tests;
 mod trace;

@@ -174,7 +174,7 @@ pub(super) fn walk(
     digest.update(MAP_VERSION);
     // A link to the folder may point elsewhere by then.
     digest.update(place.root.as_os_str().as_encoded_bytes());
-    found.digest = helmdeck_core::hex(digest.finalize());
+    found.digest = helmdeck_core::hex(&digest.finalize());
     // By the path as text, so that ties are broken alike everywhere below.
     found.files.sort_by(|a, b| a.path.cmp(&b.path));
     Some(found)

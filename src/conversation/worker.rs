@@ -35,6 +35,7 @@ use crate::identity::Identity;
 use crate::shared_state::Shared;
 
 use fair_queue::{Ended, FairQueue, Job};
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) use sweep::LOCK as SWEEP;
 
 /// Limit of conversations in a queue. The sweep finds the others.

@@ -6,9 +6,9 @@ use data_encoding::HEXLOWER;
 ///
 /// # Examples
 /// ```
-/// assert_eq!(helmdeck_core::hex([0, 0xab]), "00ab");
+/// assert_eq!(helmdeck_core::hex(&[0, 0xab]), "00ab");
 /// ```
 #[must_use]
-pub fn hex(bytes: impl AsRef<[u8]>) -> String {
-    HEXLOWER.encode(bytes.as_ref())
+pub fn hex(bytes: &[u8]) -> String {
+    HEXLOWER.encode(bytes)
 }

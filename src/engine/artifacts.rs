@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use collector::{Collector, earliest_end};
 pub use listing::{ArtifactPage, ListedArtifact};
 pub use location::{S3Credentials, S3Location};
-pub(crate) use place::Bucket;
+pub(crate) use place::ArtifactBackend;
 #[cfg(feature = "s3")]
 pub(crate) use s3::open as open_s3;
 
@@ -40,7 +40,7 @@ const MAX_ABOUT_BYTES: u64 = 64 << 10;
 
 /// Where files are kept.
 pub(crate) struct ArtifactStore {
-    place: Bucket,
+    place: ArtifactBackend,
     config: ArtifactConfig,
     clock: Arc<dyn Clock>,
     metrics: ArtifactMetrics,
@@ -156,7 +156,12 @@ fn no_artifact() -> Error {
 impl ArtifactStore {
     /// Keeps files in a place.
     #[must_use]
-    pub(crate) fn new(place: Bucket, config: ArtifactConfig, clock: Arc<dyn Clock>, metrics: ArtifactMetrics) -> Self {
+    pub(crate) fn new(
+        place: ArtifactBackend,
+        config: ArtifactConfig,
+        clock: Arc<dyn Clock>,
+        metrics: ArtifactMetrics,
+    ) -> Self {
         Self { place, config, clock, metrics, trouble: Mutex::default() }
     }
 

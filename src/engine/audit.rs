@@ -158,7 +158,7 @@ enum Message {
 pub(crate) struct Audit {
     queue: mpsc::Sender<Message>,
     metrics: Arc<Metrics>,
-    /// RecordingBus when somebody waits for the rows.
+    /// Notified when somebody waits for the rows.
     hurry: Arc<Notify>,
 }
 

@@ -14,7 +14,7 @@ use helmdeck_memory::{Changes, KeyRing, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::artifacts::{ArtifactMetrics, ArtifactStore, Bucket, S3Credentials, S3Location};
+use crate::artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location};
 use crate::audit::Audit;
 use crate::cache::hub::{self, Hub};
 use crate::config::Config;
@@ -330,19 +330,19 @@ impl Builder {
 
 impl Files {
     #[cfg(feature = "s3")]
-    fn open(self, egress: &Egress) -> Bucket {
+    fn open(self, egress: &Egress) -> ArtifactBackend {
         match self {
-            Self::Folder(folder) => Bucket::folder(&folder),
+            Self::Folder(folder) => ArtifactBackend::folder(&folder),
             Self::S3(bucket) => crate::artifacts::open_s3(&bucket.0, &bucket.1, egress),
         }
     }
 
     #[cfg(not(feature = "s3"))]
-    fn open(self, _: &Egress) -> Bucket {
+    fn open(self, _: &Egress) -> ArtifactBackend {
         match self {
-            Self::Folder(folder) => Bucket::folder(&folder),
+            Self::Folder(folder) => ArtifactBackend::folder(&folder),
             // No address reads as a location in this build.
-            Self::S3(bucket) => Bucket::unknown(&bucket.0.shown()),
+            Self::S3(bucket) => ArtifactBackend::unknown(&bucket.0.shown()),
         }
     }
 }

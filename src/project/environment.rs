@@ -1,4 +1,4 @@
-//! ProjectEnvironment of a project besides its files: clock, id generator, agent, event sinks, running checks, trust.
+//! Environment of a project besides its files: clock, id generator, agent, event sinks, running checks, trust.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub trait Links: Send + Sync + fmt::Debug {
     fn link(&self, project: &Project) -> Option<Arc<dyn Sink>>;
 }
 
-/// ProjectEnvironment of a project. All of it is injected, so every rule can be tested with a manual clock.
+/// Environment of a project. All of it is injected, so every rule can be tested with a manual clock.
 #[derive(Clone)]
 pub struct ProjectEnvironment {
     /// The time.

@@ -166,7 +166,7 @@ impl Project {
             knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))),
         );
         if let Some(script) = self.files().read(INIT)? {
-            let digest = helmdeck_core::hex(Sha256::digest(&script));
+            let digest = helmdeck_core::hex(&Sha256::digest(&script));
             all.insert(command(INIT, &format!("sha256:{digest}")));
         }
         Ok(all)

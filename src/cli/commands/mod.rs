@@ -124,7 +124,7 @@ pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
             block_on(conversation::run(&setup, &command))
         }
         Command::Forge(arguments) => forge::run(&arguments, &env, output),
-        // RecordingBus from the others before they are read; this is for a command line that hid it.
+        // Separated from the others before they are read; this is for a command line that hid it.
         Command::Seam(command) => match seam::run(&command, global.config.as_deref(), &env, output) {
             0 => Ok(()),
             code => Err(Failure::of_child(code)),

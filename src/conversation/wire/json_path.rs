@@ -1,4 +1,4 @@
-//! Where in a document its reader is, so that an error names the json_path and never what stands there.
+//! Where in a document its reader is, so that an error names the path and never what stands there.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,7 +12,7 @@ pub(super) struct At {
     reason: Cell<Option<&'static str>>,
 }
 
-/// A json_path in a record, or in a turn alone.
+/// A path in a record, or in a turn alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct JsonPath {
     turn: Option<usize>,
@@ -21,17 +21,17 @@ pub(super) struct JsonPath {
 }
 
 impl JsonPath {
-    /// Returns the json_path of a turn in a record.
+    /// Returns the path of a turn in a record.
     pub(super) const fn turn(index: usize) -> Self {
         Self { turn: Some(index), digest: false, member: None }
     }
 
-    /// Returns the json_path of this turn's digest.
+    /// Returns the path of this turn's digest.
     pub(super) const fn digest(self) -> Self {
         Self { digest: true, ..self }
     }
 
-    /// Returns the json_path of a member of this object, or of the object itself.
+    /// Returns the path of a member of this object, or of the object itself.
     pub(super) const fn member(self, member: Option<&'static str>) -> Self {
         Self { member, ..self }
     }

@@ -14,7 +14,7 @@
 //! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow the known ones, by name.
 //! - What comes out is what the original writes for the same values, so another spelling of a text (`\/`, `\u0041`) is not kept.
 //!
-//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the json_path and never the text.
+//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the path and never the text.
 //!
 //! The transports have their own, snake-case form, and no members that this version does not know: see [`DoorTurn`].
 

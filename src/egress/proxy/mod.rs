@@ -166,7 +166,7 @@ fn authorization(password: &str) -> String {
 fn password() -> io::Result<String> {
     let mut bytes = [0; 24];
     rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
-    Ok(helmdeck_core::hex(bytes))
+    Ok(helmdeck_core::hex(&bytes))
 }
 
 /// Reads `host:port` as a request's target writes it.

@@ -13,7 +13,7 @@ use object_store::local::LocalFileSystem;
 pub(super) type Opened<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Where files are kept.
-pub(crate) struct Bucket {
+pub(crate) struct ArtifactBackend {
     kind: Kind,
     /// How the place is named to callers: a bucket, but no folder of the operator's machine.
     shown: String,
@@ -31,7 +31,7 @@ enum Kind {
     Broken(String),
 }
 
-impl Bucket {
+impl ArtifactBackend {
     /// A local folder, which need not be there.
     pub(crate) fn folder(path: &Path) -> Self {
         let kind = Kind::Folder { path: path.to_owned(), opened: OnceLock::new() };

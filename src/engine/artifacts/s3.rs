@@ -14,7 +14,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::location::{S3Credentials, S3Location};
-use super::place::{Bucket, Opened};
+use super::place::{ArtifactBackend, Opened};
 
 /// How long the server may be silent: long enough for a part of an upload over a slow line.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -24,13 +24,13 @@ const RETRIES: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Opens a bucket. Asks nobody anything yet.
-pub(crate) fn open(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> Bucket {
+pub(crate) fn open(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> ArtifactBackend {
     let hidden = [Some(Secret::new(credentials.key_id.clone())), Some(credentials.secret.clone())]
         .into_iter()
         .chain([credentials.token.clone()])
         .flatten()
         .collect();
-    Bucket::bucket(bucket(location, credentials, egress), location.shown(), hidden)
+    ArtifactBackend::bucket(bucket(location, credentials, egress), location.shown(), hidden)
 }
 
 fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> Opened<Arc<dyn ObjectStore>> {

@@ -73,7 +73,7 @@ impl Covers {
     }
 }
 
-/// A row that this process record_write.
+/// A row that this process wrote.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) location: Arc<Location>,

@@ -52,7 +52,7 @@ impl Drop for Listening {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) listeners: Listeners,
-    /// RecordingBus when the server's list of tools has changed.
+    /// Notified when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
     /// What the server was given; taken out of whatever it says.
     secrets: Arc<[Secret]>,

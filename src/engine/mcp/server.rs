@@ -29,7 +29,7 @@ use super::remembered::Remembered;
 use crate::scrub;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
-/// RecordingBus when the list of tools has changed; answers when the registry knows.
+/// Notified when the list of tools has changed; answers when the registry knows.
 pub(crate) type Changed = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// What every server of an engine needs.

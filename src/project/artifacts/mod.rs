@@ -220,7 +220,7 @@ impl Artifacts<'_> {
             commit: head,
             produced_from: put.produced_from.clone(),
             supersedes: put.supersedes.clone(),
-            sha256: Some(helmdeck_core::hex(Sha256::digest(bytes))),
+            sha256: Some(helmdeck_core::hex(&Sha256::digest(bytes))),
             rebuilt: false,
             removed_at: None,
             other: crate::json::Members::default(),

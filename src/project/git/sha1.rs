@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn hex(parts: &[&[u8]]) -> String {
-        helmdeck_core::hex(digest(parts))
+        helmdeck_core::hex(&digest(parts))
     }
 
     #[test]

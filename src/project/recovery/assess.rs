@@ -330,7 +330,7 @@ impl Recovery<'_> {
                 Err(_) => hash.update([1]),
             }
         }
-        helmdeck_core::hex(hash.finalize())
+        helmdeck_core::hex(&hash.finalize())
     }
 
     /// Reads what recovery remembers.

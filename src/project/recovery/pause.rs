@@ -284,7 +284,7 @@ fn not_paused() -> Error {
 }
 
 pub(super) fn hash(text: &str) -> String {
-    helmdeck_core::hex(Sha256::digest(text.as_bytes()))
+    helmdeck_core::hex(&Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]

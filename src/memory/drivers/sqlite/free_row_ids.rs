@@ -1,5 +1,5 @@
 //! Row ids of rows that went from among others that stayed. SQLite puts a new row behind all others, and joins pages only when
-//! they are two thirds empty: without this, whoever writes on and on while others rest would leave the file full of free_row_ids.
+//! they are two thirds empty: without this, whoever writes on and on while others rest would leave the file full of unused row ids.
 //!
 //! Rows that went side by side leave whole pages, which are used again anyway: those ids are not kept, because filling such
 //! pages in order from within leaves them half empty.

@@ -1,4 +1,4 @@
-//! ConversationSetup as a whole: out, in, emptied, summarised, forgotten.
+//! Conversations as a whole: snapshot, restore, flush, summarise, forget.
 
 use axum::body::Body;
 use bytes::Bytes;
