@@ -125,7 +125,7 @@ impl ConversationMemory {
         Self::open_as(config, dependencies, true)
     }
 
-    /// Opens a memory for who ends soon: as [`Self::open`], but turns are folded by [`Self::fold`] alone, and nothing is swept. That is
+    /// Opens a memory for who ends soon: as [`Self::open`], but turns are summarised by [`Self::summarise`] alone, and nothing is swept. That is
     /// left to whoever stays, so that no model is asked for an answer that nobody will wait for.
     ///
     /// # Errors
