@@ -311,14 +311,16 @@ fn a_call_that_is_interrupted_or_times_out_takes_its_program_with_it() {
     let late = home.run(&["run", "test.sleep", "--timeout", "300ms", "--json"], &[]).ends(1);
     assert_eq!(serde_json::from_str::<Value>(&late.stderr).unwrap()["code"], "timeout");
 
-    let _ = std::fs::remove_file(&pid_file);
-    let mut child = home.command(&["run", "test.sleep"], &[]).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for("the program to start", || pid_file.exists());
-    let program = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
-    assert!(is_running(&program));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    wait_for("the program to end", || !is_running(&program));
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let _ = std::fs::remove_file(&pid_file);
+        let mut child = home.command(&["run", "test.sleep"], &[]).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("the program to start", || pid_file.exists());
+        let program = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
+        assert!(is_running(&program));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        wait_for("the program to end", || !is_running(&program));
+    }
 }
 
 #[test]

@@ -20,6 +20,10 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_BYTES: u64 = 1 << 20;
+/// The most tags of an answer. With their families (at most 8) and a tag for each credential, they are what a store takes:
+/// 32, the default of `helmdeck_memory::Limits::tags`.
+const MAX_TAGS: usize = 16;
+const MAX_CREDENTIALS: usize = 8;
 
 /// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
 const TOP_KEYS: &[&str] = &[
@@ -67,12 +71,19 @@ impl Source<'_> {
         values.iter().map(|value| self.read(value, |text| declared(Template::parse(text)?, input))).collect()
     }
 
+    fn at_most(&self, limit: usize, what: &str, values: &[Spanned<String>]) -> Result<(), ManifestError> {
+        let Some(first_too_many) = values.get(limit) else { return Ok(()) };
+        let message = format!("{} {what} are too many; at most {limit} are allowed", values.len());
+        Err(self.error(Some(first_too_many.span()), message))
+    }
+
     /// Reads tags: templates that do not begin with what is kept for credentials.
     fn tags(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
         if let Some(taken) = values.iter().find(|value| is_credential_tag(value.get_ref())) {
             let message = format!("tags that begin with \"{CREDENTIAL_TAG}\" are set by the engine; take another word");
             return Err(self.error(Some(taken.span()), message));
         }
+        self.at_most(MAX_TAGS, "tags", values)?;
         self.templates(values, input)
     }
 }
@@ -107,6 +118,7 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     if timeout.is_zero() {
         return Err(source.error(Some(raw.handler.span()), "timeout is 0; a handler needs some time"));
     }
+    source.at_most(MAX_CREDENTIALS, "credentials", &raw.credentials)?;
     let credentials = source.templates(&raw.credentials, &input)?;
     let handler = handler_of(&source, &raw, &input, &credentials)?;
     let session = raw.session.as_ref().map(|session| session_of(&source, session)).transpose()?;

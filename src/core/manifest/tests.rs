@@ -46,6 +46,17 @@ fn refusal(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn more_tags_or_credentials_than_a_store_takes_are_refused() {
+    let list = |number: usize| (0..number).map(|at| format!("\"t{at}:{{repo}}\"")).collect::<Vec<_>>().join(", ");
+    let good = GOOD.replace("\"github:{repo}\"", &list(16));
+    assert_eq!(parse(&good).unwrap().cache().unwrap().tags.len(), 16);
+    let refused = refusal("\"github:{repo}\"", &list(17));
+    assert!(refused.starts_with("packs/x.toml:23") && refused.contains("17 tags are too many"), "{refused}");
+    let refused = refusal("\"{input.credential|github-token}\"", &list(9));
+    assert!(refused.starts_with("packs/x.toml:6") && refused.contains("at most 8"), "{refused}");
+}
+
+#[test]
 fn a_full_manifest_is_understood() {
     let manifest = parse(GOOD).unwrap();
     assert_eq!((manifest.name.as_str(), manifest.version.number()), ("github.list_issues", 2));
