@@ -17,14 +17,14 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("egress", &["core"]),
     ("llm", &["core", "egress"]),
     ("vault", &["core", "memory"]),
-    ("project", &["core", "events", "egress"]),
+    ("forge", &["core", "events", "egress"]),
     // Packs see the engine, the store and the vault only through the traits of core.
-    ("packs", &["core", "egress", "llm", "project", "conversation", "seam"]),
+    ("packs", &["core", "egress", "llm", "forge", "conversation", "seam"]),
     ("engine", &["core", "events", "memory", "egress"]),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
-    ("seam", &["core", "memory", "project"]),
-    ("server", &["core", "events", "egress", "memory", "vault", "engine", "conversation", "project", "seam"]),
+    ("seam", &["core", "memory", "forge"]),
+    ("server", &["core", "events", "egress", "memory", "vault", "engine", "conversation", "forge", "seam"]),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];
 

@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use helmdeck_project::artifacts::{Filter, Kind, Listed, ProjectArtifact, Put, State, Stored, is_text};
-use helmdeck_project::error::Error;
-use helmdeck_project::triv::Reference;
-use helmdeck_project::{Project, Result};
+use helmdeck_forge::artifacts::{Filter, Kind, Listed, ProjectArtifact, Put, State, Stored, is_text};
+use helmdeck_forge::error::Error;
+use helmdeck_forge::triv::Reference;
+use helmdeck_forge::{Project, Result};
 use serde::{Deserialize, Serialize};
 
 use super::place::{Done, Nothing};

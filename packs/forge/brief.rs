@@ -1,9 +1,9 @@
 //! `forge.prime`, `forge.health`, `forge.events_tail`: how things stand.
 
-use helmdeck_project::events::{Replay, Replayed};
-use helmdeck_project::health::Health;
-use helmdeck_project::prime::Primed;
-use helmdeck_project::{Project, Subject, Time};
+use helmdeck_forge::events::{Replay, Replayed};
+use helmdeck_forge::health::Health;
+use helmdeck_forge::prime::Primed;
+use helmdeck_forge::{Project, Subject, Time};
 use serde::Deserialize;
 
 use super::place::{Done, Nothing};

@@ -1,7 +1,7 @@
 //! `forge.checkpoint_*`: states from which one may go on.
 
-use helmdeck_project::Project;
-use helmdeck_project::checkpoints::{Checkpoint, Create, Made};
+use helmdeck_forge::Project;
+use helmdeck_forge::checkpoints::{Checkpoint, Create, Made};
 use serde::{Deserialize, Serialize};
 
 use super::place::Done;

@@ -1,8 +1,8 @@
 //! `forge.features_*`: the features, and which of them work.
 
-use helmdeck_project::Project;
-use helmdeck_project::error::Error;
-use helmdeck_project::features::{Add, Changed, Chosen, Counts, Edit, Item, Standing, Verified};
+use helmdeck_forge::Project;
+use helmdeck_forge::error::Error;
+use helmdeck_forge::features::{Add, Changed, Chosen, Counts, Edit, Item, Standing, Verified};
 use serde::{Deserialize, Serialize};
 
 use super::place::{Done, Nothing};

@@ -1,7 +1,7 @@
 //! `forge.focus_show`, `forge.focus_set`: what is being done now.
 
-use helmdeck_project::Project;
-use helmdeck_project::focus::{Set, SetFocus, Shown};
+use helmdeck_forge::Project;
+use helmdeck_forge::focus::{Set, SetFocus, Shown};
 use serde::Serialize;
 
 use super::place::{Done, Nothing};

@@ -1,9 +1,9 @@
 //! `forge.knowledge_*`, `forge.invariants_check`: what was learned, for good.
 
-use helmdeck_project::error::Error;
-use helmdeck_project::invariants::Checked;
-use helmdeck_project::knowledge::{Added, Confirmed, Kind, Learning, Search, SearchHit, Superseded, What};
-use helmdeck_project::{Project, Result};
+use helmdeck_forge::error::Error;
+use helmdeck_forge::invariants::Checked;
+use helmdeck_forge::knowledge::{Added, Confirmed, Kind, Learning, Search, SearchHit, Superseded, What};
+use helmdeck_forge::{Project, Result};
 use serde::Deserialize;
 
 use super::place::{Done, Nothing};

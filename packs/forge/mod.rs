@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use helmdeck_core::Builtin;
-use helmdeck_project::{Project, ProjectEnvironment};
+use helmdeck_forge::{Project, ProjectEnvironment};
 
 use place::{ProjectOpener, Verb};
 

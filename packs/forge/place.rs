@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result, schema};
-use helmdeck_project::error::{Category, Error as ProjectError};
-use helmdeck_project::{Project, ProjectEnvironment};
+use helmdeck_forge::error::{Category, Error as ProjectError};
+use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;

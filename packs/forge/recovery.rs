@@ -1,7 +1,7 @@
 //! `forge.recover_*`: how far things are from the last checkpoint, and going back without losing anything.
 
-use helmdeck_project::Project;
-use helmdeck_project::recovery::{Applied, Apply, Assess, Attempts, Mode, Report};
+use helmdeck_forge::Project;
+use helmdeck_forge::recovery::{Applied, Apply, Assess, Attempts, Mode, Report};
 use serde::Deserialize;
 
 use super::place::Done;

@@ -1,8 +1,8 @@
 //! `forge.session_*`, `forge.commit`: how work begins, goes on, is committed, and ends.
 
-use helmdeck_project::git::{Committed, NewCommit};
-use helmdeck_project::sessions::{End, Finished, Log, Logged, Start, Started};
-use helmdeck_project::{Project, Result};
+use helmdeck_forge::git::{Committed, NewCommit};
+use helmdeck_forge::sessions::{End, Finished, Log, Logged, Start, Started};
+use helmdeck_forge::{Project, Result};
 use serde::Deserialize;
 
 use super::knowledge::Learn;

@@ -1,8 +1,8 @@
 //! `forge.skill_*`: what an agent knows to do.
 
-use helmdeck_project::Project;
-use helmdeck_project::error::{Category, Error};
-use helmdeck_project::skills::{Activated, Match, Query, Shown, Skill};
+use helmdeck_forge::Project;
+use helmdeck_forge::error::{Category, Error};
+use helmdeck_forge::skills::{Activated, Match, Query, Shown, Skill};
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::Content;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use helmdeck_core::clock::SystemClock;
 use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
-use helmdeck_project::init::Init;
-use helmdeck_project::{Project, ProjectEnvironment, Trust};
+use helmdeck_forge::init::Init;
+use helmdeck_forge::{Project, ProjectEnvironment, Trust};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

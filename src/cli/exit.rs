@@ -316,9 +316,9 @@ impl From<ConversationError> for Failure {
     }
 }
 
-impl From<helmdeck_project::Error> for Failure {
-    fn from(error: helmdeck_project::Error) -> Self {
-        use helmdeck_project::Category as C;
+impl From<helmdeck_forge::Error> for Failure {
+    fn from(error: helmdeck_forge::Error) -> Self {
+        use helmdeck_forge::Category as C;
         let exit = match error.category {
             C::Failed => Exit::Failed,
             C::Usage => Exit::Usage,

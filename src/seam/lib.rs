@@ -25,7 +25,7 @@ pub use context::{Context, Which};
 pub use doctor::{Doctor, Source};
 pub use error::{StateError, StateFault, Warning};
 pub use fingerprint::fingerprint;
-pub use helmdeck_project::readers::{is_hidden, one_line};
+pub use helmdeck_forge::readers::{is_hidden, one_line};
 pub use offer::{Candidate, Offer};
 pub use phase::Phase;
 pub use plans::{Plan, Plans};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use helmdeck_project::readers::{Kind, LongTerm, Look, Name, ProjectFolder, Vault, visible};
+use helmdeck_forge::readers::{Kind, LongTerm, Look, Name, ProjectFolder, Vault, visible};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 

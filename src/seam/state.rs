@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helmdeck_project::readers::{Kind, ProjectFolder};
+use helmdeck_forge::readers::{Kind, ProjectFolder};
 use serde::Serialize;
 
 use crate::context::Which;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use helmdeck_project::readers::one_line;
-use helmdeck_project::readers::{Contents, Kind, Look};
+pub(crate) use helmdeck_forge::readers::one_line;
+use helmdeck_forge::readers::{Contents, Kind, Look};
 use serde::{Serialize as _, Serializer};
 
 /// A short text file, as it was found.
@@ -78,7 +78,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helmdeck_project::readers::Disk;
+    use helmdeck_forge::readers::Disk;
 
     use super::*;
 

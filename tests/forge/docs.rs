@@ -1,10 +1,10 @@
 //! `docs/forge.md`: what a reader copies from it works, and the names and figures in it are those of the code.
 
-use helmdeck_project::config::Config;
-use helmdeck_project::error::Category;
-use helmdeck_project::health::{Code, Colour};
-use helmdeck_project::recovery::{Class, Limits};
-use helmdeck_project::subjects::Subject;
+use helmdeck_forge::config::Config;
+use helmdeck_forge::error::Category;
+use helmdeck_forge::health::{Code, Colour};
+use helmdeck_forge::recovery::{Class, Limits};
+use helmdeck_forge::subjects::Subject;
 
 use super::fixture::{Fixture, SUMS};
 
@@ -108,7 +108,7 @@ fn every_exit_code_reason_and_subject_is_explained() {
         assert!(explained(code.as_str()), "{}", code.as_str());
     }
     // The reasons of recovery, as the code has them.
-    let source = include_str!("../../src/project/recovery/unknown.rs");
+    let source = include_str!("../../src/forge/recovery/unknown.rs");
     let (_, source) = source.split_once("pub const fn code(").unwrap();
     let source = source.split("\n    }\n\n").next().unwrap();
     let reasons: Vec<&str> = source.split('"').skip(1).step_by(2).collect();
@@ -147,14 +147,14 @@ fn the_figures_are_those_of_the_code() {
         format!("a binary file counts {} lines", limits.binary_lines),
         format!("| {} or more |", limits.attempts),
         format!("| {} or more, or all of at least 2 |", limits.regressions),
-        format!("{} ms at most", helmdeck_project::events::CAP.as_millis()),
-        format!("An event is at most {} KiB", helmdeck_project::events::MOST_BYTES >> 10),
-        format!("works once, for {} minutes", helmdeck_project::recovery::TOKEN_SECONDS / 60),
+        format!("{} ms at most", helmdeck_forge::events::CAP.as_millis()),
+        format!("An event is at most {} KiB", helmdeck_forge::events::MOST_BYTES >> 10),
+        format!("works once, for {} minutes", helmdeck_forge::recovery::TOKEN_SECONDS / 60),
         format!("when no command of it ran for {}", "an hour"),
-        format!("over {} entries", helmdeck_project::knowledge::MOST_ENTRIES),
+        format!("over {} entries", helmdeck_forge::knowledge::MOST_ENTRIES),
     ] {
         assert!(PAGE.replace('\n', " ").contains(&words), "the page does not say {words:?}");
     }
-    assert_eq!(helmdeck_project::sessions::LEASE.as_secs(), 3_600);
-    assert_eq!(helmdeck_project::events::MOST_WAITING, 10_000);
+    assert_eq!(helmdeck_forge::sessions::LEASE.as_secs(), 3_600);
+    assert_eq!(helmdeck_forge::events::MOST_WAITING, 10_000);
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::{Nats, NatsOptions};
-use helmdeck_project::events::Replay;
-use helmdeck_project::subjects::{self, Subject};
+use helmdeck_forge::events::Replay;
+use helmdeck_forge::subjects::{self, Subject};
 use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use helmdeck_project::init::Init;
-use helmdeck_project::{Project, ProjectEnvironment};
+use helmdeck_forge::init::Init;
+use helmdeck_forge::{Project, ProjectEnvironment};
 use serde_json::{Value, json};
 
 use crate::support::KEY;

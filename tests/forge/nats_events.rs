@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::{Nats, NatsOptions};
-use helmdeck_project::events::{CAP, Replay, Replayed};
-use helmdeck_project::subjects::{self, Subject};
-use helmdeck_project::{Project, ProjectEnvironment};
+use helmdeck_forge::events::{CAP, Replay, Replayed};
+use helmdeck_forge::subjects::{self, Subject};
+use helmdeck_forge::{Project, ProjectEnvironment};
 
 use helmdeck_testkit::Nats as Server;
 

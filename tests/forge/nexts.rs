@@ -1,6 +1,6 @@
 //! The next commands that health names run as they are printed.
 
-use helmdeck_project::health::Code;
+use helmdeck_forge::health::Code;
 use serde_json::Value;
 
 use super::fixture::Fixture;

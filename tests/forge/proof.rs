@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::{Nats, NatsOptions};
-use helmdeck_project::events::{Envelope, Replay};
-use helmdeck_project::subjects::{self, Subject};
+use helmdeck_forge::events::{Envelope, Replay};
+use helmdeck_forge::subjects::{self, Subject};
 use helmdeck_testkit::Nats as Server;
 use serde_json::{Value, json};
 

@@ -128,7 +128,7 @@ impl Source {
         let mut found = Vec::new();
         for (at, line, name) in self.names() {
             let bad = match name {
-                "helmdeck_project" => !self.are(at + 1, &[":", ":", "readers", ":", ":"]),
+                "helmdeck_forge" => !self.are(at + 1, &[":", ":", "readers", ":", ":"]),
                 "path" => self.is(at + 1, "=") && !self.is(at + 2, "=") && self.is(at.wrapping_sub(1), "["),
                 // A kind of thing is called so, too.
                 "File" => self.are(at + 1, &[":", ":"]),
@@ -200,11 +200,11 @@ fn no_source_of_the_seam_can_do_more_than_look() {
 #[test]
 fn each_way_around_is_noticed() {
     for source in [
-        "use helmdeck_project::Files;",
-        "use helmdeck_project::{readers::Look, Project};",
-        "use helmdeck_project as project;",
-        "use helmdeck_project::readers as project;",
-        "extern crate helmdeck_project;",
+        "use helmdeck_forge::Files;",
+        "use helmdeck_forge::{readers::Look, Project};",
+        "use helmdeck_forge as project;",
+        "use helmdeck_forge::readers as project;",
+        "extern crate helmdeck_forge;",
         "fn a() { std::fs::write(a, b) }",
         "use std::{fs, io};\nfn a() { fs::write(a, b) }",
         "use std::{fs as f};\nfn a() { f::write(a, b) }",
@@ -231,7 +231,7 @@ fn each_way_around_is_noticed() {
         assert!(!Source::read(source.as_bytes()).objections().is_empty(), "{source}");
     }
     for source in [
-        "use helmdeck_project::readers::{Look, Vault};",
+        "use helmdeck_forge::readers::{Look, Vault};",
         "#![doc = include_str!(\"README.md\")]",
         "// std::fs is not used\nfn a(path: &str) -> bool { let path = \"fs\"; path == \"b\" || Kind::File == a || a.exists }",
         "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { std::fs::write(a, b) } }\nfn c() {}",
@@ -242,7 +242,7 @@ fn each_way_around_is_noticed() {
 
 #[test]
 fn the_readers_open_for_reading_only() {
-    let below = ["src/project/vault.rs", "src/project/readers.rs", "src/project/vault", "src/project/readers"];
+    let below = ["src/forge/vault.rs", "src/forge/readers.rs", "src/forge/vault", "src/forge/readers"];
     let all: Vec<PathBuf> = below.into_iter().flat_map(sources).collect();
     assert!(all.len() >= 6, "{all:?}");
     for path in all {
@@ -266,7 +266,7 @@ fn what_stands_on_the_seam_reaches_no_file_below_it() {
     for path in ["packs/seam", "src/cli/commands/seam.rs", "src/server/mcp/resources.rs"].into_iter().flat_map(sources)
     {
         let source = Source(tokens(&std::fs::read(&path).unwrap()).unwrap());
-        let found: Vec<_> = source.names().filter(|(_, _, name)| *name == "helmdeck_project").collect();
+        let found: Vec<_> = source.names().filter(|(_, _, name)| *name == "helmdeck_forge").collect();
         assert!(found.is_empty(), "{}: {found:?}", path.display());
     }
 }

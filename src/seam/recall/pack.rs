@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use helmdeck_project::readers::{Kind, Note, visible};
+use helmdeck_forge::readers::{Kind, Note, visible};
 
 use super::body::nested;
 use super::gather::{From, Source, Sources};

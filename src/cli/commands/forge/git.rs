@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use helmdeck_project::checkpoints::{Create, Prune};
-use helmdeck_project::git::message::Severity;
-use helmdeck_project::git::{Hook, NewCommit, Origin};
-use helmdeck_project::recovery::{Ack, Apply, Assess, By, Class, Mode};
-use helmdeck_project::{Error, Project};
+use helmdeck_forge::checkpoints::{Create, Prune};
+use helmdeck_forge::git::message::Severity;
+use helmdeck_forge::git::{Hook, NewCommit, Origin};
+use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode};
+use helmdeck_forge::{Error, Project};
 
 use super::{Answer, CommandContext};
 use crate::args::forge::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Returns who commits, and from where.
-fn origin(project: &Project) -> helmdeck_project::Result<Origin> {
+fn origin(project: &Project) -> helmdeck_forge::Result<Origin> {
     let session = project.sessions().required()?;
     project.commits().origin(&session.id, &session.uuid)
 }
@@ -100,7 +100,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
 }
 
 /// Reads a message; of one that is too long, a byte more than may be.
-fn message(file: &Path) -> helmdeck_project::Result<Vec<u8>> {
+fn message(file: &Path) -> helmdeck_forge::Result<Vec<u8>> {
     use std::io::Read as _;
 
     let io = |error| super::unreadable(file, &error);

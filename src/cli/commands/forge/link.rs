@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use helmdeck_events::Sink;
 use helmdeck_events::nats::{NatsOptions, Shared};
-use helmdeck_project::subjects::all_with;
-use helmdeck_project::{Links, Project};
+use helmdeck_forge::subjects::all_with;
+use helmdeck_forge::{Links, Project};
 
 /// The ways to the servers of NATS, for all commands and packs of this process.
 #[derive(Debug, Default)]

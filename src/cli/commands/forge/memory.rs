@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use helmdeck_project::Error;
-use helmdeck_project::artifacts::{Filter, Gc, Kind, Put};
-use helmdeck_project::features::{Add, BlockedBy, Edit, Manual, Status, Which, is_id};
-use helmdeck_project::focus::SetFocus;
-use helmdeck_project::knowledge::{Format, Learning, Search, What};
-use helmdeck_project::skills::Query;
-use helmdeck_project::triv::Reference;
+use helmdeck_forge::Error;
+use helmdeck_forge::artifacts::{Filter, Gc, Kind, Put};
+use helmdeck_forge::features::{Add, BlockedBy, Edit, Manual, Status, Which, is_id};
+use helmdeck_forge::focus::SetFocus;
+use helmdeck_forge::knowledge::{Format, Learning, Search, What};
+use helmdeck_forge::skills::Query;
+use helmdeck_forge::triv::Reference;
 use serde_json::Value;
 
 use super::{Answer, CommandContext};
@@ -23,7 +23,7 @@ use crate::output::columns;
 const MAX_TEXT: u64 = 1 << 20;
 
 /// Makes a learning of the arguments.
-pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_project::Result<Learning> {
+pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     let context = text(&arguments.context);
     let what = if arguments.invariant.is_some() {
@@ -41,7 +41,7 @@ pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_project::Result<Learni
 }
 
 /// As [`learning`], learned in the session that lives.
-fn of_session(project: &helmdeck_project::Project, arguments: &LearnArgs) -> helmdeck_project::Result<Learning> {
+fn of_session(project: &helmdeck_forge::Project, arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
     let session = project.sessions().mine()?.map(|session| session.id);
     Ok(Learning { session, ..learning(arguments)? })
 }
@@ -332,7 +332,7 @@ fn asked(query: &SkillQuery) -> Query {
     Query { text: query.text.join(" "), files: query.file.clone(), labels: query.label.clone() }
 }
 
-fn read(file: &Path) -> helmdeck_project::Result<String> {
+fn read(file: &Path) -> helmdeck_forge::Result<String> {
     use std::io::Read as _;
 
     let io = |error| super::unreadable(file, &error);

@@ -11,12 +11,12 @@ mod text;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use helmdeck_project::events::Replay;
-use helmdeck_project::health::{Colour, Health};
-use helmdeck_project::init::Init;
-use helmdeck_project::repair::{Mend, Source};
-use helmdeck_project::secrets::rules;
-use helmdeck_project::{Error, Project, ProjectEnvironment, Time, Trust};
+use helmdeck_forge::events::Replay;
+use helmdeck_forge::health::{Colour, Health};
+use helmdeck_forge::init::Init;
+use helmdeck_forge::repair::{Mend, Source};
+use helmdeck_forge::secrets::rules;
+use helmdeck_forge::{Error, Project, ProjectEnvironment, Time, Trust};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ use crate::output::Output;
 use crate::signals::end_after;
 
 /// The variable that names the session a command belongs to.
-const SESSION: &str = helmdeck_project::sessions::VARIABLE;
+const SESSION: &str = helmdeck_forge::sessions::VARIABLE;
 /// The variable that names who works.
 const AGENT: &str = "HELMDECK_FORGE_AGENT";
 /// How long is tried to send what waits for the server.
@@ -207,7 +207,7 @@ impl CommandContext {
     }
 
     /// Opens the project to change it, and tells that its session lives before and after that is done.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_project::Result<T>) -> Result<T, Stop> {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
         project.sessions().check_not_over()?;
         let done = change(&project)?;
@@ -327,7 +327,7 @@ impl CommandContext {
             C::Events(command) => self.events(command),
             C::MergeDriver { base, ours, theirs, path } => {
                 let driven =
-                    helmdeck_project::merge::drive(&self.folder, self.environment.clone(), base, ours, theirs, path)?;
+                    helmdeck_forge::merge::drive(&self.folder, self.environment.clone(), base, ours, theirs, path)?;
                 self.show(&driven)?;
                 Self::exit(if driven.conflicts.is_empty() { Exit::Ok } else { Exit::Failed })
             }
@@ -349,7 +349,7 @@ impl CommandContext {
             if !yes {
                 if !self.is_interactive() {
                     let message = "the commands of this clone are not trusted, and nobody is here to be asked";
-                    let error = Error::new(helmdeck_project::Category::Refused, "E_UNTRUSTED", message);
+                    let error = Error::new(helmdeck_forge::Category::Refused, "E_UNTRUSTED", message);
                     return Err(error
                         .hint("look at them with `helmdeck forge trust --show`, then say --yes")
                         .next("helmdeck forge trust --show")

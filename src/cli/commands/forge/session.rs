@@ -4,9 +4,9 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use helmdeck_project::Error;
-use helmdeck_project::knowledge::{Learning, What};
-use helmdeck_project::sessions::{End, How, Log, Start};
+use helmdeck_forge::Error;
+use helmdeck_forge::knowledge::{Learning, What};
+use helmdeck_forge::sessions::{End, How, Log, Start};
 use serde_json::json;
 
 use super::{Answer, CommandContext};
@@ -66,7 +66,7 @@ fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
         Ok(Learning::new(what))
     });
     let end = End {
-        learned: learned.collect::<helmdeck_project::Result<_>>()?,
+        learned: learned.collect::<helmdeck_forge::Result<_>>()?,
         next: arguments.next.clone(),
         leave_dirty: arguments.leave_dirty.clone(),
         key: arguments.key.clone(),

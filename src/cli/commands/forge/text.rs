@@ -1,7 +1,7 @@
 //! Answers of `helmdeck forge` as text for people.
 
-use helmdeck_project::TrustState;
-use helmdeck_project::health::Health;
+use helmdeck_forge::TrustState;
+use helmdeck_forge::health::Health;
 use serde_json::Value;
 
 pub(super) fn health_text(health: &Health) -> String {

@@ -5,29 +5,29 @@
 //! ([`Files`](crate::Files), [`Project`](crate::Project)) cannot be had from here:
 //!
 //! ```
-//! fn reads(look: &dyn helmdeck_project::readers::Look) {
+//! fn reads(look: &dyn helmdeck_forge::readers::Look) {
 //!     let _ = look.read(std::path::Path::new("a"), 1);
 //! }
 //!
-//! fn finds(vault: &helmdeck_project::readers::Vault<'_>, memory: &helmdeck_project::readers::LongTerm<'_>) {
+//! fn finds(vault: &helmdeck_forge::readers::Vault<'_>, memory: &helmdeck_forge::readers::LongTerm<'_>) {
 //!     let _ = (vault.root(), memory.root());
 //! }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! fn writes(look: &dyn helmdeck_project::readers::Look) {
+//! fn writes(look: &dyn helmdeck_forge::readers::Look) {
 //!     let _ = look.write(std::path::Path::new("a"), b"a");
 //! }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! fn writes(vault: &helmdeck_project::readers::Vault<'_>) {
+//! fn writes(vault: &helmdeck_forge::readers::Vault<'_>) {
 //!     let _ = vault.write(std::path::Path::new("a"), b"a");
 //! }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! fn writes(memory: &helmdeck_project::readers::LongTerm<'_>) {
+//! fn writes(memory: &helmdeck_forge::readers::LongTerm<'_>) {
 //!     let _ = memory.files();
 //! }
 //! ```
