@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
-use helmdeck_memory::system::tokens::ApiToken;
-use helmdeck_memory::system::vault::VaultUse;
-use helmdeck_memory::{Kind, Namespace, Put, Store, System};
+use helmdeck_memory::{Kind, Namespace, Put, Store};
+use helmdeck_system::System;
+use helmdeck_system::tokens::ApiToken;
+use helmdeck_system::vault::VaultUse;
 use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use helmdeck_core::{CacheStatus, Clock, Code, Error, Outcome, Result, SystemClock};
 use helmdeck_engine::Engine;
-use helmdeck_memory::System;
-use helmdeck_memory::system::Counter;
+use helmdeck_system::Counter;
+use helmdeck_system::System;
 use helmdeck_testkit::{TestClock, call};
 use serde_json::{Value, json};
 

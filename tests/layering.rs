@@ -16,15 +16,16 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("memory", &["core", "events"]),
     ("egress", &["core"]),
     ("llm", &["core", "egress"]),
-    ("vault", &["core", "memory"]),
+    ("system", &["core", "memory"]),
+    ("vault", &["core", "memory", "system"]),
     ("forge", &["core", "events", "egress"]),
     // Packs see the engine, the store and the vault only through the traits of core.
     ("packs", &["core", "egress", "llm", "forge", "conversation", "seam"]),
-    ("engine", &["core", "events", "memory", "egress"]),
+    ("engine", &["core", "events", "memory", "system", "egress"]),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
     ("seam", &["core", "memory", "forge"]),
-    ("server", &["core", "events", "egress", "memory", "vault", "engine", "conversation", "forge", "seam"]),
+    ("server", &["core", "events", "egress", "memory", "system", "vault", "engine", "conversation", "forge", "seam"]),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];
 

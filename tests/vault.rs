@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use helmdeck_core::secrets::{Secrets, credential_tag};
 use helmdeck_core::{Identity, PackName, SystemClock};
-use helmdeck_memory::{KeyRing, System};
+use helmdeck_memory::KeyRing;
+use helmdeck_system::System;
 use helmdeck_testkit::Postgres;
 use helmdeck_vault::Vault;
 use serde_json::{Value, json};

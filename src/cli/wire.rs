@@ -13,8 +13,8 @@ use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory, SessionPlace};
 use helmdeck_events::Bus;
 use helmdeck_memory::open::{Location, Opened, open_or_later};
-use helmdeck_memory::system::System;
 use helmdeck_memory::{KeyRing, Store, StoreError};
+use helmdeck_system::System;
 use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;

@@ -9,8 +9,8 @@ use helmdeck_core::secrets::{NoSecrets, Secrets};
 use helmdeck_core::{Builtin, Clock, SystemClock};
 use helmdeck_egress::Egress;
 use helmdeck_events::Bus;
-use helmdeck_memory::system::System;
 use helmdeck_memory::{Changes, KeyRing, Store};
+use helmdeck_system::System;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -4,34 +4,34 @@
 
 /// A byte string under construction.
 #[derive(Debug)]
-pub(crate) struct Framed(Vec<u8>);
+pub struct Framed(Vec<u8>);
 
 impl Framed {
     /// Starts with a domain: what the string is for.
-    pub(crate) fn new(domain: &str) -> Self {
+    pub fn new(domain: &str) -> Self {
         Self(Vec::with_capacity(512)).text(domain)
     }
 
     /// Adds a field of any length.
-    pub(crate) fn bytes(mut self, field: &[u8]) -> Self {
+    pub fn bytes(mut self, field: &[u8]) -> Self {
         self.0.extend_from_slice(&(field.len() as u64).to_be_bytes());
         self.0.extend_from_slice(field);
         self
     }
 
     /// Adds a text.
-    pub(crate) fn text(self, field: &str) -> Self {
+    pub fn text(self, field: &str) -> Self {
         self.bytes(field.as_bytes())
     }
 
     /// Adds a number, 8 bytes, big endian.
-    pub(crate) fn number(mut self, number: u64) -> Self {
+    pub fn number(mut self, number: u64) -> Self {
         self.0.extend_from_slice(&number.to_be_bytes());
         self
     }
 
     /// Adds a text that may be absent; absent and empty differ.
-    pub(crate) fn optional(self, field: Option<&str>) -> Self {
+    pub fn optional(self, field: Option<&str>) -> Self {
         match field {
             Some(text) => self.number(1).text(text),
             None => self.number(0),
@@ -39,7 +39,7 @@ impl Framed {
     }
 
     /// Returns the finished string.
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 }

@@ -10,8 +10,7 @@ pub mod driver_store;
 pub mod drivers;
 pub mod entry;
 pub mod error;
-pub mod forget;
-mod framing;
+pub mod framing;
 pub mod helmdeck_go;
 pub mod janitor;
 pub mod key;
@@ -23,7 +22,6 @@ pub mod restore;
 pub mod rotate;
 pub mod sealed;
 pub mod store;
-pub mod system;
 #[cfg(test)]
 mod tests;
 
@@ -40,4 +38,3 @@ pub use store::{
     Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, ReadStore, Resealed,
     Restore, Scan, Stats, Store, Walk, Walked, Written,
 };
-pub use system::System;

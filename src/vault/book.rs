@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use helmdeck_core::{Clock, Timestamp};
-use helmdeck_memory::system::vault::{VaultChange, VaultRow, VaultState};
-use helmdeck_memory::{KeyRing, System};
+use helmdeck_memory::KeyRing;
+use helmdeck_system::System;
+use helmdeck_system::vault::{VaultChange, VaultRow, VaultState};
 
 use crate::error::{Result, VaultError};
 use crate::record::{About, Material, check_name};

@@ -4,8 +4,8 @@
 //! seal over the secret. Both bind name, version and times of the row.
 
 use helmdeck_core::Timestamp;
-use helmdeck_memory::system::vault::VaultRow;
 use helmdeck_memory::{KeyRing, Namespace};
+use helmdeck_system::vault::VaultRow;
 use zeroize::Zeroizing;
 
 use crate::error::{Result, VaultError};

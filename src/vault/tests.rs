@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Clock, Code, Identity, PackName, SystemClock};
-use helmdeck_memory::system::vault::{VaultChange, VaultRow};
-use helmdeck_memory::{KeyRing, System};
+use helmdeck_memory::KeyRing;
+use helmdeck_system::System;
+use helmdeck_system::vault::{VaultChange, VaultRow};
 use proptest::prelude::*;
 use zeroize::Zeroizing;
 

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 
 use helmdeck_core::{Identity, PackName, Timestamp};
-use helmdeck_memory::system::vault::VaultUse;
+use helmdeck_system::vault::VaultUse;
 
 /// The most lines that wait to be written; more are only told to the log of the process.
 const MOST_WAITING: usize = 65_536;

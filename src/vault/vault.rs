@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Clock, Code, Error, Identity, PackName, Secret};
-use helmdeck_memory::system::vault::VaultRow;
-use helmdeck_memory::{KeyRing, System};
+use helmdeck_memory::KeyRing;
+use helmdeck_system::System;
+use helmdeck_system::vault::VaultRow;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

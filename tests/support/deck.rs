@@ -12,7 +12,7 @@ use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Builtin, CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Config, Engine, Memory};
-use helmdeck_memory::System;
+use helmdeck_system::System;
 use helmdeck_testkit::{TestClock, keyring};
 
 /// Credentials by name. Every caller and pack may use each.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
-use helmdeck_memory::forget::{Receipt, Removed, forget, preview};
 use helmdeck_memory::open::Location;
+use helmdeck_system::forget::{Receipt, Removed, forget, preview};
 use serde_json::{Value, json};
 
 use crate::args::ForgetArgs;

@@ -2,7 +2,7 @@
 
 use helmdeck_core::duration::format_duration;
 use helmdeck_core::{Clock, Identity, Secret, SystemClock, Timestamp};
-use helmdeck_memory::system::tokens::{ApiToken, Shown};
+use helmdeck_system::tokens::{ApiToken, Shown};
 use serde_json::{Value, json};
 
 use crate::args::{TokenCommand, TokenCreateArgs};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::CacheStatus;
-use helmdeck_memory::system::Counter;
+use helmdeck_system::Counter;
 
 /// The counters of one pack since they were last taken.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helmdeck_core::{Clock, Code, Error, Identity, Outcome, Result};
-use helmdeck_memory::system::System;
-use helmdeck_memory::system::jobs::{JobFilter, JobRow};
 use helmdeck_memory::{KeyRing, StoreError};
+use helmdeck_system::System;
+use helmdeck_system::jobs::{JobFilter, JobRow};
 
 use super::document::{self, Kept};
 use super::{Job, JobError, JobId, JobPage, JobQuery, JobState};

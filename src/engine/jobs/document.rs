@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Identity, Json, Outcome, PackName, Version};
-use helmdeck_memory::system::jobs::JobRow;
 use helmdeck_memory::{KeyRing, Namespace};
+use helmdeck_system::jobs::JobRow;
 use serde::{Deserialize, Serialize};
 
 use super::{Job, JobError, JobId, JobProgress, JobState};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
 use helmdeck_core::{Clock, Identity, Outcome, Timestamp};
-use helmdeck_memory::system::jobs::JobRow;
+use helmdeck_system::jobs::JobRow;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

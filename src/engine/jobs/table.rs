@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use helmdeck_core::{Call, Clock, Code, Error, Identity, Result, Timestamp};
 use helmdeck_memory::KeyRing;
-use helmdeck_memory::system::System;
-use helmdeck_memory::system::jobs::Ownership;
+use helmdeck_system::System;
+use helmdeck_system::jobs::Ownership;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

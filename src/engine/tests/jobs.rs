@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use helmdeck_core::{Builtin, Call, Clock, Code, Context, Error, Identity, Json, PackName, Reply};
 use helmdeck_engine::{Config, Engine, Job, JobEvent, JobId, JobQuery, JobState};
-use helmdeck_memory::{KeyRing, System};
+use helmdeck_memory::KeyRing;
+use helmdeck_system::System;
 use helmdeck_testkit::{TestClock, function, keyring, manifest};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -347,7 +348,7 @@ async fn the_jobs_of_a_process_that_is_gone_have_failed_and_may_be_started_again
     let system = place.system();
     let owner = system.own_jobs().await.unwrap();
     let ids: Vec<_> = [("queued", None), ("running", Some(place.clock.now()))]
-        .map(|(state, started_at)| helmdeck_memory::system::jobs::JobRow {
+        .map(|(state, started_at)| helmdeck_system::jobs::JobRow {
             id: format!("{:032x}", state.len()),
             tenant: "t".into(),
             subject: "a".into(),

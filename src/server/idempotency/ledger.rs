@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::{Code, Error, Identity, Timestamp};
-use helmdeck_memory::system::{Begun, System};
 use helmdeck_memory::{KeyRing, Namespace, StoreError};
+use helmdeck_system::{Begun, System};
 
 use super::kept::State;
 use super::{Answer, Digest32, KEPT_FOR};

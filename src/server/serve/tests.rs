@@ -253,11 +253,11 @@ fn endless(token: &str) -> String {
 async fn endless_bodies_of_one_caller_leave_others_working() {
     let fixture = Fixture::plain().await;
     let folder = tempfile::tempdir().unwrap();
-    let system = helmdeck_memory::System::at(folder.path().join("helmdeck.db"));
+    let system = helmdeck_system::System::at(folder.path().join("helmdeck.db"));
     let mut tokens = Vec::new();
     for user in ["alice", "bob"] {
         let now = SystemClock::default().now();
-        let token = helmdeck_memory::system::tokens::ApiToken {
+        let token = helmdeck_system::tokens::ApiToken {
             id: String::new(),
             name: String::new(),
             tenant: "acme".to_owned(),

@@ -29,7 +29,7 @@ type Id = (u64, u64);
 
 /// The files of an open database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileIdentity {
+pub struct FileIdentity {
     main: Id,
     wal: Option<Id>,
     shm: Option<Id>,
@@ -37,7 +37,7 @@ pub(crate) struct FileIdentity {
 
 /// A database file.
 #[derive(Debug)]
-pub(crate) struct DatabaseFile {
+pub struct DatabaseFile {
     path: PathBuf,
     busy_timeout: Duration,
     log_bytes: u64,
@@ -46,7 +46,8 @@ pub(crate) struct DatabaseFile {
 
 impl DatabaseFile {
     /// Names a file; touches nothing. Its log is moved into the database whenever it has about `log_bytes`.
-    pub(crate) fn new(path: PathBuf, busy_timeout: Duration, log_bytes: u64, migrations: &'static Migrations) -> Self {
+    #[must_use]
+    pub fn new(path: PathBuf, busy_timeout: Duration, log_bytes: u64, migrations: &'static Migrations) -> Self {
         Self { path, busy_timeout, log_bytes, migrations }
     }
 
@@ -56,7 +57,8 @@ impl DatabaseFile {
     }
 
     /// Returns the path.
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -66,7 +68,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// `Corrupt` if it is not a database, or not ours; `Unavailable`.
-    pub(crate) fn open_for_writing(&self, gone: Option<FileIdentity>) -> Result<(Connection, FileIdentity)> {
+    pub fn open_for_writing(&self, gone: Option<FileIdentity>) -> Result<(Connection, FileIdentity)> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -120,13 +122,14 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// `Unavailable` if the folder cannot be read.
-    pub(crate) fn identity(&self) -> Result<Option<FileIdentity>> {
+    pub fn identity(&self) -> Result<Option<FileIdentity>> {
         let Some(main) = self.id("")? else { return Ok(None) };
         Ok(Some(FileIdentity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
     }
 
     /// Says whether the file at the path is the one that was opened.
-    pub(crate) fn is_still(&self, identity: &FileIdentity) -> bool {
+    #[must_use]
+    pub fn is_still(&self, identity: &FileIdentity) -> bool {
         matches!(self.id(""), Ok(Some(main)) if main == identity.main)
     }
 

@@ -8,11 +8,11 @@ use crate::error::{Result, StoreError};
 
 /// The migrations of one database.
 #[derive(Debug)]
-pub(crate) struct Migrations {
+pub struct Migrations {
     /// The table that says what was done.
-    pub(crate) ledger: &'static str,
+    pub ledger: &'static str,
     /// Name and SQL, in order; the first has number 1.
-    pub(crate) steps: &'static [(&'static str, &'static str)],
+    pub steps: &'static [(&'static str, &'static str)],
 }
 
 impl Migrations {
@@ -20,7 +20,7 @@ impl Migrations {
     ///
     /// # Errors
     /// `Corrupt` for a database of a newer program or of another one; `Unavailable`.
-    pub(crate) fn apply(&self, connection: &mut Connection) -> Result<()> {
+    pub fn apply(&self, connection: &mut Connection) -> Result<()> {
         if self.done(connection)? == self.steps.len() {
             return Ok(());
         }

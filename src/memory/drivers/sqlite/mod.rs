@@ -4,10 +4,10 @@
 
 mod apply;
 mod error;
-pub(crate) mod file;
+pub mod file;
 mod free_row_ids;
 mod locks;
-pub(crate) mod migrate;
+pub mod migrate;
 mod pool;
 mod queries;
 mod ranges;

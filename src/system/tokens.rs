@@ -7,14 +7,13 @@
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
-use helmdeck_core::{Secret, Timestamp};
+use helmdeck_core::{Secret, Timestamp, hex};
+use helmdeck_memory::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::System;
-use crate::error::{Result, StoreError};
-use crate::key::hex;
+use crate::database::{System, before, empty_log, unsigned};
 
 /// What every token begins with.
 pub const PREFIX: &str = "hd_";
@@ -208,12 +207,12 @@ impl System {
                 )?
                 .execute((&tenant, &subject, now.micros()))?;
             if gone > 0 {
-                db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+                empty_log(db)?;
             }
             let live: i64 = db
                 .prepare_cached("SELECT count(*) FROM api_tokens WHERE tenant = ?1 AND subject = ?2")?
                 .query_row((&tenant, &subject), |row| row.get(0))?;
-            Ok(u64::try_from(live).unwrap_or(0))
+            Ok(unsigned(live))
         });
         Ok(live.await?.unwrap_or(0))
     }
@@ -224,20 +223,20 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn token_used(&self, id: &str, now: Timestamp) -> Result<()> {
         let id = id.to_owned();
-        let before = now.micros().saturating_sub(i64::try_from(USED_EVERY.as_micros()).unwrap_or(i64::MAX));
+        let last = before(now, USED_EVERY);
         let noted = self.read(move |db| {
             let mut note = db.prepare_cached(
                 "UPDATE api_tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at <= ?3)",
             )?;
-            Ok(note.execute((&id, now.micros(), before))?)
+            Ok(note.execute((&id, now.micros(), last))?)
         });
         noted.await.map(drop)
     }
 }
 
 /// Deletes tokens that ended so long ago that they are kept no longer.
-pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
-    let last = super::before(now, TOKENS_KEPT);
+pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
+    let last = before(now, TOKENS_KEPT);
     Ok(db.prepare_cached("DELETE FROM api_tokens WHERE revoked_at < ?1 OR expires_at < ?1")?.execute([last])?)
 }
 

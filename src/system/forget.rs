@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use helmdeck_core::{Timestamp, clock::rfc3339};
+use helmdeck_memory::{Delete, Kind, Namespace, Op, Page, Result, Store, StoreError, Written};
 use serde::Serialize;
 
-use crate::entry::{Kind, Namespace};
-use crate::error::{Result, StoreError};
-use crate::store::{Delete, Op, Page, Store, Written};
-use crate::system::System;
+use crate::database::System;
 
 /// The most looks for rows that a running server wrote meanwhile.
 const LOOKS: u32 = 20;
@@ -215,12 +213,12 @@ mod tests {
     use std::sync::Arc;
 
     use helmdeck_core::SystemClock;
+    use helmdeck_memory::drivers::memory::Memory;
+    use helmdeck_memory::{Config, DriverStore, Put};
 
     use super::*;
-    use crate::drivers::memory::Memory;
-    use crate::system::tokens::ApiToken;
-    use crate::system::vault::VaultUse;
-    use crate::{Config, DriverStore, Put};
+    use crate::tokens::ApiToken;
+    use crate::vault::VaultUse;
 
     fn store() -> Arc<dyn Store> {
         Arc::new(DriverStore::plain(Memory::new(), &Config::default(), Arc::new(SystemClock::default())))

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aes_gcm::aead::Generate;
-
-use crate::error::{Result, StoreError};
-use crate::key::hex;
+use helmdeck_core::hex;
+use helmdeck_memory::{Result, StoreError};
 
 /// What a lock's file is called: the owner's name and this.
 const SUFFIX: &str = ".lock";
@@ -25,7 +24,7 @@ pub struct Ownership {
 
 impl Ownership {
     /// Takes a lock under a new name, in a folder that is made if need be.
-    pub(super) fn take(folder: &Path) -> Result<Self> {
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| about(folder, error))?;
         clear(folder);
         let name = hex(&<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?);
@@ -56,11 +55,11 @@ impl Drop for Ownership {
 }
 
 /// An owner that is gone; its lock is held meanwhile, so that nobody else ends its jobs too.
-pub(super) struct Gone(Option<(File, PathBuf)>);
+pub(crate) struct Gone(Option<(File, PathBuf)>);
 
 impl Gone {
     /// Removes what is left of its lock.
-    pub(super) fn remove(self) {
+    pub(crate) fn remove(self) {
         if let Some((_lock, path)) = self.0 {
             let _ = fs::remove_file(path);
         }
@@ -68,7 +67,7 @@ impl Gone {
 }
 
 /// Looks whether an owner is gone; `None` if it lives, if somebody else is looking just now, or if nobody can tell.
-pub(super) fn gone(folder: &Path, name: &str) -> Option<Gone> {
+pub(crate) fn gone(folder: &Path, name: &str) -> Option<Gone> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // No process of ours has such a name, and it must not lead out of the folder.
         return Some(Gone(None));

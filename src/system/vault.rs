@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
+use helmdeck_memory::Result;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::System;
-use crate::error::Result;
+use crate::database::{System, before, empty_log, signed, unsigned};
 
 /// How long the use log is kept after the last use that a row counts.
 pub const USES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
@@ -117,7 +117,7 @@ impl System {
             .await?;
         if changed {
             // Old rows are sealed; that they are gone from the log too is a courtesy that a reader may delay.
-            let _ = self.read(|db| Ok(db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)).await;
+            let _ = self.read(empty_log).await;
         }
         Ok(Some(answer))
     }
@@ -166,7 +166,7 @@ impl System {
                 .prepare_cached("DELETE FROM vault_uses WHERE tenant = ?1 AND subject = ?2")?
                 .execute((&tenant, &subject))?;
             if gone > 0 {
-                db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+                empty_log(db)?;
             }
             Ok(gone)
         });
@@ -202,8 +202,8 @@ impl System {
 }
 
 /// Deletes uses that are kept no longer.
-pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
-    let last = super::before(now, USES_KEPT);
+pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
+    let last = before(now, USES_KEPT);
     Ok(db.prepare_cached("DELETE FROM vault_uses WHERE last_at < ?1")?.execute([last])?)
 }
 
@@ -259,14 +259,6 @@ fn apply(db: &Connection, change: &VaultChange) -> Result<()> {
     )?
     .execute([&change.key_id])?;
     Ok(())
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ mod tests;
 use std::path::PathBuf;
 
 use helmdeck_core::Timestamp;
+use helmdeck_memory::Result;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::System;
-use crate::error::Result;
+use crate::database::{System, blocking, empty_log, signed, unsigned};
 pub use owner::Ownership;
 
 /// A job as it stands in the database.
@@ -79,7 +79,7 @@ impl System {
     /// `Unavailable` if the folder cannot be written.
     pub async fn own_jobs(&self) -> Result<Ownership> {
         let folder = self.locks();
-        super::blocking(move || Ownership::take(&folder)).await
+        blocking(move || Ownership::take(&folder)).await
     }
 
     /// Writes a new job, unless its caller has `limit` jobs that have not ended; says whether it did. The oldest ended jobs of the
@@ -89,7 +89,7 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
         self.write(move |db| {
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let limit = signed(limit);
             let (all, live): (i64, i64) = db
                 .prepare_cached(
                     "SELECT count(*), coalesce(sum(ended_at IS NULL), 0) FROM jobs WHERE tenant = ?1 AND subject = ?2",
@@ -289,23 +289,23 @@ impl System {
                 .prepare_cached("DELETE FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL")?
                 .execute((&tenant, &subject))?;
             if gone > 0 {
-                db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+                empty_log(db)?;
             }
             let live: i64 = db
                 .prepare_cached("SELECT count(*) FROM jobs WHERE tenant = ?1 AND subject = ?2")?
                 .query_row((&tenant, &subject), |row| row.get(0))?;
-            Ok((gone as u64, u64::try_from(live).unwrap_or(0)))
+            Ok((gone as u64, unsigned(live)))
         });
         Ok(forgotten.await?.unwrap_or((0, 0)))
     }
 
     fn locks(&self) -> PathBuf {
-        self.0.file.path().with_file_name("jobs")
+        self.path().with_file_name("jobs")
     }
 }
 
 /// Deletes jobs that have ended and whose time is over.
-pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
+pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
     Ok(db
         .prepare_cached("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1")?
         .execute([now.micros()])?)
@@ -322,7 +322,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         version: row.get("version")?,
         state: row.get("state")?,
         owner: row.get("owner")?,
-        revision: u64::try_from(row.get::<_, i64>("revision")?).unwrap_or(0),
+        revision: unsigned(row.get("revision")?),
         percent: row.get("percent")?,
         message: row.get("message")?,
         progress_at: time("progress_at")?,
@@ -334,8 +334,4 @@ fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         artifacts: row.get("artifacts")?,
         kept: row.get("kept")?,
     })
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
