@@ -51,7 +51,7 @@ fn more_tags_or_credentials_than_a_store_takes_are_refused() {
     let good = GOOD.replace("\"github:{repo}\"", &list(16));
     assert_eq!(parse(&good).unwrap().cache().unwrap().tags.len(), 16);
     let refused = refusal("\"github:{repo}\"", &list(17));
-    assert!(refused.starts_with("packs/x.toml:23") && refused.contains("17 tags are too many"), "{refused}");
+    assert!(refused.starts_with("packs/x.toml:22") && refused.contains("17 tags are too many"), "{refused}");
     let refused = refusal("\"{input.credential|github-token}\"", &list(9));
     assert!(refused.starts_with("packs/x.toml:6") && refused.contains("at most 8"), "{refused}");
 }
