@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use helmdeck_forge::readers::is_hidden;
+use helmdeck_core::text::is_hidden;
 use serde_json::Value;
 
 use crate::env::Environment;

@@ -21,6 +21,7 @@ pub mod schema;
 pub mod secrets;
 pub mod session;
 pub mod template;
+pub mod text;
 
 pub use call::{Call, Directive};
 pub use caller::{Caller, Permission, Permissions};

@@ -11,6 +11,9 @@ use crate::files::check_path;
 use crate::layout::ARCHITECTURE;
 use crate::project::Project;
 
+/// The text of a new project's `architecture.md`.
+pub const DEFAULT: &[u8] = include_bytes!("init/architecture.md");
+
 /// What `architecture.md` names and what of it is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {

@@ -55,6 +55,14 @@ pub fn etag(bytes: &[u8]) -> String {
     triv::sch(bytes)
 }
 
+/// Reads a file at a relative path below a folder. Links are followed only as long as they stay below it.
+///
+/// # Errors
+/// As [`Files::read`].
+pub fn read_below(folder: &Path, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
+    Files::new(folder, ProjectEnvironment::default(), max, None).reading().read(path)
+}
+
 /// The files of a project. A clone is the same files, and holds the same lock.
 #[derive(Debug, Clone)]
 pub struct Files {

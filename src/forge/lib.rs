@@ -26,7 +26,6 @@ pub mod merge;
 pub mod prime;
 pub mod progress;
 pub mod project;
-pub mod readers;
 pub mod recovery;
 mod redact;
 pub mod repair;
@@ -41,7 +40,6 @@ mod tests;
 pub mod time;
 pub mod triv;
 pub mod trust;
-mod vault;
 
 pub use config::Config;
 pub use environment::{Ids, Links, ProjectEnvironment};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use helmdeck_forge::readers::{Layout, Topic};
+use crate::readers::{Layout, Topic};
 use serde::Serialize;
 
 use crate::config::SeamConfig;

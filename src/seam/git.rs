@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helmdeck_forge::readers::{Kind, Look};
+use crate::readers::{Kind, Look};
 
 use crate::text::{Short, read};
 

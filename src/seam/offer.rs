@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use helmdeck_forge::readers::{Kind, LongTerm, Look, Name, ProjectFolder, Vault, visible};
+use crate::readers::{Kind, LongTerm, Look, Name, ProjectFolder, Vault};
+use helmdeck_core::text::visible;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use helmdeck_forge::readers::{Name, is_conflict};
+use crate::readers::{Name, is_conflict};
 
 use crate::context::Which;
 use crate::error::StateError;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helmdeck_forge::readers::{Look, Name};
+use crate::readers::{Look, Name};
 use serde::Serialize;
 
 use crate::context::Which;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helmdeck_forge::readers::{Kind, LongTerm, Look, Name, Spaces, Vault};
+use crate::readers::{Kind, LongTerm, Look, Name, Spaces, Vault};
 use serde_json::Value;
 
 use crate::config::SeamConfig;

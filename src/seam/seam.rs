@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use helmdeck_forge::readers::{Disk, Look};
+use crate::readers::{Disk, Look};
 use serde_json::Value;
 
 use crate::config::SeamConfig;

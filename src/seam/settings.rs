@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use helmdeck_forge::readers::Look;
+use crate::readers::Look;
 use serde_json::{Map, Value};
 
 use crate::text::{Short, read};

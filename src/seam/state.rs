@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helmdeck_forge::readers::{Kind, ProjectFolder};
+use crate::readers::{Kind, ProjectFolder};
 use serde::Serialize;
 
 use crate::context::Which;

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use helmdeck_forge::readers::one_line;
-use helmdeck_forge::readers::{Contents, Kind, Look};
+pub(crate) use helmdeck_core::text::one_line;
 use serde::{Serialize as _, Serializer};
+
+use crate::readers::{Contents, Kind, Look};
 
 /// A short text file, as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +79,7 @@ pub(crate) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helmdeck_forge::readers::Disk;
+    use crate::readers::Disk;
 
     use super::*;
 

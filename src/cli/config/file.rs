@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use helmdeck_forge::readers::{Disk, Look as _};
+use helmdeck_seam::readers::{Disk, Look as _};
 use toml::Table;
 use toml::de::{DeTable, DeValue};
 

@@ -44,7 +44,7 @@ pub(super) fn files(environment: &ProjectEnvironment, git: bool) -> Vec<Seed> {
         seed(".forge/.gitignore", include_bytes!("gitignore")),
         seed(".forge/.gitattributes", include_bytes!("gitattributes")),
         seed(CONFIG, config.as_bytes()),
-        seed(ARCHITECTURE, include_bytes!("architecture.md")),
+        seed(ARCHITECTURE, crate::architecture::DEFAULT),
         seed(PROGRESS, progress::text::opening(environment.now(), &environment.zone, None).as_bytes()),
         seed(COMMITS, b""),
         seed(&format!("{TEMPLATES}/feature.yaml"), include_bytes!("forms/feature.yaml")),

@@ -223,19 +223,23 @@ pub enum Kind {
     Invariant,
 }
 
-/// One entry of any kind, to be read.
+/// Read-only view of an entry of any kind.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KnowledgeEntry<'a> {
-    pub(crate) kind: Kind,
+pub struct KnowledgeEntry<'a> {
+    /// Its kind.
+    pub kind: Kind,
     /// Its texts, each with its name, the context first.
     pub(crate) texts: [(&'static str, &'a str); 3],
-    pub(crate) learned_at: Option<Time>,
-    pub(crate) trace: &'a Trace,
+    /// When it was learned; an invariant doesn't say.
+    pub learned_at: Option<Time>,
+    /// Where it came from and what became of it.
+    pub trace: &'a Trace,
 }
 
 impl<'a> KnowledgeEntry<'a> {
     /// Returns its texts, each with its name; an invariant has one, a pattern that works two, the others three.
-    pub(crate) fn texts(&self) -> &[(&'static str, &'a str)] {
+    #[must_use]
+    pub fn texts(&self) -> &[(&'static str, &'a str)] {
         let count = match self.kind {
             Kind::Invariant => 1,
             Kind::Successful => 2,
@@ -245,7 +249,8 @@ impl<'a> KnowledgeEntry<'a> {
     }
 
     /// Returns its id, as written or worked out.
-    pub(crate) fn id(&self) -> String {
+    #[must_use]
+    pub fn id(&self) -> String {
         match &self.trace.id {
             Some(id) => id.clone(),
             None => text::id(self.texts().iter().map(|(_, text)| *text)),
@@ -253,7 +258,8 @@ impl<'a> KnowledgeEntry<'a> {
     }
 
     /// Returns when it was learned or last confirmed, whichever is later.
-    pub(crate) fn fresh_at(&self) -> Option<Time> {
+    #[must_use]
+    pub fn fresh_at(&self) -> Option<Time> {
         self.learned_at.max(self.trace.last_confirmed_at)
     }
 }
@@ -271,7 +277,7 @@ static NO_TRACE: Trace = Trace {
 
 impl KnowledgeFile {
     /// Returns every entry, in the order of the file: what works, what does not, decisions, invariants.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = KnowledgeEntry<'_>> {
+    pub fn entries(&self) -> impl Iterator<Item = KnowledgeEntry<'_>> {
         let successful = self.patterns.successful.iter().map(|entry| KnowledgeEntry {
             kind: Kind::Successful,
             texts: [("context", &entry.context), ("approach", &entry.approach), ("", "")],

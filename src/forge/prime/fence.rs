@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::readers::is_hidden;
+use helmdeck_core::text::is_hidden;
 
 /// What stands before the data.
 pub(super) const OPEN: &str = "<project_memory>";

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use helmdeck_forge::readers::{Note, Vault};
+use crate::readers::{Note, Vault};
 
 use super::gather::{From, Source};
 use super::trouble::Troubles;

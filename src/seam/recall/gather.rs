@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use helmdeck_forge::readers::{AlwaysLoad, Learned, LongTerm, Note, NoteFile, Priority, Topic, Vault};
+use crate::readers::{AlwaysLoad, Learned, LongTerm, Note, NoteFile, Priority, Topic, Vault};
 
 use super::filter::filter;
 use super::trouble::Troubles;

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use helmdeck_forge::readers::{Kind, Note, visible};
+use crate::readers::{Kind, Note};
+use helmdeck_core::text::visible;
 
 use super::body::nested;
 use super::gather::{From, Source, Sources};

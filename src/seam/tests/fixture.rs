@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use helmdeck_forge::readers::{About, Contents, DirEntry, Disk, Look};
+use crate::readers::{About, Contents, DirEntry, Disk, Look};
 
 use crate::{Context, Given, Seam, SeamConfig, StateError, Which};
 

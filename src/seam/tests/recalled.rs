@@ -1,6 +1,6 @@
 //! What is recalled and offered besides the contract's own cases: the memory in `.forge/`, spaces, queries, and what is shown of it all.
 
-use helmdeck_forge::readers::is_hidden;
+use helmdeck_core::text::is_hidden;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, SLUG};

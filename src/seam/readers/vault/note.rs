@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::readers::visible;
+use helmdeck_core::text::visible;
 
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
@@ -273,7 +273,7 @@ mod tests {
             let mut all = if front { b"---\n".to_vec() } else { Vec::new() };
             all.extend(bytes);
             let note = Note::parse(&all, true);
-            prop_assert!(!note.text().contains(|c: char| crate::readers::is_hidden(c) && c != '\n' && c != '\t'));
+            prop_assert!(!note.text().contains(|c: char| helmdeck_core::text::is_hidden(c) && c != '\n' && c != '\t'));
         }
     }
 }

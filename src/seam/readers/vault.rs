@@ -1,4 +1,4 @@
-//! A vault of notes as agentm keeps it, in any of its layouts. It is only read.
+//! Read-only view of a note vault in any of agentm's layouts.
 //!
 //! | | always loaded | projects |
 //! |---|---|---|
@@ -13,11 +13,12 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use helmdeck_core::text::is_hidden;
 use serde::Serialize;
 
 pub use note::{Note, Priority};
 
-use crate::readers::{Kind, Look, Name, is_hidden};
+use super::{Kind, Look, Name};
 
 /// The folder of notes that are always loaded, below a space.
 const ALWAYS_LOAD: &str = "_always-load";

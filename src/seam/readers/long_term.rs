@@ -1,17 +1,15 @@
-//! The long-term memory in `.forge/`, to be read by whoever has no business writing it.
+//! Read-only view of the long-term memory in `.forge/`.
 
 use std::path::{Path, PathBuf};
 
-use super::look::{Kind, Look};
-use crate::features::{FeaturesFile, Status};
-use crate::files::{Document, MAX_FILE, Unreadable, decode};
-use crate::knowledge::Kind as Sort;
-use crate::knowledge::KnowledgeFile;
-use crate::layout::{ARCHITECTURE, FORGE};
-use crate::time::Time;
+use helmdeck_forge::architecture::DEFAULT as DEFAULT_ARCHITECTURE;
+use helmdeck_forge::features::{FeaturesFile, Status};
+use helmdeck_forge::files::{Document, MAX_FILE, Unreadable, decode};
+use helmdeck_forge::knowledge::{Kind as Sort, KnowledgeFile};
+use helmdeck_forge::layout::{ARCHITECTURE, FORGE};
+use helmdeck_forge::time::Time;
 
-/// What `init` writes.
-const DEFAULT_ARCHITECTURE: &[u8] = include_bytes!("../init/architecture.md");
+use super::look::{Kind, Look};
 
 /// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied aside.
 #[derive(Debug, Clone)]
@@ -171,9 +169,10 @@ impl<'a> LongTerm<'a> {
 
 #[cfg(test)]
 mod tests {
+    use helmdeck_forge::layout::{FEATURES, KNOWLEDGE};
+
     use super::super::look::Disk;
     use super::*;
-    use crate::layout::{FEATURES, KNOWLEDGE};
 
     fn place() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -188,8 +187,8 @@ mod tests {
     #[test]
     fn the_example_of_the_rfc_is_read_topic_by_topic() {
         let folder = place();
-        std::fs::write(folder.path().join(KNOWLEDGE), include_str!("../fixtures/knowledge.json")).unwrap();
-        std::fs::write(folder.path().join(FEATURES), include_str!("../fixtures/features.json")).unwrap();
+        std::fs::write(folder.path().join(KNOWLEDGE), include_str!("../../forge/fixtures/knowledge.json")).unwrap();
+        std::fs::write(folder.path().join(FEATURES), include_str!("../../forge/fixtures/features.json")).unwrap();
         std::fs::write(folder.path().join(ARCHITECTURE), b"# How\n\xff\n").unwrap();
         let memory = open(folder.path());
         let learned = memory.learned().unwrap();

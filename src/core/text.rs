@@ -1,4 +1,4 @@
-//! How texts of others are shown: nothing in them is unseen, moves a cursor, or changes the order in which the rest is read.
+//! Untrusted texts made safe to show: no hidden character, cursor movement or change of the reading order.
 
 use std::borrow::Cow;
 

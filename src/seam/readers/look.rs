@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-use crate::environment::ProjectEnvironment;
-use crate::files::Files;
-
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -155,8 +152,7 @@ impl Look for Disk {
     }
 
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
-        let files = Files::new(folder, ProjectEnvironment::default(), most as u64, None).reading();
-        files.read(path).map_err(|error| io::Error::other(error.message))
+        helmdeck_forge::files::read_below(folder, path, most as u64).map_err(|error| io::Error::other(error.message))
     }
 
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>> {

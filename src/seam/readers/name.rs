@@ -3,9 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use helmdeck_core::text::is_hidden;
 use serde::Serialize;
-
-use super::shown::is_hidden;
 
 /// The longest name, in bytes: with what is put before and after it, it is still the name of a file.
 const LONGEST: usize = 200;
