@@ -12,6 +12,7 @@ use serde_json::Value;
 /// Every crate, and those of ours that it may depend on. Dev-dependencies on `testkit` are always allowed.
 pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
+    ("process", &[]),
     ("events", &["core"]),
     ("memory", &["core", "events"]),
     ("egress", &["core"]),
@@ -21,7 +22,7 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("forge", &["core", "events", "egress"]),
     // Packs see the engine, the store and the vault only through the traits of core.
     ("packs", &["core", "egress", "llm", "forge", "conversation", "seam"]),
-    ("engine", &["core", "events", "memory", "system", "egress"]),
+    ("engine", &["core", "process", "events", "memory", "system", "egress"]),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
     ("seam", &["core", "memory", "forge"]),

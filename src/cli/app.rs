@@ -24,7 +24,7 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 /// Runs the program and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    helmdeck_engine::close_descriptors_on_exec();
+    helmdeck_process::close_descriptors_on_exec();
     if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
         return stage();
     }

@@ -31,8 +31,8 @@ use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
 use super::process::{self, Program};
 use super::sieve::Sieve;
 use super::web::Web;
-use crate::group::Group;
 use crate::scrub;
+use helmdeck_process::Group;
 
 /// How much longer a message may be than the largest answer: JSON escapes text, and the same data comes as structured
 /// content and as text.

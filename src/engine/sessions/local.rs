@@ -10,12 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use helmdeck_core::session::{Exec, Executed};
 use helmdeck_core::{Clock, Code, Error, Result, Timestamp};
+use helmdeck_process::Spawner;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::command::{self, Allowed, Starter};
+use super::command::{self, Allowed};
 use super::config::SessionConfig;
 use super::metrics::SessionMetrics;
 use super::place::{Folder, Record, SessionFolder};
@@ -82,7 +83,7 @@ pub(crate) struct LocalRuntime {
     place: SessionFolder,
     live: Mutex<HashMap<String, Arc<Live>>>,
     sandbox: OnceCell<Sandbox>,
-    starter: OnceCell<Starter>,
+    spawner: OnceCell<Spawner>,
     watching: std::sync::Once,
     tasks: TaskTracker,
     closed: CancellationToken,
@@ -96,7 +97,7 @@ impl LocalRuntime {
             parts,
             live: Mutex::default(),
             sandbox: OnceCell::new(),
-            starter: OnceCell::new(),
+            spawner: OnceCell::new(),
             watching: std::sync::Once::new(),
             tasks: TaskTracker::new(),
             closed: CancellationToken::new(),
@@ -109,14 +110,14 @@ impl LocalRuntime {
 
     /// Finds out once how commands are kept in; while they cannot be, each call asks anew.
     async fn sandbox(&self) -> Result<&Sandbox> {
-        let starter = self.starter().await?;
+        let spawner = self.spawner().await?;
         let parts = &self.parts;
-        self.sandbox.get_or_try_init(|| probe::probe(starter, &parts.program, &parts.config, &self.tasks)).await
+        self.sandbox.get_or_try_init(|| probe::probe(spawner, &parts.program, &parts.config, &self.tasks)).await
     }
 
-    async fn starter(&self) -> Result<&Starter> {
-        let start = || async { Starter::new(Handle::current()) };
-        self.starter.get_or_try_init(start).await.map_err(|error| {
+    async fn spawner(&self) -> Result<&Spawner> {
+        let start = || async { Spawner::new("helmdeck-sessions", Handle::current()) };
+        self.spawner.get_or_try_init(start).await.map_err(|error| {
             Error::new(Code::ResourceExhausted, "this machine has no room for one more thread").with_source(error)
         })
     }
@@ -299,8 +300,8 @@ impl SessionRuntime for LocalRuntime {
             timeout: command.timeout.min(left),
         };
         let line = sandbox.line(&folders, &self.parts.config, record.memory, &command);
-        let starter = self.starter().await?;
-        command::run(starter, line, &command, allowed, &live.stop, &self.tasks, (turn, running)).await
+        let spawner = self.spawner().await?;
+        command::run(spawner, line, &command, allowed, &live.stop, &self.tasks, (turn, running)).await
     }
 
     async fn extend(&self, id: &str, until: Timestamp) -> Result<()> {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use helmdeck_core::session::{Ended, Exec};
 use helmdeck_core::{Code, Error, Result};
+use helmdeck_process::Spawner;
 use rustix::process::geteuid;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::command::{self, Allowed, Starter};
+use super::command::{self, Allowed};
 use super::config::SessionConfig;
 use super::sandbox::{Bwrap, Folders, Sandbox};
 
@@ -33,7 +34,7 @@ const NOT_EVEN: &str = "commands cannot run here, with a sandbox or without: the
 /// # Errors
 /// `session_unavailable` with what is missing and what to do.
 pub(super) async fn probe(
-    starter: &Starter,
+    spawner: &Spawner,
     program: &Path,
     config: &SessionConfig,
     tasks: &TaskTracker,
@@ -45,7 +46,7 @@ pub(super) async fn probe(
     let sandbox = Sandbox { bwrap, program: program.to_owned(), user };
     let refused = match missing {
         true => unavailable(MISSING),
-        false => match attempt(starter, &sandbox, config, tasks).await {
+        false => match attempt(spawner, &sandbox, config, tasks).await {
             Ok(()) => return Ok(sandbox),
             Err(error) => unavailable(REFUSED).with_source(error.cause()),
         },
@@ -58,7 +59,7 @@ pub(super) async fn probe(
         return Err(unavailable(AS_ROOT).with_source(refused.cause()));
     }
     let bare = Sandbox { bwrap: None, ..sandbox };
-    if let Err(error) = attempt(starter, &bare, config, tasks).await {
+    if let Err(error) = attempt(spawner, &bare, config, tasks).await {
         return Err(unavailable(NOT_EVEN).with_source(error.cause()));
     }
     tracing::warn!(
@@ -70,14 +71,14 @@ pub(super) async fn probe(
 }
 
 /// Runs a command that does nothing, over folders that are there anyway.
-async fn attempt(starter: &Starter, sandbox: &Sandbox, config: &SessionConfig, tasks: &TaskTracker) -> Result<()> {
+async fn attempt(spawner: &Spawner, sandbox: &Sandbox, config: &SessionConfig, tasks: &TaskTracker) -> Result<()> {
     // Folders that every machine has, so that nothing is made; files of ours in /etc are left out where they are not.
     let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };
     let exec = Exec { timeout: LIMIT, ..Exec::new(["true"]) };
     let line = sandbox.line(&folders, config, config.memory, &exec);
     let Folders { folder, supplies, .. } = folders;
     let allowed = Allowed { memory: u64::MAX, disk: u64::MAX, folder, supplies, owner: None, timeout: LIMIT };
-    let executed = command::run(starter, line, &exec, allowed, &CancellationToken::new(), tasks, ()).await?;
+    let executed = command::run(spawner, line, &exec, allowed, &CancellationToken::new(), tasks, ()).await?;
     match executed.ended {
         Ended::Exited(0) => Ok(()),
         other => {
