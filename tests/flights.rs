@@ -7,7 +7,7 @@ use axum::body::Body;
 use helmdeck_core::{CacheStatus, Json, Reply};
 use helmdeck_engine::{Config, Engine};
 use helmdeck_server::ServerConfig;
-use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
 use http::Request;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -25,7 +25,7 @@ async fn fifty_callers_at_two_doors_run_the_handler_once() {
             Ok(Reply::json(Json::parse(r#"{"answer":42}"#).unwrap()))
         }
     });
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let opened = memory(Arc::clone(&clock) as _).await;
     let engine =
         Engine::builder(Config::default()).builtins(vec![pack]).memory(opened).clock(Arc::clone(&clock) as _).build();

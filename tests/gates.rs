@@ -13,7 +13,7 @@ use helmdeck_core::{Builtin, Manifest};
 use helmdeck_engine::Engine;
 use helmdeck_server::{Server, ServerConfig};
 use helmdeck_system::System;
-use helmdeck_testkit::{TestClock, call};
+use helmdeck_testkit::{ManualClock, call};
 use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -124,7 +124,7 @@ fn observe(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
 }
 
 async fn run_all(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
-    let (clock, folder) = (Arc::new(TestClock::default()), tempfile::tempdir().unwrap());
+    let (clock, folder) = (Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
     let mut packs = deck::builtins(&fixture.github.url(), &clock);
     for pack in &mut packs {
         pack.manifest = Box::leak(author.edit(pack.manifest).into_boxed_str());

@@ -9,7 +9,7 @@ use helmdeck_core::{CacheStatus, Clock, Code, Error, Outcome, Result, SystemCloc
 use helmdeck_engine::Engine;
 use helmdeck_system::Counter;
 use helmdeck_system::System;
-use helmdeck_testkit::{TestClock, call};
+use helmdeck_testkit::{ManualClock, call};
 use serde_json::{Value, json};
 
 use crate::deck::{self, Wallet, status};
@@ -23,7 +23,7 @@ const TTL: Duration = Duration::from_secs(5 * 60);
 /// GitHub, and an engine that is pointed at it.
 struct Desk {
     github: GitHub,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     engine: Engine,
     wallet: Arc<Wallet>,
     folder: tempfile::TempDir,
@@ -36,7 +36,7 @@ impl Desk {
     }
 
     async fn with(wallet: Arc<Wallet>) -> Self {
-        let (github, clock) = (GitHub::start(), Arc::new(TestClock::default()));
+        let (github, clock) = (GitHub::start(), Arc::new(ManualClock::default()));
         let folder = tempfile::tempdir().unwrap();
         let packs = deck::builtins(&github.url(), &clock);
         let memory = deck::memory(folder.path(), &clock).await;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use helmdeck_core::{Builtin, Code, Error, Reply};
 use helmdeck_engine::{Config, Engine};
 use helmdeck_server::{Server, ServerConfig};
-use helmdeck_testkit::{TestClock, function, manifest};
+use helmdeck_testkit::{ManualClock, function, manifest};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -134,7 +134,7 @@ async fn with_server<T>(visit: impl AsyncFnOnce(String) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let packs = folder.path().join("packs");
     fs::create_dir(&packs).unwrap();
-    let mut builtins = deck::builtins("http://127.0.0.1:1", &Arc::new(TestClock::default()));
+    let mut builtins = deck::builtins("http://127.0.0.1:1", &Arc::new(ManualClock::default()));
     builtins.push(function(IN_A_HEADER, async |_, input| Ok(Reply::json(input))).0);
     builtins.extend(long_packs());
     let mut config = Config::default();

@@ -15,7 +15,7 @@ use helmdeck_engine::{AuditPage, Engine};
 use helmdeck_memory::store::Order;
 use helmdeck_memory::{Kind, Namespace};
 use helmdeck_server::{Server, ServerConfig};
-use helmdeck_testkit::{KEY, OTHER_KEY, TestClock, call, function, manifest};
+use helmdeck_testkit::{KEY, ManualClock, OTHER_KEY, call, function, manifest};
 use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -200,7 +200,7 @@ async fn run_all(engine: &Engine, router: &Router, pack: &str) {
 #[tokio::test]
 async fn a_handler_cannot_say_a_secret_in_any_way() {
     let log = log();
-    let (clock, folder) = (Arc::new(TestClock::default()), tempfile::tempdir().unwrap());
+    let (clock, folder) = (Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
     let schemas = "[input]\ntype = \"object\"\n[output]\ntype = \"object\"\n";
     let cached = format!("{schemas}[memory]\ncache = true\nttl = \"1m\"\nrevalidate = true\nstale_if_error = \"1h\"\n");
     let names = "credentials = [\"odd\", \"plain\"]";
@@ -265,7 +265,7 @@ async fn a_handler_cannot_say_a_secret_in_any_way() {
 #[tokio::test]
 async fn a_token_for_github_stays_between_the_two() {
     let log = log();
-    let (github, clock, folder) = (GitHub::start(), Arc::new(TestClock::default()), tempfile::tempdir().unwrap());
+    let (github, clock, folder) = (GitHub::start(), Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
     let memory = deck::memory(folder.path(), &clock).await;
     let wallet = Wallet::of(&[("github-token", PLAIN)]);
     let engine = deck::engine(deck::builtins(&github.url(), &clock), &clock, &wallet, folder.path(), Some(memory));

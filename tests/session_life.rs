@@ -10,7 +10,7 @@ use std::time::Duration;
 use helmdeck_core::session::{Ended, Exec};
 use helmdeck_core::{Call, Clock, Code, Identity, PackName};
 use helmdeck_engine::{Config, Engine, SessionPlace};
-use helmdeck_testkit::TestClock;
+use helmdeck_testkit::ManualClock;
 use serde_json::{Value, json};
 
 use crate::support::program::{Home, Run, Server};
@@ -133,7 +133,7 @@ async fn there_are_only_so_many_sessions_of_a_caller_and_in_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_ends_at_its_time_with_what_runs_in_it() {
-    let (data, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+    let (data, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::default()));
     let engine = Engine::builder(Config::default())
         .builtins(vec![runs("keep", "preserve = true\ntimeout = \"10m\"")])
         .sessions(place(data.path()))

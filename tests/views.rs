@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Call, Code, Identity, PackName};
 use helmdeck_engine::Engine;
-use helmdeck_testkit::TestClock;
+use helmdeck_testkit::ManualClock;
 use serde_json::{Value, json};
 
 use crate::deck::{self, Wallet};
@@ -144,8 +144,8 @@ fn without_a_key_or_with_another_one_nothing_is_opened() {
 }
 
 /// An engine with every pack, over a real file.
-async fn engine(folder: &std::path::Path) -> (Engine, Arc<TestClock>) {
-    let clock = Arc::new(TestClock::default());
+async fn engine(folder: &std::path::Path) -> (Engine, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
     let packs = deck::builtins("http://127.0.0.1:1", &clock);
     let memory = deck::memory(folder, &clock).await;
     (deck::engine(packs, &clock, &Wallet::of(&[]), folder, Some(memory)), clock)

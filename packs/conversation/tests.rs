@@ -14,7 +14,7 @@ use helmdeck_core::memory::{
     Owner, RecallFacts, Recalled, Views,
 };
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
-use helmdeck_testkit::{RecordingBus, TestClock, sealed_memory};
+use helmdeck_testkit::{ManualClock, RecordingBus, sealed_memory};
 use serde_json::{Value, json};
 
 /// Views that keep nothing, and take one word out of what others keep.
@@ -93,7 +93,7 @@ struct Desk {
 
 impl Desk {
     async fn new(strategy: Strategy) -> Self {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let told = RecordingBus::new(Arc::clone(&clock) as _);
         let config = Config { strategy, ..Config::default() };
         let store = sealed_memory(Arc::clone(&clock) as _).await;

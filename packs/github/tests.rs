@@ -21,25 +21,15 @@ use helmdeck_core::{
     Version,
 };
 use helmdeck_egress::Egress;
+use helmdeck_testkit::ManualClock;
 use serde_json::Value;
 use url::Url;
 
 use super::Config;
 
-/// A clock that stands at 2026-11-21T00:00:00Z.
-struct Frozen;
-
+/// 2026-11-21T00:00:00Z.
 const NOW_SECONDS: i64 = 1_795_219_200;
-
-impl Clock for Frozen {
-    fn now(&self) -> Timestamp {
-        Timestamp(NOW_SECONDS * 1_000_000)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
+const NOW: Timestamp = Timestamp(NOW_SECONDS * 1_000_000);
 
 struct OneSecret(Grant, Secret);
 
@@ -64,7 +54,7 @@ impl Packs {
     fn at(url: &str) -> Self {
         let mut config = Config::new(Url::parse(url).unwrap());
         config.retry_wait = Duration::from_millis(1);
-        let clock: Arc<dyn Clock> = Arc::new(Frozen);
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(NOW));
         Self(super::packs(&config, &Egress::new(helmdeck_egress::Config::default()), &clock))
     }
 
@@ -112,7 +102,7 @@ impl<'a> With<'a> {
             Arc::new(OneSecret(grant, Secret::new(token.to_owned()))) as Arc<dyn CallSecrets>
         };
         let (pack, version) = (PackName::new(manifest.name.as_str()).unwrap(), Version::new(1).unwrap());
-        let context = Context::new(pack, version, Arc::new(Identity::local()), RunId::next(Frozen.now()));
+        let context = Context::new(pack, version, Arc::new(Identity::local()), RunId::next(NOW));
         Context {
             deadline: self.time.map(|time| Instant::now() + time),
             stale: self.stale.map(|reply| Stale {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use helmdeck_core::{
-    Builtin, CacheStatus, Call, Clock, Context, Handler, Identity, Json, Manifest, PackName, Reply, Result,
-    SystemClock, json,
+    Builtin, CacheStatus, Call, Clock, Context, Handler, Identity, Json, Manifest, ManualClock, PackName, Reply,
+    Result, SystemClock, json,
 };
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
 use helmdeck_memory::KeyRing;
@@ -236,19 +236,6 @@ pub(crate) fn without_audit(mut pack: Builtin) -> Builtin {
     pack
 }
 
-/// Time that stands still: what a call does must not depend on how long another took.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> helmdeck_core::Timestamp {
-        helmdeck_core::Timestamp(1_767_225_600_000_000)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
 /// Calls with gate 1 shut, for an instruction counter: `opted-in` = the manifest says cache, `plain` = it does not.
 pub(crate) fn callgrind(stack: &str) {
     // A comment of the same length, so that both find the same memory.
@@ -262,7 +249,7 @@ pub(crate) fn callgrind(stack: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _guard = runtime.enter();
     let packs = vec![pack("[output]\ntype = \"object\"\n", memory)];
-    let engine = Engine::builder(Config::default()).builtins(packs).clock(Arc::new(Still)).build();
+    let engine = Engine::builder(Config::default()).builtins(packs).clock(Arc::new(ManualClock::default())).build();
     // The first call sets things up that are hashed under a random seed.
     runtime_free(engine.call(call(&identity))).unwrap();
     measured(&engine, &identity);

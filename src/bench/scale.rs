@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use helmdeck_core::Clock;
-use helmdeck_memory::conformance::ManualClock;
+use helmdeck_core::{Clock, ManualClock};
 use helmdeck_memory::janitor::Work;
 use helmdeck_memory::{Config, JanitorConfig, KeyRing, Kind, Limits, Namespace, Op, Page, Put, Store};
 

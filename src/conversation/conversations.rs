@@ -84,13 +84,13 @@ impl std::fmt::Debug for Conversations {
 mod tests {
     use helmdeck_core::Code;
     use helmdeck_events::Bus;
-    use helmdeck_testkit::{TestClock, sealed_memory};
+    use helmdeck_testkit::{ManualClock, sealed_memory};
 
     use super::*;
     use crate::{Config, Dependencies};
 
     async fn memory() -> ConversationMemory {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let (store, events) = (sealed_memory(Arc::clone(&clock) as _).await, Bus::new(1, Arc::clone(&clock) as _));
         let dependencies = Dependencies { store, events, clock, summarizer: None };
         ConversationMemory::open(Config::default(), dependencies).unwrap()

@@ -14,6 +14,8 @@ pub mod ids;
 pub mod json;
 pub mod leaks;
 pub mod manifest;
+#[cfg(any(test, feature = "testing"))]
+pub mod manual_clock;
 pub mod memory;
 pub mod numbers;
 pub mod outcome;
@@ -34,6 +36,8 @@ pub use identity::Identity;
 pub use ids::{PackName, RunId, Version};
 pub use json::Json;
 pub use manifest::Manifest;
+#[cfg(any(test, feature = "testing"))]
+pub use manual_clock::ManualClock;
 pub use outcome::{CacheInfo, CacheStatus, Outcome};
 pub use schema::Schema;
 pub use secrets::Secret;

@@ -3,30 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use helmdeck_core::{Clock, Timestamp};
+use helmdeck_core::{ManualClock, Timestamp};
 use uuid::Uuid;
 
 use crate::environment::{Ids, ProjectEnvironment};
 use crate::git::fixture::Repository;
 use crate::project::Project;
 use crate::time::Time;
-
-/// A clock that only a test moves.
-#[derive(Debug)]
-pub(crate) struct ManualClock(AtomicI64);
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 /// Ids in order.
 #[derive(Debug, Default)]
@@ -56,7 +41,7 @@ impl Fixture {
     pub(crate) fn with_config(config: &str) -> Self {
         let repository = Repository::new();
         repository.write(crate::layout::CONFIG, config);
-        let clock = Arc::new(ManualClock(AtomicI64::new(0)));
+        let clock = Arc::new(ManualClock::default());
         let environment = ProjectEnvironment {
             clock: clock.clone(),
             ids: Arc::new(InOrder::default()),
@@ -70,7 +55,7 @@ impl Fixture {
 
     /// Sets the clock.
     pub(crate) fn at(&self, time: &str) {
-        self.clock.0.store(Time::parse(time).unwrap().0.as_microsecond(), Ordering::SeqCst);
+        self.clock.set(Timestamp(Time::parse(time).unwrap().0.as_microsecond()));
     }
 
     pub(crate) fn text(&self, path: &str) -> String {

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use helmdeck_conversation::{ConversationMemory, Conversations, Dependencies, Summarizer};
-use helmdeck_core::{Builtin, Clock, Code, Context, Error, Handler, Json, Reply, Result, Timestamp};
+use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Reply, Result, Timestamp};
 use helmdeck_engine::{Config, Engine, Memory};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
+use helmdeck_testkit::ManualClock;
 use http::{HeaderMap, Method, Request, StatusCode};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -24,29 +25,6 @@ use crate::serve::Server;
 
 /// When every fixture starts.
 pub(crate) const START: Timestamp = Timestamp(1_800_000_000_000_000);
-
-/// Time as the test says.
-pub(crate) struct TestClock(AtomicI64);
-
-impl TestClock {
-    pub(crate) const fn at(time: Timestamp) -> Self {
-        Self(AtomicI64::new(time.micros()))
-    }
-
-    pub(crate) fn advance(&self, duration: Duration) {
-        self.0.fetch_add(i64::try_from(duration.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_micros(u64::try_from(self.0.load(Ordering::SeqCst)).unwrap())
-    }
-}
 
 /// What the handlers did, and what holds them back.
 pub(crate) struct Probe {
@@ -136,7 +114,7 @@ pub(crate) struct Fixture {
     /// Open once a route asked for it, if there is a memory key.
     pub(crate) conversations: Conversations,
     pub(crate) probe: Arc<Probe>,
-    pub(crate) clock: Arc<TestClock>,
+    pub(crate) clock: Arc<ManualClock>,
     pub(crate) router: Router,
     _folder: tempfile::TempDir,
 }
@@ -199,7 +177,7 @@ impl Fixture {
         more: &[&'static str],
         setup: ConversationSetup,
     ) -> Self {
-        let clock = Arc::new(TestClock::at(START));
+        let clock = Arc::new(ManualClock::at(START));
         let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
         let pack = |name, version, read_only, rest| Builtin {
             file: "packs/test.toml",

@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 mod chat;
-mod clock;
 mod faulty_store;
 mod issuer;
 mod nats;
@@ -13,10 +12,10 @@ mod s3;
 mod session;
 mod stores;
 
+pub use helmdeck_core::ManualClock;
 pub use helmdeck_core::leaks::samples as leaks;
 
 pub use chat::{ChatReply, ChatRequest, ChatServer};
-pub use clock::TestClock;
 pub use faulty_store::{Fault, FaultyStore};
 pub use issuer::{Issuer, key_set};
 pub use nats::{NATS_VARIABLE, Nats};

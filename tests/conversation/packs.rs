@@ -7,7 +7,7 @@ use std::time::Duration;
 use helmdeck_conversation::{Config, ConversationMemory, Conversations, Dependencies};
 use helmdeck_core::{Builtin, Call, Code, Identity, Json, PackName, Reply};
 use helmdeck_engine::Engine;
-use helmdeck_testkit::{TestClock, function, manifest};
+use helmdeck_testkit::{ManualClock, function, manifest};
 use serde_json::{Value, json};
 
 use crate::deck::{self, Wallet};
@@ -42,7 +42,7 @@ impl Fixture {
 }
 
 async fn open(folder: &Path, more: Vec<Builtin>) -> (Engine, Conversations) {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let conversations = Conversations::default();
     let mut packs = deck::builtins_with("http://127.0.0.1:1", &clock, &conversations);
     packs.extend(more);

@@ -16,7 +16,7 @@ use helmdeck_core::{Code, Json, Manifest, Reply};
 use helmdeck_egress::{Egress, refused_kind};
 use helmdeck_engine::{Config, Engine};
 use helmdeck_server::{Server, ServerConfig};
-use helmdeck_testkit::{TestClock, function, manifest as manifest_of, memory};
+use helmdeck_testkit::{ManualClock, function, manifest as manifest_of, memory};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -55,7 +55,7 @@ static WORLD: LazyLock<Fixture> = LazyLock::new(|| {
             function(&manifest_of("fuzz.write", "read_only = false", input), write).0,
             function(&manifest_of("fuzz.long", "async = true", input), write).0,
         ];
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let engine = Engine::builder(Config::default())
             .builtins(packs)
             .memory(memory(Arc::clone(&clock) as _).await)

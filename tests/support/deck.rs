@@ -13,7 +13,7 @@ use helmdeck_core::{Builtin, CacheStatus, Clock, Code, Error, Identity, Outcome,
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Config, Engine, Memory};
 use helmdeck_system::System;
-use helmdeck_testkit::{TestClock, keyring};
+use helmdeck_testkit::{ManualClock, keyring};
 
 /// Credentials by name. Every caller and pack may use each.
 #[derive(Debug, Default)]
@@ -44,12 +44,12 @@ impl Secrets for Wallet {
 }
 
 /// Returns every pack of the program, with GitHub at this address.
-pub(crate) fn builtins(github: &str, clock: &Arc<TestClock>) -> Vec<Builtin> {
+pub(crate) fn builtins(github: &str, clock: &Arc<ManualClock>) -> Vec<Builtin> {
     builtins_with(github, clock, &Conversations::default())
 }
 
 /// Returns every pack of the program, with conversations in this place.
-pub(crate) fn builtins_with(github: &str, clock: &Arc<TestClock>, conversations: &Conversations) -> Vec<Builtin> {
+pub(crate) fn builtins_with(github: &str, clock: &Arc<ManualClock>, conversations: &Conversations) -> Vec<Builtin> {
     let mut config = helmdeck_packs::github::Config::new(github.parse().unwrap());
     config.retry_wait = Duration::from_millis(1);
     let egress = Egress::new(helmdeck_egress::Config::default());
@@ -67,7 +67,7 @@ pub(crate) fn builtins_with(github: &str, clock: &Arc<TestClock>, conversations:
 }
 
 /// Opens gate 1: a sealed file and the system database, both in this folder.
-pub(crate) async fn memory(folder: &Path, clock: &Arc<TestClock>) -> Memory {
+pub(crate) async fn memory(folder: &Path, clock: &Arc<ManualClock>) -> Memory {
     let url = format!("sqlite:{}", folder.join("memory.db").display());
     let config = helmdeck_memory::Config::default();
     let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(clock) as _).await.unwrap();
@@ -77,7 +77,7 @@ pub(crate) async fn memory(folder: &Path, clock: &Arc<TestClock>) -> Memory {
 /// Puts an engine together whose files are in this folder.
 pub(crate) fn engine(
     builtins: Vec<Builtin>,
-    clock: &Arc<TestClock>,
+    clock: &Arc<ManualClock>,
     wallet: &Arc<Wallet>,
     folder: &Path,
     memory: Option<Memory>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use helmdeck_core::{CacheStatus, Call, Clock, Identity, Json, PackName, Reply};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
 use helmdeck_memory::{Config as StoreConfig, StoreError};
-use helmdeck_testkit::{Counted, FaultyStore, TestClock, function, keyring};
+use helmdeck_testkit::{Counted, FaultyStore, ManualClock, function, keyring};
 use serde_json::{Value, json};
 
 use super::STUCK;
@@ -47,7 +47,7 @@ pub(crate) struct Fixture {
     /// The engine.
     pub(crate) engine: Engine,
     /// Its clock.
-    pub(crate) clock: Arc<TestClock>,
+    pub(crate) clock: Arc<ManualClock>,
     /// Between the engine and the store.
     pub(crate) faulty: Arc<FaultyStore>,
     /// The database.
@@ -72,7 +72,7 @@ impl Fixture {
 
     /// Makes an engine over a file.
     pub(crate) async fn at(path: &Path, cache: CacheConfig) -> Result<Self, StoreError> {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let (engine, faulty, counted) = open(path, Arc::clone(&clock), cache).await?;
         let (answers, longest) = (Mutex::default(), Mutex::default());
         Ok(Self { engine, clock, faulty, path: path.to_owned(), counted, answers, longest, _folder: None })
@@ -168,7 +168,7 @@ pub(crate) fn tags(repo: &str) -> String {
 
 async fn open(
     path: &Path,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     cache: CacheConfig,
 ) -> Result<(Engine, Arc<FaultyStore>, Counted), StoreError> {
     let options = StoreConfig { busy_timeout: Duration::from_millis(200), ..StoreConfig::default() };

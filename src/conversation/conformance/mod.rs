@@ -28,8 +28,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use helmdeck_core::ManualClock;
 use helmdeck_memory::Store;
-use helmdeck_memory::conformance::{Making, ManualClock};
+use helmdeck_memory::conformance::Making;
 
 pub use scribe::{Act, Call, Scribe, marks};
 #[cfg(test)]

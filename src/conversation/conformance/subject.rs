@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use helmdeck_core::ManualClock;
 use helmdeck_events::{Bus, EventKind};
-use helmdeck_memory::conformance::ManualClock;
 use helmdeck_memory::{Kind, Lock, Store};
 
 use super::scribe::{Scribe, marks};

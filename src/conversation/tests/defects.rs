@@ -38,8 +38,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use helmdeck_core::ManualClock;
 use helmdeck_events::Bus;
-use helmdeck_memory::conformance::ManualClock;
 use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Config as StoreConfig, DriverStore, Store};
 

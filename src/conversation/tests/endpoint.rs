@@ -13,7 +13,7 @@ mod watched;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_memory::conformance::ManualClock;
+use helmdeck_core::ManualClock;
 use helmdeck_memory::{Config as StoreConfig, open};
 use helmdeck_testkit::{keyring, sealed_memory};
 

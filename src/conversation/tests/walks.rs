@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helmdeck_memory::conformance::ManualClock;
+use helmdeck_core::ManualClock;
 use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Config, DriverStore, Store};
 use proptest::test_runner::{Config as Cases, TestRunner};

@@ -511,7 +511,7 @@ async fn answers_with_files_are_hits_only_while_the_files_are_there() {
         Ok(Reply::json(Json::parse("{}").unwrap()))
     });
     let folder = tempfile::tempdir().unwrap();
-    let clock = Arc::new(helmdeck_testkit::TestClock::default());
+    let clock = Arc::new(helmdeck_testkit::ManualClock::default());
     let memory = helmdeck_testkit::memory(Arc::clone(&clock) as _).await;
     let engine = helmdeck_engine::Engine::builder(Config::default())
         .builtins(vec![pack])

@@ -8,7 +8,7 @@ use helmdeck_core::{Builtin, CacheStatus, Code, Error, Json, Outcome, Reply};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
 use helmdeck_memory::Store;
 use helmdeck_testkit::{
-    Counted, Fault, FaultyStore, ReplicaStore, TestClock, call, function, keyring, manifest, sealed_memory,
+    Counted, Fault, FaultyStore, ManualClock, ReplicaStore, call, function, keyring, manifest, sealed_memory,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ struct Pair {
     stores: [Arc<ReplicaStore>; 2],
     faulty: Arc<FaultyStore>,
     counted: [Counted; 2],
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     permits: Arc<Semaphore>,
     started: Arc<Semaphore>,
 }
@@ -41,7 +41,7 @@ impl Pair {
     }
 
     async fn with(memory: &str, deed: Deed, cache: CacheConfig) -> Self {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let faulty = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
         let inner = Arc::clone(&faulty) as Arc<dyn Store>;
         let stores = [(); 2].map(|()| ReplicaStore::silent(&inner));

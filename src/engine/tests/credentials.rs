@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{CacheStatus, Call, Code, Error, Identity, Json, Outcome, PackName, Reply, Result, Secret};
 use helmdeck_engine::{Config, Engine, Selector};
-use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
 
 use crate::support::{status, with_input};
 
@@ -72,7 +72,7 @@ async fn rig_with(
         "[memory]\ncache = true\nttl = \"60s\"\ntags = [\"{repo}\"]",
     );
     let (pack, _) = function(&with_input(&text), run);
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::builder(Config::default())
         .builtins(vec![pack])
@@ -241,7 +241,7 @@ async fn a_shared_answer_is_made_with_no_credential_but_those_it_is_shared_under
         outer("t.shared", "read_only = true", "shared"),
         outer("t.declared", secret, "shared"),
     ];
-    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    let (clock, wallet) = (Arc::new(ManualClock::default()), Arc::new(Wallet::default()));
     wallet.set("main", Some(1));
     let builder = Engine::builder(Config::default()).builtins(packs).secrets(Arc::clone(&wallet) as _);
     let engine = builder.memory(memory(Arc::clone(&clock) as _).await).clock(clock).build();

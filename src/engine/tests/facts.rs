@@ -8,7 +8,7 @@ use helmdeck_core::memory::{Facts, ListFacts, NewFact, RecallFacts};
 use helmdeck_core::{Call, Code, Identity, Json, PackName, Reply};
 use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::{Config as StoreConfig, DriverStore, Kind, Namespace, Put, Store};
-use helmdeck_testkit::{TestClock, function, keyring, manifest, sealed_memory};
+use helmdeck_testkit::{ManualClock, function, keyring, manifest, sealed_memory};
 
 use crate::handles::{Probed, caller, fact};
 
@@ -192,7 +192,7 @@ async fn a_page_of_values_ends_after_a_mebibyte_and_goes_on_from_there() {
 #[tokio::test]
 async fn a_fact_that_does_not_open_is_counted_and_costs_its_neighbours_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (clock, path) = (Arc::new(TestClock::default()), folder.path().join("memory.db"));
+    let (clock, path) = (Arc::new(ManualClock::default()), folder.path().join("memory.db"));
     let url = format!("sqlite:{}", path.display());
     let store = helmdeck_memory::open(&url, keyring(), StoreConfig::default(), Arc::clone(&clock) as _).await.unwrap();
     let probed = Probed::over(store, &clock);
@@ -210,7 +210,7 @@ async fn a_fact_that_does_not_open_is_counted_and_costs_its_neighbours_nothing()
 
 #[tokio::test]
 async fn a_fact_written_on_behalf_of_a_pack_names_that_pack() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let (writer, _) = function(&manifest("t.store", "", ""), |context, _| async move {
         context.facts()?.store(fact("k", "v")).await?;
         Ok(Reply::json(Json::parse("{}").unwrap()))

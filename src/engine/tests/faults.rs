@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use helmdeck_core::CacheStatus;
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
-use helmdeck_testkit::{Counted, Fault, FaultyStore, TestClock, call, keyring, sealed_memory};
+use helmdeck_testkit::{Counted, Fault, FaultyStore, ManualClock, call, keyring, sealed_memory};
 
 use crate::support::{echo, status};
 
 struct Fixture {
     engine: Engine,
     store: Arc<FaultyStore>,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     counted: Counted,
 }
 
 async fn fixture() -> Fixture {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
     let (pack, counted) = echo("");
     // Without a hot tier, so that every call asks the store.
@@ -104,7 +104,7 @@ async fn a_purge_holds_while_the_store_is_down_and_is_carried_out_when_it_is_bac
 
 #[tokio::test]
 async fn a_full_queue_drops_writes_and_counts_them() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
     store.set(Fault::Stall);
     let (pack, _) = echo("");

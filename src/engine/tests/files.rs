@@ -12,7 +12,7 @@ use helmdeck_core::{
 };
 use helmdeck_engine::{Config, Engine, S3Credentials, S3Location};
 use helmdeck_memory::JanitorConfig;
-use helmdeck_testkit::{S3, TestClock, function, manifest};
+use helmdeck_testkit::{ManualClock, S3, function, manifest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ enum Kind {
 
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
-    pub(crate) clock: Arc<TestClock>,
+    pub(crate) clock: Arc<ManualClock>,
     kind: Kind,
 }
 
@@ -46,7 +46,7 @@ impl Fixture {
     }
 
     fn over(kind: Kind) -> Self {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let mut config = Config::default();
         config.artifacts.max_bytes = 18 << 20;
         config.artifacts.sweep_interval = Duration::from_millis(5);

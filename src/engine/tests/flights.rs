@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use helmdeck_core::{Builtin, CacheStatus, Code, Context, Json, Outcome, Reply};
 use helmdeck_engine::{Config, Engine, Selector};
-use helmdeck_testkit::{Counted, TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{Counted, ManualClock, call, function, manifest, memory};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::credentials::Wallet;
@@ -206,7 +206,7 @@ async fn two_on_board_and_one_too_late(
     mut gated: Gated,
     between: impl AsyncFnOnce(&EngineFixture),
 ) -> (String, [(CacheStatus, String); 3]) {
-    let (clock, wallet) = (Arc::new(TestClock::default()), Arc::new(Wallet::default()));
+    let (clock, wallet) = (Arc::new(ManualClock::default()), Arc::new(Wallet::default()));
     wallet.set("main", Some(1));
     let builder = Engine::builder(Config::default()).builtins(vec![gated.pack]).secrets(wallet);
     let memory = memory(Arc::clone(&clock) as _).await;

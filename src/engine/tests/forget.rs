@@ -7,7 +7,7 @@ use helmdeck_core::memory::{Forget, Forgotten, ListFacts, NewFact, NewNote, Part
 use helmdeck_core::{CacheStatus, Call, Code, Identity, PackName};
 use helmdeck_engine::AuditPage;
 use helmdeck_memory::{Kind, Namespace, Order, Page, Put};
-use helmdeck_testkit::{TestClock, sealed_memory};
+use helmdeck_testkit::{ManualClock, sealed_memory};
 use serde_json::json;
 
 use crate::handles::{Probed, caller, fact};
@@ -23,7 +23,7 @@ fn removed(forgotten: &Forgotten) -> Vec<(Part, u64)> {
 }
 
 async fn echoing() -> Probed {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     Probed::with(sealed_memory(Arc::clone(&clock) as _).await, &clock, vec![echo("").0])
 }
 

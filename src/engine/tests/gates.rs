@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helmdeck_core::{Builtin, CacheStatus, Json, Reply};
 use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
 use proptest::prelude::*;
 
 use crate::support::{echo, status};
@@ -26,7 +26,7 @@ fn pack(opted_in: bool, output: &'static str, fails: bool) -> Builtin {
 }
 
 async fn answers(builtin: Builtin, gate_one: bool, inputs: &[String]) -> Vec<String> {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let mut builder = Engine::builder(Config::default()).builtins(vec![builtin]).clock(Arc::clone(&clock) as _);
     if gate_one {
         builder = builder.memory(memory(clock).await);
@@ -90,7 +90,7 @@ fn with_gate_one_shut_no_task_runs() {
 
 #[tokio::test]
 async fn a_replaced_store_key_makes_every_answer_a_miss_not_an_error() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let (pack, _) = echo("");
     let opened = memory(Arc::clone(&clock) as _).await;
     let engine = |keyring| {

@@ -7,7 +7,7 @@ use helmdeck_core::Clock;
 use helmdeck_engine::defaults;
 use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::{Config, DriverStore, Kind, Namespace, Op, Put, Store};
-use helmdeck_testkit::{TestClock, keyring, sealed_memory};
+use helmdeck_testkit::{ManualClock, keyring, sealed_memory};
 use serde_json::json;
 
 fn me() -> Namespace {
@@ -15,13 +15,13 @@ fn me() -> Namespace {
 }
 
 /// An entry of the audit with one call, which ended at this time.
-fn row(clock: &TestClock, pack: &str, number: usize) -> Put {
+fn row(clock: &ManualClock, pack: &str, number: usize) -> Put {
     let start = clock.now().micros();
     let page = json!({"pack": pack, "version": "v1", "start": start, "rows": [{"t": 0, "us": 1}]});
     Put::new(me(), Kind::Audit, format!("pack/{pack}/{start:020}-{number:06}"), page.to_string())
 }
 
-async fn write(store: &dyn Store, clock: &TestClock, pack: &str, count: usize) {
+async fn write(store: &dyn Store, clock: &ManualClock, pack: &str, count: usize) {
     for start in (0..count).step_by(500) {
         clock.advance(Duration::from_secs(1));
         let batch = (start..count.min(start + 500)).map(|number| Op::Put(row(clock, pack, number))).collect();
@@ -31,7 +31,7 @@ async fn write(store: &dyn Store, clock: &TestClock, pack: &str, count: usize) {
 
 #[tokio::test]
 async fn the_newest_entries_count_whatever_their_packs_are_called() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let store = sealed_memory(Arc::clone(&clock) as _).await;
     write(&*store, &clock, "z.old", 3000).await;
     let all = defaults(&*store, &me()).await.unwrap();
@@ -48,7 +48,7 @@ async fn the_newest_entries_count_whatever_their_packs_are_called() {
 #[tokio::test]
 async fn an_entry_that_does_not_open_is_counted_and_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (clock, path) = (Arc::new(TestClock::default()), folder.path().join("memory.db"));
+    let (clock, path) = (Arc::new(ManualClock::default()), folder.path().join("memory.db"));
     let url = format!("sqlite:{}", path.display());
     let store = helmdeck_memory::open(&url, keyring(), Config::default(), Arc::clone(&clock) as _).await.unwrap();
     write(&*store, &clock, "a.good", 3).await;

@@ -6,7 +6,7 @@ use helmdeck_core::memory::{Facts, NewFact, NewNote, Notes};
 use helmdeck_core::{Builtin, Call, Code, Context, Identity, Json, PackName, Reply, Result};
 use helmdeck_engine::{Config, Engine};
 use helmdeck_memory::{Config as StoreConfig, Store};
-use helmdeck_testkit::{Fault, FaultyStore, TestClock, call, function, keyring, manifest};
+use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, function, keyring, manifest};
 
 use crate::support::EngineFixture;
 
@@ -42,19 +42,19 @@ pub(crate) struct Probed {
 
 impl Probed {
     /// Over a sealed store in memory.
-    pub(crate) async fn new() -> (Self, Arc<TestClock>) {
-        let clock = Arc::new(TestClock::default());
+    pub(crate) async fn new() -> (Self, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::default());
         let store = helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await;
         (Self::over(store, &clock), clock)
     }
 
     /// Over this store.
-    pub(crate) fn over(store: Arc<dyn Store>, clock: &Arc<TestClock>) -> Self {
+    pub(crate) fn over(store: Arc<dyn Store>, clock: &Arc<ManualClock>) -> Self {
         Self::with(store, clock, Vec::new())
     }
 
     /// Over this store, with more packs.
-    pub(crate) fn with(store: Arc<dyn Store>, clock: &Arc<TestClock>, packs: Vec<Builtin>) -> Self {
+    pub(crate) fn with(store: Arc<dyn Store>, clock: &Arc<ManualClock>, packs: Vec<Builtin>) -> Self {
         let (probe, given) = probe("t.probe", "");
         let memory = helmdeck_engine::Memory { store, keyring: Arc::new(keyring()), system: None };
         let packs = packs.into_iter().chain([probe]).collect();
@@ -141,7 +141,7 @@ async fn a_pack_whose_answers_are_shared_gets_no_callers_memory_nor_do_packs_tha
 
 #[tokio::test]
 async fn a_failing_store_gives_typed_errors_that_say_nothing_of_the_cause() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let faulty = FaultyStore::new(helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await);
     let probed = Probed::over(Arc::clone(&faulty) as _, &clock);
     let (facts, notes) = (probed.facts(Identity::local()).await, probed.notes(Identity::local()).await);
@@ -170,7 +170,7 @@ async fn a_failing_store_gives_typed_errors_that_say_nothing_of_the_cause() {
 
 #[tokio::test]
 async fn a_full_namespace_refuses_and_keeps_what_is_there() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let mut config = StoreConfig::default();
     config.limits.rows = 2;
     let store = helmdeck_memory::open("memory:", keyring(), config, Arc::clone(&clock) as _).await.unwrap();

@@ -12,7 +12,7 @@ use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{TestClock, call, memory};
+use helmdeck_testkit::{ManualClock, call, memory};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -110,7 +110,7 @@ impl Secrets for Wallet {
 
 struct Fixture {
     engine: Engine,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     folder: tempfile::TempDir,
 }
 
@@ -121,7 +121,7 @@ impl Fixture {
         for (index, text) in packs.iter().enumerate() {
             write(folder.path(), &format!("{index}.toml"), text);
         }
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let allow = allow.iter().map(|text| text.parse().unwrap()).collect();
         let egress = Egress::new(helmdeck_egress::Config { allow, ..helmdeck_egress::Config::default() });
         let engine = Engine::builder(Config::default())

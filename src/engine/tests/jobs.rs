@@ -8,7 +8,7 @@ use helmdeck_core::{Builtin, Call, Clock, Code, Context, Error, Identity, Json, 
 use helmdeck_engine::{Config, Engine, Job, JobEvent, JobId, JobQuery, JobState};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
-use helmdeck_testkit::{TestClock, function, keyring, manifest};
+use helmdeck_testkit::{ManualClock, function, keyring, manifest};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -82,7 +82,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
 /// A folder with a system database, and engines on it.
 struct Fixture {
     folder: tempfile::TempDir,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     works: Works,
     config: Config,
 }
@@ -90,7 +90,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder, clock: Arc::new(TestClock::default()), works: Works::new(), config: Config::default() }
+        Self { folder, clock: Arc::new(ManualClock::default()), works: Works::new(), config: Config::default() }
     }
 
     fn system(&self) -> System {

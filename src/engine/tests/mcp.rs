@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use helmdeck_core::context::ProgressSink;
 use helmdeck_core::{CacheStatus, Clock, Code, Error, Outcome};
 use helmdeck_engine::{Builder, Config, Engine, McpReach, McpServer, McpValue, Source};
-use helmdeck_testkit::{TestClock, call, memory};
+use helmdeck_testkit::{ManualClock, call, memory};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("mcp_server.sh");
@@ -114,8 +114,8 @@ pub(crate) fn text(value: &Value) -> &str {
 
 pub(crate) const CACHED: &str = "read_only = true\n[memory]\ncache = true\nttl = \"1h\"\n";
 
-async fn cached_engine(fixture: &Fixture) -> (Engine, Arc<TestClock>) {
-    let clock = Arc::new(TestClock::default());
+async fn cached_engine(fixture: &Fixture) -> (Engine, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
     (fixture.builder(fixture.server()).memory(memory).clock(Arc::clone(&clock) as _).build(), clock)
 }

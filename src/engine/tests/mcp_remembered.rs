@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use helmdeck_core::{CacheStatus, Clock, Code};
 use helmdeck_engine::{Builder, Engine, McpReach, McpServer};
-use helmdeck_testkit::{TestClock, call, memory};
+use helmdeck_testkit::{ManualClock, call, memory};
 use serde_json::{Map, Value, json};
 
 use super::mcp::{CACHED, Fixture, run, text, tool};
@@ -59,7 +59,7 @@ async fn another_configuration_remembers_nothing() {
 async fn a_hit_starts_no_server_and_survives_a_broken_one() {
     let fixture = Fixture::new();
     fixture.manifest("read.toml", "team.read", "count", CACHED);
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
     let engine =
         || remembering(&fixture, fixture.server()).memory(memory.clone()).clock(Arc::clone(&clock) as _).build();
@@ -87,7 +87,7 @@ async fn a_changed_tool_is_never_answered_under_its_old_contract() {
     started_once(&fixture).await;
     let described = json!({"name": "count", "description": "new", "inputSchema": {"type": "object"}});
     fixture.write("tools.json", &json!([described]).to_string());
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
     let engine = remembering(&fixture, fixture.server()).memory(memory).clock(clock as _).build();
     assert_eq!(engine.pack("mcp.x.count", None).unwrap().description, "does count");

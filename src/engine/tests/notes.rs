@@ -8,7 +8,7 @@ use helmdeck_core::memory::{NewNote, Notes};
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Code, Identity, Json, PackName, Reply, Result, Secret};
 use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
 
 use crate::handles::{Probed, caller, fact};
 
@@ -127,7 +127,7 @@ impl Secrets for OneSecret {
 
 #[tokio::test]
 async fn a_secret_of_the_call_is_taken_out_of_values_and_refused_in_names() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let text = manifest("t.keeper", "credentials = [\"token\"]", "");
     let (pack, _) = function(&text, |context, _| async move {
         let token = context.credential()?.unwrap();

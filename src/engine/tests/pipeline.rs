@@ -157,7 +157,7 @@ async fn the_highest_version_is_the_latest_and_a_double_is_refused() {
         let text = manifest("t.many", "", "").replace("\"v1\"", &format!("\"{version}\""));
         function(&text, move |_, _| async move { Ok(Reply::json(Json::parse(answer).unwrap())) }).0
     };
-    let clock = Arc::new(helmdeck_testkit::TestClock::default());
+    let clock = Arc::new(helmdeck_testkit::ManualClock::default());
     let packs = vec![make("v1", "1"), make("v10", "10"), make("v9", "9"), make("v9", "99")];
     let engine =
         helmdeck_engine::Engine::builder(helmdeck_engine::Config::default()).builtins(packs).clock(clock).build();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Identity};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory, Selector};
 use helmdeck_memory::{Change, Delete, Kind, Namespace, Reach, Store};
-use helmdeck_testkit::{Counted, ReplicaStore, TestClock, call, keyring, sealed_memory};
+use helmdeck_testkit::{Counted, ManualClock, ReplicaStore, call, keyring, sealed_memory};
 
 use crate::support::{echo, status};
 
@@ -15,11 +15,11 @@ struct Replica {
     engine: Engine,
     store: Arc<ReplicaStore>,
     counted: Counted,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
 }
 
 impl Replica {
-    fn new(store: Arc<ReplicaStore>, clock: &Arc<TestClock>) -> Self {
+    fn new(store: Arc<ReplicaStore>, clock: &Arc<ManualClock>) -> Self {
         let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
         let cache = CacheConfig {
             watch_interval: Duration::from_millis(1),
@@ -69,8 +69,8 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("waited for {what}"));
 }
 
-async fn shared() -> (Arc<dyn Store>, Arc<TestClock>) {
-    let clock = Arc::new(TestClock::default());
+async fn shared() -> (Arc<dyn Store>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
     (sealed_memory(Arc::clone(&clock) as Arc<dyn Clock>).await, clock)
 }
 
@@ -254,7 +254,7 @@ async fn a_row_written_between_a_purge_and_the_news_of_it_is_taken_back() {
 async fn a_row_that_was_made_after_a_purge_is_not_taken_back_for_one_that_was_made_before_it() {
     let folder = tempfile::tempdir().unwrap();
     for url in ["memory:".to_owned(), format!("sqlite:{}", folder.path().join("memory.db").display())] {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let config = helmdeck_memory::Config::default();
         let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(&clock) as _).await.unwrap();
         for heard_while_writing in [true, false] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use helmdeck_core::{Builtin, CacheStatus, Call, Code, Identity, Json, Outcome, Reply};
 use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{Counted, TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{Counted, ManualClock, call, function, manifest, memory};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
@@ -28,7 +28,7 @@ fn writer(gate: &Arc<Semaphore>, started: &Arc<Semaphore>) -> (Builtin, Counted)
 
 async fn engine(pack: Builtin) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as _).await;
     let builder = Engine::builder(Config::default()).builtins(vec![pack]).memory(memory);
     (builder.artifacts(folder.path()).clock(clock).build(), folder)

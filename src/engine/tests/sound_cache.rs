@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use helmdeck_core::{Builtin, CacheStatus, Call, Clock, Code, Directive, Identity, Json, Reply, Timestamp};
 use helmdeck_engine::{Config, Engine, Memory};
-use helmdeck_testkit::{TestClock, call, function, manifest, memory};
+use helmdeck_testkit::{ManualClock, call, function, manifest, memory};
 
 use crate::support::{EngineFixture, echo, status, with_input};
 
-fn set_back(clock: &TestClock, by: Duration) {
+fn set_back(clock: &ManualClock, by: Duration) {
     let micros = i64::try_from(by.as_micros()).unwrap();
     clock.set(Timestamp(clock.now().micros() - micros));
 }
@@ -84,12 +84,12 @@ fn script(path: &Path, text: &str) {
 
 /// An engine over a folder with one cached pack that runs `command`. Nothing reads the folder again.
 async fn running(folder: &Path, command: &str, ttl: &str) -> Engine {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
     over(folder, command, ttl, memory, clock)
 }
 
-fn over(folder: &Path, command: &str, ttl: &str, memory: Memory, clock: Arc<TestClock>) -> Engine {
+fn over(folder: &Path, command: &str, ttl: &str, memory: Memory, clock: Arc<ManualClock>) -> Engine {
     let manifest = format!(
         "name = \"cmd.one\"\nversion = \"v1\"\ndescription = \"x\"\nread_only = true\n[handler]\ncommand = [\"{command}\"]\n\
          [memory]\ncache = true\nttl = \"{ttl}\"\n"
@@ -156,7 +156,7 @@ async fn answer_of_a_program_replaced_meanwhile_is_not_stored() {
 async fn shortened_ttl_counts_for_stored_answers() {
     let folder = tempfile::tempdir().unwrap();
     script(&folder.path().join("one.sh"), "echo 1");
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
     let before = over(folder.path(), "./one.sh", "6m", memory.clone(), Arc::clone(&clock));
     assert_eq!(told(&before).await.0, CacheStatus::Miss);

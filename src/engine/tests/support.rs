@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use helmdeck_core::{Builtin, CacheStatus, Call, Clock, Json, Outcome, Reply};
 use helmdeck_engine::{Config, Engine};
-use helmdeck_testkit::{Counted, TestClock, function, manifest, memory};
+use helmdeck_testkit::{Counted, ManualClock, function, manifest, memory};
 
 pub(crate) struct EngineFixture {
     pub(crate) engine: Engine,
-    pub(crate) clock: Arc<TestClock>,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 impl EngineFixture {
@@ -19,7 +19,7 @@ impl EngineFixture {
     }
 
     pub(crate) async fn with(builtins: Vec<Builtin>, config: Config) -> Self {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
         let engine = Engine::builder(config).builtins(builtins).memory(memory).clock(Arc::clone(&clock) as _).build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
@@ -28,7 +28,7 @@ impl EngineFixture {
 
     /// An engine with gate 1 shut.
     pub(crate) fn shut(builtins: Vec<Builtin>) -> Self {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let engine = Engine::builder(Config::default()).builtins(builtins).clock(Arc::clone(&clock) as _).build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         Self { engine, clock }

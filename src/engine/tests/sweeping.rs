@@ -6,7 +6,7 @@ use std::time::Duration;
 use helmdeck_core::Clock;
 use helmdeck_engine::{Config, Engine, Memory};
 use helmdeck_memory::{JanitorConfig, Kind, Namespace, Put, Store};
-use helmdeck_testkit::{Fault, FaultyStore, TestClock, call, keyring, sealed_memory};
+use helmdeck_testkit::{Fault, FaultyStore, ManualClock, call, keyring, sealed_memory};
 
 use crate::support::echo;
 
@@ -22,7 +22,7 @@ async fn until(engine: &Engine, line: &str) {
 
 #[tokio::test]
 async fn the_janitor_shows_what_it_did_and_what_it_found() {
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
     let (pack, _) = echo("");
     let engine = Engine::builder(Config::default())

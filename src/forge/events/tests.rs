@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use helmdeck_core::{Clock, Timestamp};
+use helmdeck_core::ManualClock;
 use helmdeck_events::{Message, Receipt, Sink, SinkError, Stored};
 use uuid::Uuid;
 
@@ -73,26 +72,6 @@ impl Sink for Server {
 
     fn stored(&self, from: u64, most: usize, _: Duration) -> std::result::Result<Vec<Stored>, SinkError> {
         Ok(Self::stored(self).into_iter().filter(|stored| stored.sequence >= from).take(most).collect())
-    }
-}
-
-/// A clock that only a test moves.
-#[derive(Debug, Default)]
-struct Moved(AtomicU64);
-
-impl Moved {
-    fn to(&self, time: Duration) {
-        self.0.store(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for Moved {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -377,7 +356,7 @@ fn an_event_says_where_it_happened() {
 fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::up();
-    let clock = Arc::new(Moved::default());
+    let clock = Arc::new(ManualClock::default());
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
     let environment =
         ProjectEnvironment { sink: Some(server.clone()), clock: clock.clone(), ..ProjectEnvironment::default() };
@@ -389,10 +368,10 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     assert_eq!(asked(), 1, "the other two were put away without a word");
     assert_eq!(project.events().status().unwrap().waiting, 3);
     server.answers(usize::MAX);
-    clock.to(REST - Duration::from_millis(1));
+    clock.advance(REST - Duration::from_millis(1));
     say(&project, 1);
     assert_eq!(asked(), 1);
-    clock.to(REST);
+    clock.advance(Duration::from_millis(1));
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5]);
     assert_eq!(project.events().status().unwrap().waiting, 0);

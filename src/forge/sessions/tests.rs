@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use helmdeck_core::{Clock, Timestamp};
+use helmdeck_core::{ManualClock, Timestamp};
 use uuid::Uuid;
 
 use super::*;
@@ -27,20 +27,6 @@ use crate::git::fixture::{Repository, Snapshot};
 use crate::init::Init;
 use crate::knowledge::{Learning, What};
 use crate::time::Time;
-
-/// A clock that stands at 2025-12-24T11:00:00Z until it is moved.
-#[derive(Debug)]
-struct Stands(AtomicI64);
-
-impl Clock for Stands {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_micros(self.0.load(Ordering::SeqCst).unsigned_abs())
-    }
-}
 
 /// Ids that are always the same.
 #[derive(Debug)]
@@ -54,7 +40,7 @@ impl Ids for Same {
 
 struct Fixture {
     repository: Repository,
-    clock: Arc<Stands>,
+    clock: Arc<ManualClock>,
 }
 
 impl Fixture {
@@ -78,9 +64,9 @@ impl Fixture {
         Self { repository: Repository::new(), clock: Self::clock() }
     }
 
-    fn clock() -> Arc<Stands> {
+    fn clock() -> Arc<ManualClock> {
         let start = Time::parse("2025-12-24T11:00:00Z").unwrap().0.as_microsecond();
-        Arc::new(Stands(AtomicI64::new(start)))
+        Arc::new(ManualClock::at(Timestamp(start)))
     }
 
     fn path(&self) -> &Path {
@@ -107,8 +93,8 @@ impl Fixture {
         open(self.path(), ProjectEnvironment { session: Some(id.to_owned()), ..self.environment() })
     }
 
-    fn minutes(&self, minutes: i64) {
-        self.clock.0.fetch_add(minutes * 60_000_000, Ordering::SeqCst);
+    fn minutes(&self, minutes: u64) {
+        self.clock.advance(Duration::from_secs(minutes * 60));
     }
 
     fn read(&self, path: &str) -> String {
@@ -358,7 +344,7 @@ const DIE_AT: &str = "HELMDECK_TEST_DIE_AT";
 fn worker_world() -> ProjectEnvironment {
     let start = Time::parse("2025-12-24T13:00:00Z").unwrap().0.as_microsecond();
     ProjectEnvironment {
-        clock: Arc::new(Stands(AtomicI64::new(start))),
+        clock: Arc::new(ManualClock::at(Timestamp(start))),
         ids: Arc::new(Same),
         ..ProjectEnvironment::default()
     }

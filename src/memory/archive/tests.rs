@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::Clock;
+use helmdeck_core::{Clock, ManualClock};
 
 use super::{ArchiveError, Filter, Imported, export, import};
-use crate::conformance::ManualClock;
 use crate::restore::{Destination, Target};
 use crate::{Config, KeyRing, Kind, Limits, Namespace, Put, Store, open};
 

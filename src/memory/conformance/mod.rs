@@ -18,50 +18,11 @@ mod walks;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
-use helmdeck_core::{Clock, Timestamp};
+use helmdeck_core::ManualClock;
 
 use crate::config::Config;
 use crate::store::Store;
-
-/// A clock that is set by hand. It starts in November 2023.
-#[derive(Debug)]
-pub struct ManualClock(AtomicI64);
-
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self(AtomicI64::new(1_700_000_000_000_000))
-    }
-}
-
-impl ManualClock {
-    /// Moves the clock forwards.
-    pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
-    }
-
-    /// Sets the clock.
-    pub fn set(&self, to: Timestamp) {
-        self.0.store(to.micros(), Ordering::SeqCst);
-    }
-
-    /// Moves the clock backwards.
-    pub fn go_back(&self, by: Duration) {
-        self.0.fetch_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_micros(self.0.load(Ordering::SeqCst).unsigned_abs())
-    }
-}
 
 /// A future that makes a store.
 pub type Making = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;

@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ManualClock;
+use helmdeck_core::ManualClock;
+
 use super::lists::alice;
 use super::walks::walk;
 use crate::entry::{Kind, Namespace};

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use helmdeck_core::Clock;
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{Kind, Namespace, Put, Store};
-use helmdeck_testkit::{TestClock, sealed_memory};
+use helmdeck_testkit::{ManualClock, sealed_memory};
 
 use super::{ConversationMemory, Dependencies};
 use crate::config::{Config, Strategy};
@@ -39,21 +39,21 @@ impl Summarizer for Mute {
 
 /// A store, a clock, and what was told.
 struct Fixture {
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     store: Arc<dyn Store>,
     bus: Bus,
 }
 
 impl Fixture {
     async fn new() -> Self {
-        let clock = Arc::new(TestClock::default());
-        let store = sealed_memory(Arc::<TestClock>::clone(&clock) as Arc<dyn Clock>).await;
-        let bus = Bus::new(4096, Arc::<TestClock>::clone(&clock));
+        let clock = Arc::new(ManualClock::default());
+        let store = sealed_memory(Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>).await;
+        let bus = Bus::new(4096, Arc::<ManualClock>::clone(&clock));
         Self { clock, store, bus }
     }
 
     fn open_on(&self, store: Arc<dyn Store>, config: Config) -> ConversationMemory {
-        let clock = Arc::<TestClock>::clone(&self.clock);
+        let clock = Arc::<ManualClock>::clone(&self.clock);
         let dependencies = Dependencies { store, events: self.bus.clone(), clock, summarizer: Some(Arc::new(Mute)) };
         ConversationMemory::open(config, dependencies).unwrap()
     }

@@ -4,11 +4,10 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use helmdeck_core::Secret;
+use helmdeck_core::{ManualClock, Secret};
 use helmdeck_llm::Client;
 use helmdeck_llm::egress::{self, Egress};
 use helmdeck_memory::Store;
-use helmdeck_memory::conformance::ManualClock;
 use helmdeck_testkit::{ChatReply, ChatRequest, ChatServer};
 use tokio::sync::watch;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{Kind, Namespace, Order, Put, Store};
-use helmdeck_testkit::{FaultyStore, TestClock};
+use helmdeck_testkit::{FaultyStore, ManualClock};
 
 use crate::config::{Config, Strategy, SummarizerConfig};
 use crate::health::Health;
@@ -33,7 +33,7 @@ const LONG: Duration = Duration::from_secs(7200);
 /// A store with its clock, its events and its summarizer, and as many memories on it as a trial wants.
 struct Fixture {
     store: Arc<FaultyStore>,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     bus: Bus,
     script: Arc<Script>,
     config: Config,
@@ -55,7 +55,7 @@ fn truncating() -> Config {
 
 impl Fixture {
     async fn new(config: Config) -> Self {
-        let clock = Arc::new(TestClock::default());
+        let clock = Arc::new(ManualClock::default());
         let store = FaultyStore::new(helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await);
         let bus = Bus::new(4096, Arc::clone(&clock) as _);
         Self { store, clock, bus, script: Script::new(), config }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use helmdeck_core::{ManualClock, Timestamp};
+
 use super::fixture::{FEATURES, Fixture, KNOWLEDGE};
 use crate::checkpoints::Create;
 use crate::environment::ProjectEnvironment;
@@ -149,23 +151,11 @@ fn unmerged_paths_and_a_merge_are_both_named() {
     assert_eq!(short(&assess(&fixture)), (Class::Unknown, 0, vec!["operation", "unmerged"]));
 }
 
-struct Standing(jiff::Timestamp);
-
-impl helmdeck_core::Clock for Standing {
-    fn now(&self) -> helmdeck_core::Timestamp {
-        helmdeck_core::Timestamp(self.0.as_microsecond())
-    }
-
-    fn monotonic(&self) -> std::time::Duration {
-        std::time::Duration::ZERO
-    }
-}
-
-/// Opens the project with a clock that stands so many seconds from now.
+/// Opens the project with a frozen clock, this many seconds from now.
 fn shifted(fixture: &Fixture, seconds: i64) -> Report {
     let now = ProjectEnvironment::default().now();
-    let at = jiff::Timestamp::from_second(now.0.as_second() + seconds).unwrap();
-    let environment = ProjectEnvironment { clock: Arc::new(Standing(at)), ..ProjectEnvironment::default() };
+    let at = Timestamp((now.0.as_second() + seconds) * 1_000_000);
+    let environment = ProjectEnvironment { clock: Arc::new(ManualClock::at(at)), ..ProjectEnvironment::default() };
     let project = crate::Project::open(fixture.path(), environment).unwrap().unwrap();
     project.recovery().assess(Assess::default()).unwrap()
 }

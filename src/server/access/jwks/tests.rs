@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::routing::get;
-use helmdeck_testkit::{Issuer, TestClock, key_set};
+use helmdeck_testkit::{Issuer, ManualClock, key_set};
 use serde_json::json;
 
 use super::*;
@@ -103,7 +103,7 @@ impl Host {
     }
 }
 
-fn jwks(host: &Host, clock: &Arc<TestClock>) -> Jwks {
+fn jwks(host: &Host, clock: &Arc<ManualClock>) -> Jwks {
     let egress = Egress::new(helmdeck_egress::Config::default()).naming(&host.url);
     Jwks::new(Source::Url(host.url.clone(), egress), Arc::clone(clock) as _)
 }
@@ -118,7 +118,7 @@ async fn knows(jwks: &Jwks, issuer: &Issuer) -> bool {
 async fn a_key_that_is_not_known_is_asked_for_once_and_not_again_too_soon() {
     let (old, new, never) = (Issuer::ec("old"), Issuer::ec("new"), Issuer::ec("never"));
     let host = Host::start(key_set(&[&old])).await;
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let jwks = jwks(&host, &clock);
     assert!(jwks.current().is_none());
     assert!(knows(&jwks, &old).await && knows(&jwks, &old).await);
@@ -144,7 +144,7 @@ async fn a_key_that_is_not_known_is_asked_for_once_and_not_again_too_soon() {
 async fn keys_are_read_again_when_they_are_old_and_a_withdrawn_one_goes() {
     let (one, two) = (Issuer::ec("one"), Issuer::ec("two"));
     let host = Host::start(key_set(&[&one])).await;
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let jwks = jwks(&host, &clock);
     assert!(knows(&jwks, &one).await);
     let before = jwks.generation();
@@ -161,7 +161,7 @@ async fn keys_are_read_again_when_they_are_old_and_a_withdrawn_one_goes() {
 async fn keys_stay_while_they_cannot_be_read_anew() {
     let one = Issuer::ec("one");
     let host = Host::start(key_set(&[&one])).await;
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let jwks = jwks(&host, &clock);
     assert!(knows(&jwks, &one).await);
     for (status, body) in [
@@ -181,7 +181,7 @@ async fn keys_stay_while_they_cannot_be_read_anew() {
 async fn without_any_keys_the_next_try_waits_too() {
     let one = Issuer::ec("one");
     let host = Host::start(String::new()).await;
-    let clock = Arc::new(TestClock::default());
+    let clock = Arc::new(ManualClock::default());
     let jwks = jwks(&host, &clock);
     assert!(jwks.keys_for(Algorithm::ES256, None).await.is_none());
     host.answers(200, key_set(&[&one]));
@@ -195,7 +195,7 @@ async fn without_any_keys_the_next_try_waits_too() {
 async fn a_file_is_read_up_to_a_limit_and_an_address_inside_is_not_reached_unless_it_is_the_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jwks.json");
-    let read = |source: Source| async { Jwks::new(source, Arc::new(TestClock::default())).read().await };
+    let read = |source: Source| async { Jwks::new(source, Arc::new(ManualClock::default())).read().await };
     assert!(read(Source::File(path.clone())).await.is_err());
     std::fs::write(&path, key_set(&[&Issuer::ed("d")])).unwrap();
     assert_eq!(read(Source::File(path.clone())).await, Ok(1));
