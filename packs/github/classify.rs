@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use helmdeck_core::text::excerpt;
 use helmdeck_core::{Code, Error, Timestamp};
 use http::StatusCode;
 use serde::Deserialize;
@@ -52,7 +53,7 @@ enum Problem {
 
 /// Returns the error that an unsuccessful answer means.
 pub(super) fn classify(received: &Received, target: &Target, with_token: bool, now: Timestamp) -> Error {
-    let path = words(target.1.split('?').next().unwrap_or_default());
+    let path = excerpt(target.1.split('?').next().unwrap_or_default(), MAX_WORDS_BYTES);
     let body: Body = serde_json::from_slice(&received.body).unwrap_or_default();
     if let Some((wait, Limit::Secondary)) = limited(received, &body, now) {
         let message = "GitHub's secondary rate limit holds this machine back: too many requests in a short time";
@@ -143,16 +144,16 @@ fn wants_sign_on(received: &Received) -> bool {
 fn with_words(mut text: String, body: &Body) -> String {
     if !body.message.is_empty() {
         text.push_str(": ");
-        text.push_str(&words(&body.message));
+        text.push_str(&excerpt(&body.message, MAX_WORDS_BYTES));
     }
     for problem in body.errors.iter().take(5) {
         let named = match problem {
-            Problem::Words(said) => words(said),
+            Problem::Words(said) => excerpt(said, MAX_WORDS_BYTES),
             Problem::Fields { resource, field, code, message } => {
-                let place = [resource, field].map(|part| words(part));
+                let place = [resource, field].map(|part| excerpt(part, MAX_WORDS_BYTES));
                 let place = place.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(".");
                 let said = if message.is_empty() { code } else { message };
-                format!("{place} {}", words(said)).trim().to_owned()
+                format!("{place} {}", excerpt(said, MAX_WORDS_BYTES)).trim().to_owned()
             }
             Problem::Other(_) => continue,
         };
@@ -162,11 +163,4 @@ fn with_words(mut text: String, body: &Body) -> String {
         }
     }
     text
-}
-
-/// Returns foreign text fit for a message: one line, no control characters, not long.
-fn words(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let end = line.floor_char_boundary(MAX_WORDS_BYTES);
-    line[..end].trim().to_owned()
 }

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
+use helmdeck_core::text::truncate;
 use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions, StreamingIterator};
 
 use super::languages::{Grammar, IGNORED, Ready};
@@ -182,10 +183,7 @@ fn one_line(text: &str) -> String {
         }
     }
     let line = line.trim_end_matches(['{', ':', '=', ';', ' ']).trim_end_matches(" =>");
-    match line.char_indices().nth(MAX_SIGNATURE_CHARS) {
-        Some((cut, _)) => format!("{}…", &line[..cut]),
-        None => line.to_owned(),
-    }
+    truncate(line, MAX_SIGNATURE_CHARS).into_owned()
 }
 
 /// The type or class around a definition.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use helmdeck_core::{Code, Error, Result};
+use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 /// The longest address, in bytes.
@@ -236,21 +237,8 @@ fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 
 /// Takes percent-encoding out; `None` if that gives no text, or one with control characters.
 fn decode(text: &str) -> Option<String> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
-    while let Some(&byte) = bytes.get(at) {
-        match (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).ok()?);
-                at += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8(decoded).ok().filter(|text| !text.chars().any(char::is_control))
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    (!text.contains(char::is_control)).then(|| text.into_owned())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that is cancelled between push and
 //! pull request leaves the branch.
 
+use helmdeck_core::text::truncate;
 use helmdeck_core::{Code, Context, Error, Json, Result};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -109,11 +110,7 @@ async fn open(context: &Context, change: &Change<'_>, repo: &str, branch: &str) 
 
 fn title(task: &str) -> String {
     let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let mut title: String = line.chars().filter(|c| !c.is_control()).take(MAX_TITLE_CHARS).collect();
-    if line.chars().nth(MAX_TITLE_CHARS).is_some() {
-        title.push('…');
-    }
-    title
+    truncate(&line.replace(char::is_control, ""), MAX_TITLE_CHARS).into_owned()
 }
 
 fn body(change: &Change<'_>) -> String {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use helmdeck_core::Context;
 use helmdeck_core::memory::{NewNote, Notes};
 use helmdeck_core::session::Session;
+use helmdeck_core::text::collapse_whitespace;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
@@ -121,7 +122,7 @@ fn chosen(lessons: Vec<Lesson>) -> Vec<(Lesson, usize)> {
 
 /// Returns text on one line, not long.
 fn flat(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = collapse_whitespace(text);
     let end = line.floor_char_boundary(MAX_TEXT_BYTES);
     if end < line.len() { format!("{} ...", &line[..end]) } else { line }
 }

@@ -22,7 +22,6 @@ mod replicas;
 mod s3;
 mod secret_file;
 mod signals;
-mod suggest;
 mod terminal;
 mod wire;
 mod writable;

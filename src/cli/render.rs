@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use helmdeck_core::context::ArtifactRef;
+use helmdeck_core::text::shell_quoted;
 use helmdeck_core::{CacheInfo, Outcome};
 use serde_json::{Map, Value};
 
@@ -99,7 +100,7 @@ fn artifacts(artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
 
 /// Returns the command that gets an artifact.
 fn get(key: &str) -> String {
-    format!("helmdeck artifact get {}", quoted(key))
+    format!("helmdeck artifact get {}", shell_quoted(&printable(key)))
 }
 
 fn session(id: Option<&str>, place: OutputStyle, out: &mut String) {
@@ -107,21 +108,11 @@ fn session(id: Option<&str>, place: OutputStyle, out: &mut String) {
     end_line(out);
     out.push_str(&printable(&format!("session: {id}\n")));
     if place.terminal {
-        let id = quoted(id);
+        let id = shell_quoted(&printable(id));
         out.push_str(&format!(
             "  to use it: helmdeck session exec {id} -- ls\n  to end it: helmdeck session end {id}\n"
         ));
     }
-}
-
-/// Quotes a word for a shell (POSIX.1, Shell Command Language 2.2.2) if it needs that.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@%+=,".contains(c);
-    let word = printable(word);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.into_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Returns the line that says how the call went: pack, duration and, when both gates are open, the cache.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::text;
 use serde::{Deserialize, Serialize};
 
 /// The longest pack name, in bytes.
@@ -40,7 +41,7 @@ impl PackName {
         if name.len() > MAX_PACK_NAME_BYTES || parts.clone().count() < 2 || !parts.enumerate().all(well_formed) {
             return Err(format!(
                 "\"{}\" is not a pack name; a name is two or more parts of a-z, 0-9 and _ joined by dots, like \"github.list_issues\", at most {MAX_PACK_NAME_BYTES} bytes",
-                name.chars().take(MAX_PACK_NAME_BYTES).collect::<String>().escape_debug()
+                text::escaped(name, MAX_PACK_NAME_BYTES)
             ));
         }
         Ok(Self(name.into()))

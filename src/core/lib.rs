@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod schema;
 pub mod secrets;
 pub mod session;
+pub mod suggest;
 pub mod template;
 pub mod text;
 

@@ -1,4 +1,4 @@
-//! Untrusted texts made safe to show: no hidden character, cursor movement or change of the reading order.
+//! Text helpers: made safe to show, on one line, shortened, escaped for a message, quoted for a shell.
 
 use std::borrow::Cow;
 
@@ -42,6 +42,87 @@ pub fn one_line(text: &str) -> String {
         if is_hidden(character) { line.extend(character.escape_default()) } else { line.push(character) }
     }
     line
+}
+
+/// Joins the words of a text with single spaces.
+///
+/// # Examples
+/// ```
+/// assert_eq!(helmdeck_core::text::collapse_whitespace(" a\n\t b "), "a b");
+/// ```
+#[must_use]
+pub fn collapse_whitespace(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+/// Cuts a text after `max` characters and marks the cut with `…`.
+///
+/// # Examples
+/// ```
+/// assert_eq!(helmdeck_core::text::truncate("größer", 5), "größe…");
+/// assert_eq!(helmdeck_core::text::truncate("größe", 5), "größe");
+/// ```
+#[must_use]
+pub fn truncate(text: &str, max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Escapes the first `max` characters of an unknown name, to be put between quotes in an error.
+///
+/// # Examples
+/// ```
+/// assert_eq!(helmdeck_core::text::escaped("a\"\n", 2), "a\\\"");
+/// ```
+#[must_use]
+pub fn escaped(text: &str, max: usize) -> String {
+    text.chars().take(max).flat_map(char::escape_debug).collect()
+}
+
+/// Replaces each control character by a space.
+#[must_use]
+pub fn without_controls(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// Bounded words of another service for an error message: no control characters, at most `max` bytes.
+#[must_use]
+pub fn excerpt(text: &str, max: usize) -> String {
+    let line = without_controls(text);
+    line[..line.floor_char_boundary(max)].trim().to_owned()
+}
+
+/// Quotes a word for a shell (POSIX.1, Shell Command Language 2.2.2), if it needs that.
+///
+/// # Examples
+/// ```
+/// assert_eq!(helmdeck_core::text::shell_quoted("a/b.txt"), "a/b.txt");
+/// assert_eq!(helmdeck_core::text::shell_quoted("it's"), r"'it'\''s'");
+/// ```
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=+,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Says whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
+#[must_use]
+pub fn is_percent_encoded(text: &str) -> bool {
+    text.split('%')
+        .skip(1)
+        .all(|rest| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }
 
 #[cfg(test)]
@@ -95,6 +176,18 @@ mod tests {
         assert_eq!(visible("a\tb\r\nc\rd\u{1b}[2J\u{202e}é\n"), "a\tb\nc\u{fffd}d\u{fffd}[2J\u{fffd}é\n");
         assert_eq!(one_line("a\tb\nc\u{1b}\u{2028}\u{e0041}é"), "a\\tb\\nc\\u{1b}\\u{2028}\\u{e0041}é");
         assert!(matches!(visible("a\nb"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn excerpts_are_one_bounded_line() {
+        assert_eq!(excerpt("\u{1b}a\nb ", 100), "a b");
+        assert_eq!(excerpt("aé", 2), "a");
+    }
+
+    #[test]
+    fn percent_signs_need_two_digits() {
+        assert!(["", "a", "%41", "a%c3%A9b"].into_iter().all(is_percent_encoded));
+        assert!(!["%", "a%4", "%+1", "%4g", "%25%", "%%41"].into_iter().any(is_percent_encoded));
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! Text of a server or a program, quoted in an error: bounded, without secrets, on one line, and marked as theirs.
 
+use helmdeck_core::text::collapse_whitespace;
 use helmdeck_core::{Secret, leaks};
 
 use crate::scrub;
@@ -28,7 +29,7 @@ pub(crate) fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<Str
     if leaks::has_leak(text.as_bytes()) {
         return Some(WITH_CREDENTIAL.to_owned());
     }
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = collapse_whitespace(&text);
     if line.is_empty() {
         return None;
     }

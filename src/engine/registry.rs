@@ -2,6 +2,8 @@
 //!
 //! A reader takes a snapshot and never waits for a reload; a bad manifest never takes the others down.
 
+use helmdeck_core::suggest::did_you_mean;
+use helmdeck_core::text;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,20 +142,12 @@ impl Registry {
 }
 
 fn unknown(name: &str, snapshot: &Snapshot) -> String {
-    let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    let shown = text::escaped(name, 80);
     if let Some(error) = snapshot.refused_names.get(name) {
         return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", told(error));
     }
-    let nearest = snapshot
-        .packs
-        .keys()
-        .map(|known| (strsim::damerau_levenshtein(&shown, known.as_str()), known))
-        .filter(|(distance, known)| *distance <= 2 + known.as_str().len() / 4)
-        .min_by_key(|(distance, _)| *distance);
-    match nearest {
-        Some((_, known)) => format!("pack \"{shown}\" is not registered; did you mean \"{known}\"?"),
-        None => format!("pack \"{shown}\" is not registered"),
-    }
+    let hint = did_you_mean(&shown, snapshot.packs.keys().map(|known| known.as_str()));
+    format!("pack \"{shown}\" is not registered{hint}")
 }
 
 /// Writes why a manifest is refused, without the folder that it is in.

@@ -341,16 +341,6 @@ pub(crate) fn words(command: &str) -> Result<Vec<String>, &'static str> {
     Ok(all)
 }
 
-/// Writes a word so that [`words`] reads it as one.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=+,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -458,7 +448,7 @@ mod tests {
             assert_eq!(words(command).unwrap(), split);
         }
         for word in ["plain", "", "two words", "it's", "a::b", "$x"] {
-            assert_eq!(words(&quoted(word)).unwrap(), [word]);
+            assert_eq!(words(&helmdeck_core::text::shell_quoted(word)).unwrap(), [word]);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use helmdeck_core::text::excerpt;
 use helmdeck_core::{Code, Error};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -122,7 +123,5 @@ fn words(problem: &Problem, endpoint: &Endpoint) -> String {
         Some(key) if !key.expose().trim().is_empty() => said.replace(key.expose().trim(), "[secret]"),
         _ => said.to_owned(),
     };
-    let line: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let end = line.floor_char_boundary(MAX_WORDS_BYTES);
-    format!(": {}", line[..end].trim())
+    format!(": {}", excerpt(&said, MAX_WORDS_BYTES))
 }

@@ -8,7 +8,7 @@ use helmdeck_core::duration::parse_size;
 use toml::{Table, Value};
 
 use super::origin::{Origin, Problem};
-use crate::suggest::nearest;
+use helmdeck_core::suggest::did_you_mean;
 
 /// The defaults, with a comment for every key.
 pub(crate) const DEFAULTS: &str = include_str!("../../../config/helmdeck.toml");
@@ -142,7 +142,7 @@ impl Layers {
             .filter(|known| known.starts_with(table))
             .filter_map(|known| known.get(table.len()).map(String::as_str))
             .collect();
-        let mut hint = nearest(last, beside.into_iter());
+        let mut hint = did_you_mean(last, beside.into_iter());
         if hint.is_empty()
             && let Some(elsewhere) = self.settings.keys().find(|known| known.last().is_some_and(|name| name == last))
         {

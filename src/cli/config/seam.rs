@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::file;
 use super::parts::SeamSettings;
 use crate::env::Environment;
-use crate::suggest::nearest;
+use helmdeck_core::suggest::did_you_mean;
 
 /// The variables, and the settings that they set.
 const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMDECK_SEAM__QUERY", "query")];
@@ -46,7 +46,7 @@ impl SeamSettings {
         for name in env.ours().filter(|name| name.starts_with(PREFIX)) {
             if VARIABLES.iter().all(|(known, _)| *known != name) {
                 let known = VARIABLES.into_iter().map(|(known, _)| known);
-                problems.push(format!("{name}: unknown variable{}", nearest(name, known)));
+                problems.push(format!("{name}: unknown variable{}", did_you_mean(name, known)));
             }
         }
         let more = problems.len().saturating_sub(1);

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size};
+use helmdeck_core::text;
 use helmdeck_engine::{McpReach, McpServer, McpValue};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::origin::{Origin, Problem};
 use crate::env::Environment;
-use crate::suggest::nearest;
+use helmdeck_core::suggest::did_you_mean;
 
 /// Where the servers stand among the settings.
 pub(crate) const KEY: &[&str] = &["mcp", "servers"];
@@ -113,7 +114,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(fits) {
         return Ok(());
     }
-    let shown: String = name.chars().take(MAX_NAME_BYTES).flat_map(char::escape_debug).collect();
+    let shown = text::escaped(name, MAX_NAME_BYTES);
     Err(format!(
         "\"{shown}\" is not the name of a server; a name is made of a-z, 0-9 and _, at most {MAX_NAME_BYTES} bytes"
     ))
@@ -171,7 +172,7 @@ fn explain(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown field") {
         let unknown = quoted.next().unwrap_or_default();
-        return format!("unknown key \"{unknown}\" of an MCP server{}", nearest(unknown, quoted));
+        return format!("unknown key \"{unknown}\" of an MCP server{}", did_you_mean(unknown, quoted));
     }
     match message.split_once(", expected ") {
         Some((_, expected)) => format!("mcp.servers: {expected} is expected here"),

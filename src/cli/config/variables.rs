@@ -5,7 +5,7 @@ use toml::Value;
 use super::layers::{Key, Layers};
 use super::origin::{Origin, Problem};
 use crate::env::Environment;
-use crate::suggest::nearest;
+use helmdeck_core::suggest::did_you_mean;
 
 /// The variables with names of their own, and the settings that they set.
 const FIXED: &[(&str, &[&str])] = &[
@@ -54,7 +54,7 @@ fn add_one(layers: &mut Layers, env: &Environment, name: &str) -> Result<(), Pro
     let Some(key) = key_of(layers, name) else {
         let derived: Vec<String> = layers.iter().map(|(key, _)| name_of(key)).collect();
         let known = FIXED.iter().map(|(name, _)| *name).chain(ELSEWHERE.iter().copied());
-        let hint = nearest(name, known.chain(derived.iter().map(String::as_str)));
+        let hint = did_you_mean(name, known.chain(derived.iter().map(String::as_str)));
         return Err(Problem::new(name, format!("unknown variable{hint}")));
     };
     let text = match env.text(name) {

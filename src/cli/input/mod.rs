@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::exit::{Failure, Result};
-use crate::suggest::nearest;
+use helmdeck_core::suggest::did_you_mean;
 use shape::Shape;
 
 pub(crate) use paths::absolute_paths;
@@ -141,7 +141,7 @@ fn set(members: &mut BTreeMap<String, Node>, key: &str, whole: &str, node: Node)
 
 fn unknown(shape: Shape<'_>, key: &str, whole: &str) -> Failure {
     let names = shape.names();
-    let near = nearest(key, names.iter().copied());
+    let near = did_you_mean(key, names.iter().copied());
     let failure = Failure::usage(format!("the pack takes no \"{whole}\"{near}"));
     if near.is_empty() {
         let names: Vec<&str> = names.into_iter().collect();

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::suggest;
 use serde_json::Value;
 use toml::Spanned;
 
@@ -198,13 +199,9 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// Returns `; did you mean "..."?` for the nearest known word, or nothing if none is near.
+/// Returns "; did you mean `...`?" for the nearest known word, or nothing.
 pub(super) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
-    known
-        .map(|word| (strsim::damerau_levenshtein(unknown, word), word))
-        .filter(|(distance, word)| *distance <= 1 + word.len() / 3)
-        .min()
-        .map_or_else(String::new, |(_, word)| format!("; did you mean `{word}`?"))
+    suggest::nearest(unknown, known).map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
 fn schema_of(

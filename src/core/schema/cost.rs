@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use crate::text;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// The most subschemas that all paths through a schema may reach, each path counted by itself.
@@ -314,13 +316,15 @@ impl<'a> Reader<'a> {
         let fragment = reference.strip_prefix(own).unwrap_or(reference);
         let found = match fragment.strip_prefix('#') {
             Some("") => Some(self.root),
-            Some(pointer) if pointer.starts_with('/') => self.root.pointer(&decoded(pointer)),
+            Some(pointer) if pointer.starts_with('/') => {
+                self.root.pointer(&percent_decode_str(pointer).decode_utf8_lossy())
+            }
             Some(anchor) => self.anchor(anchor),
             None if fragment.is_empty() => Some(self.root),
             None => None,
         };
         found.ok_or_else(|| {
-            let shown: String = reference.chars().take(80).flat_map(char::escape_debug).collect();
+            let shown = text::escaped(reference, 80);
             format!("the reference \"{shown}\" cannot be followed; write it as \"#/$defs/name\"")
         })
     }
@@ -353,25 +357,6 @@ impl<'a> Reader<'a> {
 fn weight(object: &Map<String, Value>) -> u64 {
     let lists = ["enum", "required"].iter().filter_map(|keyword| object.get(*keyword)?.as_array()).map(Vec::len);
     1 + lists.map(|length| length as u64).sum::<u64>()
-}
-
-/// Reads `%20` and the like in the fragment of a URI (RFC 6901, section 6).
-fn decoded(fragment: &str) -> String {
-    let (mut out, mut rest) = (Vec::with_capacity(fragment.len()), fragment.as_bytes());
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match hex.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use helmdeck_core::manifest::{HandlerSpec, Hints, ManifestError, Metadata};
 use helmdeck_core::template::Template;
+use helmdeck_core::text;
 use helmdeck_core::{Manifest, PackName, Schema, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -157,7 +158,7 @@ pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<Strin
         .iter()
         .filter(|tool| server.takes(&tool.name))
         .map(|tool| {
-            let shown: String = tool.name.chars().take(80).flat_map(char::escape_debug).collect();
+            let shown = text::escaped(&tool.name, 80);
             let made = manifest(server, tool).map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
             let name = format!("mcp.{}.{}", server.name, tool.name);
             (Some(name), made.map(|manifest| (manifest, tool.digest(server, listing))))

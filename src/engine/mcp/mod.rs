@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
+use helmdeck_core::suggest::did_you_mean;
 use helmdeck_core::{Error, Handler, Manifest, PackName, Result};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -139,13 +140,7 @@ impl Servers {
             if old {
                 return Fitted::Pending(name);
             }
-            let nearest = listing
-                .tools
-                .iter()
-                .map(|listed| (strsim::damerau_levenshtein(tool, &listed.name), &listed.name))
-                .filter(|(distance, name)| *distance <= 2 + name.len() / 4)
-                .min();
-            let hint = nearest.map_or_else(String::new, |(_, name)| format!("; did you mean \"{name}\"?"));
+            let hint = did_you_mean(tool, listing.tools.iter().map(|listed| &*listed.name));
             return refuse(format!("the MCP server \"{server}\" has no tool \"{tool}\"{hint}"));
         };
         match listing::fit(manifest, &found.config, listed) {

@@ -6,7 +6,8 @@ use regex::Regex;
 
 use crate::config::Verify;
 use crate::error::{Error, Result};
-use crate::runner::{quoted, words};
+use crate::runner::words;
+use helmdeck_core::text::shell_quoted;
 
 /// How tests are run, and counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +41,12 @@ pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
         return Err(Error::usage(format!("{test:?} leads out of the project: a path in it is one below the root")));
     }
     let command = if let Some(script) = template.strip_prefix("sh:") {
-        format!("sh:{}", script.replace("{prefix}", &quoted(prefix)))
+        format!("sh:{}", script.replace("{prefix}", &shell_quoted(prefix)))
     } else {
         let words = words(template).map_err(|why| Error::usage(format!("the runner {template:?} {why}")))?;
         // Without a prefix its word goes: all tests are meant.
         let words = words.iter().filter(|word| !(prefix.is_empty() && *word == "{prefix}"));
-        words.map(|word| quoted(&word.replace("{prefix}", prefix))).collect::<Vec<_>>().join(" ")
+        words.map(|word| shell_quoted(&word.replace("{prefix}", prefix))).collect::<Vec<_>>().join(" ")
     };
     Ok(Call { command, count })
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use helmdeck_core::text::collapse_whitespace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -158,14 +159,13 @@ fn lines(git: &Git) -> Result<Vec<Line>> {
     let trees = git.code_trees(&oids)?;
     let line = |(commit, message): (super::Commit, String)| {
         let parsed = parse(&message);
-        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Line {
             time: commit.time,
             sha: commit.oid.short().to_owned(),
             key: parsed.keys().first().map(|key| (*key).to_owned()),
             session: parsed.sessions().first().map(|session| (*session).to_owned()),
             code_tree: trees.get(&commit.oid).map_or("-", |tree| &tree[..12]).to_owned(),
-            subject: plain(&commit.subject),
+            subject: collapse_whitespace(&commit.subject),
         }
     };
     Ok(commits.into_iter().rev().map(line).collect())

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::message::placeholder;
 use crate::knowledge::KnowledgeFile;
+use helmdeck_core::text;
 
 /// How many new entries a message names.
 const NAMED: usize = 20;
@@ -36,7 +37,7 @@ pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String>
 
 /// Returns a text as one line, cut to its length.
 pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST).collect()
+    text::collapse_whitespace(text).chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]

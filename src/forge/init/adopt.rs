@@ -3,6 +3,7 @@
 //! A feature that another tool calls done is failing here until it is verified. Notes become proposals: nothing of them is learned
 //! unless somebody says so.
 
+use helmdeck_core::text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -301,6 +302,5 @@ fn is_secret(project: &Project, from: &str, text: &str) -> bool {
 }
 
 fn one_line(text: &str) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
+    text::collapse_whitespace(text).chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
 }

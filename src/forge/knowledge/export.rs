@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use helmdeck_core::text::collapse_whitespace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,7 @@ impl KnowledgeFile {
                 };
                 let _ = write!(text, "\n## {heading}\n\n");
             }
-            let lines: Vec<String> = entry.texts().iter().map(|(_, text)| one_line(text)).collect();
+            let lines: Vec<String> = entry.texts().iter().map(|(_, text)| collapse_whitespace(text)).collect();
             if let Some((first, rest)) = lines.split_first() {
                 let gone = if entry.trace.superseded_by.is_some() { " (superseded)" } else { "" };
                 let _ = writeln!(text, "- {first}{gone}");
@@ -72,10 +73,6 @@ impl KnowledgeFile {
         }
         text
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! How texts are written, compared and named.
 
+use helmdeck_core::text::collapse_whitespace;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::error::{Error, Result};
@@ -37,8 +38,7 @@ pub(super) fn stored(name: &str, text: &str) -> Result<String> {
 
 /// Returns the id of an entry with these texts: the SCH of them, in NFC, with one blank for any row of blanks, a line each.
 pub(crate) fn id<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    let lines: Vec<String> =
-        texts.map(|text| text.nfc().collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let lines: Vec<String> = texts.map(|text| collapse_whitespace(&text.nfc().collect::<String>())).collect();
     triv::sch(lines.join("\n").as_bytes())
 }
 

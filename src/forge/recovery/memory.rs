@@ -11,6 +11,7 @@ use crate::knowledge::KnowledgeFile;
 use crate::project::Project;
 use crate::runner::Ran;
 use crate::time::Time;
+use helmdeck_core::text::collapse_whitespace;
 
 pub(crate) use super::carry::text;
 
@@ -124,7 +125,7 @@ pub(super) fn tell_recovery(project: &Project, data: &serde_json::Value) {
 
 /// Writes an entry into the progress of the session, cut to one line of 500 characters.
 pub(super) fn note(project: &Project, text: &str) {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(ENTRY).collect();
+    let line: String = collapse_whitespace(text).chars().take(ENTRY).collect();
     progress(project, |progress| progress.log(&line).map(drop));
 }
 

@@ -15,6 +15,7 @@ use crate::git::{Git, Oid, Run};
 use crate::json::{self, Json};
 use crate::knowledge::KnowledgeFile;
 use crate::layout;
+use helmdeck_core::text;
 
 impl Recovery<'_> {
     /// Makes the commit. Nothing leads to it yet.
@@ -93,7 +94,7 @@ fn check_version(path: &str, newer: bool) -> Result<()> {
 
 /// Returns a text as one line, so that none of it passes for a heading or a trailer of a message.
 pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_start_matches('#').trim_start().to_owned()
+    text::collapse_whitespace(text).trim_start_matches('#').trim_start().to_owned()
 }
 
 /// Returns a file of features that has none, and otherwise what another has.

@@ -15,6 +15,7 @@ use crate::project::Project;
 use crate::recovery::{Action, Applied, Apply, Assess, Unknown};
 use crate::repair::Extent;
 use crate::time::Time;
+use helmdeck_core::text;
 
 /// What the commit of a session's memory is called, as the RFC calls it.
 const SUBJECT: &str = "Session checkpoint";
@@ -256,7 +257,7 @@ fn context(what: &What) -> String {
         What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,
         What::Invariant { text, .. } => text,
     };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text::collapse_whitespace(text)
 }
 
 /// Counts the commits made in a session.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use helmdeck_core::text;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -159,11 +160,7 @@ impl Sessions<'_> {
 
 /// Returns a command as a line notes it: in one line, and not all of a long one.
 fn shown(command: &[String]) -> String {
-    let line = command.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    match line.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
+    text::truncate(&text::without_controls(&command.join(" ")), SHOWN).into_owned()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use helmdeck_core::text::collapse_whitespace;
 use helmdeck_forge::architecture::DEFAULT as DEFAULT_ARCHITECTURE;
 use helmdeck_forge::features::{FeaturesFile, Status};
 use helmdeck_forge::files::{Document, MAX_FILE, Unreadable, decode};
@@ -122,12 +123,11 @@ impl<'a> LongTerm<'a> {
     pub fn open_features(&self) -> Result<Vec<String>, String> {
         let Some(file) = self.document::<FeaturesFile>()? else { return Ok(Vec::new()) };
         let open = |status| matches!(status, Status::InProgress | Status::Failing | Status::Blocked);
-        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(file
             .features
             .iter()
             .filter(|feature| open(feature.status))
-            .map(|feature| format!("{} {}: {}", feature.id, line(&feature.name), feature.status))
+            .map(|feature| format!("{} {}: {}", feature.id, collapse_whitespace(&feature.name), feature.status))
             .collect())
     }
 

@@ -3,10 +3,9 @@
 //! A token in a URL ends up in histories, logs of proxies and `Referer` headers (RFC 9700, section 4.3.2), so a request that
 //! carries one is refused even if its header is good.
 
-use std::borrow::Cow;
-
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Uri};
+use percent_encoding::percent_decode_str;
 
 use super::challenge::{Refusal, challenge};
 use crate::problem::Problem;
@@ -46,27 +45,9 @@ pub(crate) const INVALID: &str = "the bearer token is not valid";
 
 fn names_a_token(query: &str) -> bool {
     query.split('&').any(|pair| {
-        let name = decoded(pair.split('=').next().unwrap_or_default());
+        let name = percent_decode_str(pair.split('=').next().unwrap_or_default()).decode_utf8_lossy();
         IN_URL.iter().any(|known| known.eq_ignore_ascii_case(&name))
     })
-}
-
-/// Undoes percent-encoding; what is not well encoded stays as it is.
-fn decoded(name: &str) -> Cow<'_, str> {
-    if !name.contains('%') {
-        return Cow::Borrowed(name);
-    }
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let byte = after.get(..2).filter(|_| *first == b'%').and_then(|digits| {
-            let digits = str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 16).ok()
-        });
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use helmdeck_core::text;
 use helmdeck_core::{Call, Caller, Code, Error, PackName};
 use helmdeck_engine::Engine;
 use rmcp::model::{ErrorCode, ErrorData, Extensions};
@@ -211,7 +212,7 @@ pub(crate) fn rpc_error(error: &Error) -> ErrorData {
 }
 
 fn unknown_tool(name: &str, nearest: Option<String>) -> ErrorData {
-    let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    let shown = text::escaped(name, 80);
     let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
     ErrorData::invalid_params(format!("Unknown tool: {shown}{hint}"), None)
 }

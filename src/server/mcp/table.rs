@@ -1,5 +1,6 @@
 //! The tools that the packs make up: made once per set of packs and shared by all callers, each of whom sees a part of it.
 
+use helmdeck_core::suggest;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,11 +71,7 @@ impl Table {
     /// Returns the name that is most like this one, of the tools that a caller may use.
     pub(crate) fn nearest(&self, name: &str, caller: &Caller) -> Option<String> {
         let wanted: String = name.replace('.', "__").chars().take(80).collect();
-        self.visible(caller)
-            .map(|entry| (strsim::damerau_levenshtein(&wanted, &entry.tool.name), entry))
-            .filter(|(distance, entry)| *distance <= 2 + entry.tool.name.len() / 4)
-            .min_by_key(|(distance, _)| *distance)
-            .map(|(_, entry)| entry.name())
+        suggest::nearest(&wanted, self.visible(caller).map(|entry| &*entry.tool.name)).map(str::to_owned)
     }
 
     /// Returns the names of packs that are tools.

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
+use helmdeck_core::text::is_percent_encoded;
 use helmdeck_engine::JobId;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 pub(crate) const SCHEME: &str = "helmdeck://";
 pub(crate) const PACKS: &str = "helmdeck://packs";
@@ -77,37 +79,15 @@ pub(crate) fn parse(uri: &str) -> Option<ResourceUri<'_>> {
     })
 }
 
-/// Writes what RFC 3986 (section 2.3) does not leave as it is as `%XX`; slashes stay.
+/// What stays as it is in a path: unreserved characters (RFC 3986, section 2.3) and slashes.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
 pub(crate) fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/') {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
 fn decode(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first == b'%' {
-            let (digits, after) = rest.split_at_checked(2)?;
-            let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = after;
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    is_percent_encoded(text).then(|| percent_decode_str(text).decode_utf8().ok())?
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use http::header::{
     HeaderName, IF_NONE_MATCH,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{NOSNIFF, in_time, json};
@@ -170,18 +171,13 @@ fn knows(headers: &HeaderMap, etag: &HeaderValue) -> bool {
 
 /// Writes the name twice, as RFC 6266 advises: in ASCII for old clients, and in full (RFC 8187).
 fn disposition(name: &str) -> String {
+    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let ascii: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
     let mut text = format!("attachment; filename=\"{ascii}\"");
     if ascii != name {
         text.push_str("; filename*=UTF-8''");
-        for byte in name.bytes() {
-            if plain(char::from(byte)) {
-                text.push(char::from(byte));
-            } else {
-                text.push_str(&format!("%{byte:02X}"));
-            }
-        }
+        text.extend(utf8_percent_encode(name, PLAIN));
     }
     text
 }

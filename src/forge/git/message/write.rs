@@ -5,6 +5,7 @@ use std::fmt;
 use super::parse::{LIST, subject};
 use super::{Message, Note, Scope, Style};
 use crate::git::log::trailer;
+use helmdeck_core::text;
 
 /// What a key is called where there is none.
 pub(crate) const NONE: &str = "none";
@@ -112,7 +113,7 @@ fn bullets(items: impl IntoIterator<Item = String>) -> String {
 
 /// Makes one line of a text.
 pub(super) fn line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text::collapse_whitespace(text)
 }
 
 /// Makes lines of a text that stand for nothing but text.

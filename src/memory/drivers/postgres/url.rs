@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use helmdeck_core::text::is_percent_encoded;
+use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -175,23 +177,12 @@ fn is_local(config: &Config) -> bool {
     })
 }
 
-/// Decodes `%41`.
 fn decoded(text: &str) -> Result<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next(), rest.next()].map(|digit| char::from(digit.unwrap_or_default()).to_digit(16));
-                let [Some(high), Some(low)] = digits else {
-                    return Err(bad("a \"%\" is not followed by two hex digits"));
-                };
-                u8::try_from(high << 4 | low).unwrap_or_default()
-            }
-            byte => byte,
-        });
+    if !is_percent_encoded(text) {
+        return Err(bad("a \"%\" is not followed by two hex digits"));
     }
-    String::from_utf8(bytes).map_err(|_| bad("a parameter is not UTF-8"))
+    let text = percent_decode_str(text).decode_utf8().map_err(|_| bad("a parameter is not UTF-8"))?;
+    Ok(text.into_owned())
 }
 
 fn bad(why: &str) -> StoreError {
